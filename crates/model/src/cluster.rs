@@ -1,0 +1,55 @@
+//! All objects at one moment.
+
+use crate::{Key, Kind, Moment, Object};
+
+/// All objects at one moment, sorted by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The moment shown.
+    pub at: Moment,
+    objects: Vec<Version>,
+}
+
+/// One version of one object, with its place in the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The change that made it.
+    pub seq: i64,
+    /// When that change took effect.
+    pub at: Moment,
+    /// The object's name.
+    pub key: Key,
+    /// The object.
+    pub object: Object,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// A cluster of these objects, each key at most once.
+    pub fn new(at: Moment, mut objects: Vec<Version>) -> Cluster {
+        objects.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        debug_assert!(objects.is_sorted_by(|a, b| a.key < b.key), "a key stands twice");
+        Cluster { at, objects }
+    }
+
+    /// The object of that name.
+    pub fn get(&self, key: &Key) -> Option<&Version> {
+        self.objects.binary_search_by(|version| version.key.cmp(key)).ok().map(|index| &self.objects[index])
+    }
+
+    /// All objects, sorted by key.
+    pub fn objects(&self) -> &[Version] {
+        &self.objects
+    }
+
+    /// The objects of one kind, of every source, sorted by key.
+    pub fn of_kind(&self, kind: &Kind) -> impl Iterator<Item = &Version> {
+        self.objects.iter().filter(move |version| version.key.kind == *kind)
+    }
+
+    /// Gives up its objects, sorted by key.
+    pub fn into_objects(self) -> Vec<Version> {
+        self.objects
+    }
+}

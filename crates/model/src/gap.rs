@@ -1,0 +1,20 @@
+//! What was missed, recorded as missed.
+
+use std::sync::Arc;
+
+use crate::{Kind, Moment};
+
+/// A time in which something may have been missed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The recording that missed it.
+    pub source: Arc<str>,
+    /// The kinds it concerns; empty means all of the source's.
+    pub kinds: Vec<Kind>,
+    /// When the last thing before it was seen.
+    pub from: Moment,
+    /// When seeing began again.
+    pub to: Moment,
+    /// Why, in words for the user.
+    pub why: String,
+}

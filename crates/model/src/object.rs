@@ -1,0 +1,285 @@
+//! A Kubernetes object as it was received.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{Key, Kind};
+
+/// How deep an object may nest. JSON parsers of this program stop at 128; the difference is room for envelopes.
+pub const MAX_DEPTH: usize = 120;
+
+/// A Kubernetes object: the bytes received, never re-encoded, known to be JSON with an apiVersion, a kind and a name.
+///
+/// Views are parsed out of the bytes on demand, so fields that nobody here has heard of survive.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object {
+    json: Arc<str>,
+}
+
+/// What identifies an object and one version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// `v1`, `apps/v1`.
+    pub api_version: Cow<'a, str>,
+    /// `Pod`.
+    pub kind: Cow<'a, str>,
+    /// Empty for objects of the whole cluster.
+    pub namespace: Cow<'a, str>,
+    /// The name; never empty.
+    pub name: Cow<'a, str>,
+    /// Separates the lives of one name; absent in manifests.
+    pub uid: Option<Cow<'a, str>>,
+    /// The API server's mark for this version.
+    pub resource_version: Option<Cow<'a, str>>,
+}
+
+/// A fingerprint of an object's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContentHash(pub u64);
+
+/// Why bytes are not an object.
+#[derive(Debug, thiserror::Error)]
+pub enum BadObject {
+    /// Not JSON, or a field that identifies the object is missing, doubled or of the wrong type.
+    #[error("not a Kubernetes object: {0}")]
+    Json(#[from] serde_json::Error),
+    /// An identifying field is empty.
+    #[error("not a Kubernetes object: {0} is empty")]
+    Empty(&'static str),
+    /// The name could not be part of an API path, so no API server ever served it.
+    #[error("{0:?} cannot be the {1} of a Kubernetes object")]
+    Name(String, &'static str),
+    /// Arrays and maps inside each other beyond [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH} levels at byte {0}")]
+    Deep(usize),
+    /// A number no program can hold.
+    #[error("the number {0} at byte {1} is out of range")]
+    Number(String, usize),
+}
+
+// === impl Object ===
+
+impl Object {
+    /// Takes the text of one JSON object, checking all that later readers rely on.
+    pub fn parse(json: &str) -> Result<Object, BadObject> {
+        check_shape(json)?;
+        let meta = read_meta(json)?;
+        for (field, text) in
+            [("apiVersion", &meta.api_version), ("kind", &meta.kind), ("metadata.name", &meta.name)]
+        {
+            if text.is_empty() {
+                return Err(BadObject::Empty(field));
+            }
+        }
+        for (field, text) in [("name", &meta.name), ("namespace", &meta.namespace), ("kind", &meta.kind)] {
+            check_name(field, text)?;
+        }
+        Ok(Object { json: json.into() })
+    }
+
+    /// Takes text that was an object when it was stored.
+    pub fn trusted(json: impl Into<Arc<str>>) -> Object {
+        Object { json: json.into() }
+    }
+
+    /// The bytes received.
+    pub fn as_str(&self) -> &str {
+        &self.json
+    }
+
+    /// What identifies it.
+    ///
+    /// # Panics
+    /// If bytes that are no object were called [`trusted`](Object::trusted).
+    pub fn meta(&self) -> Meta<'_> {
+        read_meta(&self.json).expect("an object is checked before it is made")
+    }
+
+    /// Its name in the history of `source`.
+    pub fn key(&self, source: &Arc<str>) -> Key {
+        let meta = self.meta();
+        Key {
+            source: source.clone(),
+            kind: Kind::of(&meta.api_version, &meta.kind),
+            namespace: (*meta.namespace).into(),
+            name: (*meta.name).into(),
+        }
+    }
+
+    /// Some of its fields, borrowed from its bytes.
+    pub fn view<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.json)
+    }
+
+    /// All of it as a tree.
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.json).expect("an object is checked before it is made")
+    }
+
+    /// The fingerprint of its bytes.
+    pub fn content_hash(&self) -> ContentHash {
+        ContentHash::of(&self.json)
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.json)
+    }
+}
+
+// === impl ContentHash ===
+
+impl ContentHash {
+    /// The fingerprint of an object's text.
+    pub fn of(json: &str) -> ContentHash {
+        ContentHash(xxh3_64(json.as_bytes()))
+    }
+}
+
+fn read_meta(json: &str) -> Result<Meta<'_>, serde_json::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        api_version: Cow<'a, str>,
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+        #[serde(borrow)]
+        metadata: Inner<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Inner<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow, default)]
+        namespace: Option<Cow<'a, str>>,
+        #[serde(borrow, default)]
+        uid: Option<Cow<'a, str>>,
+        #[serde(borrow, default)]
+        resource_version: Option<Cow<'a, str>>,
+    }
+    let Outer { api_version, kind, metadata } = serde_json::from_str(json)?;
+    Ok(Meta {
+        api_version,
+        kind,
+        namespace: metadata.namespace.unwrap_or_default(),
+        name: metadata.name,
+        uid: metadata.uid.filter(|text| !text.is_empty()),
+        resource_version: metadata.resource_version.filter(|text| !text.is_empty()),
+    })
+}
+
+/// Kubernetes' own rule for a name inside a URL path, and no control characters, which it refuses elsewhere.
+fn check_name(field: &'static str, text: &str) -> Result<(), BadObject> {
+    let hostile = |c: char| c == '/' || c == '%' || c.is_control();
+    if text == "." || text == ".." || text.len() > 512 || text.contains(hostile) {
+        return Err(BadObject::Name(text.chars().take(80).collect(), field));
+    }
+    Ok(())
+}
+
+/// Depth and numbers: what a parser that skips values does not look at, but one that builds a tree stumbles over.
+fn check_shape(json: &str) -> Result<(), BadObject> {
+    let bytes = json.as_bytes();
+    let (mut at, mut depth) = (0, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at),
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(BadObject::Deep(at));
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'-' | b'0'..=b'9' => {
+                let end = at + bytes[at..].iter().take_while(|b| b"+-.eE0123456789".contains(b)).count();
+                let number = &json[at..end];
+                // Eighteen digits always fit; beyond that the number must at least be finite.
+                if number.len() > 18 || number.contains(['e', 'E']) {
+                    let finite = number.parse::<f64>().is_ok_and(f64::is_finite);
+                    if !finite {
+                        return Err(BadObject::Number(number.chars().take(40).collect(), at));
+                    }
+                }
+                at = end - 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The index of the quote that ends the string begun at `start`, or of the last byte if none does.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at.min(bytes.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"u1","resourceVersion":"7"}}"#;
+
+    #[test]
+    fn a_pod_is_named_by_group_kind_namespace_and_name() {
+        let pod = Object::parse(POD).unwrap();
+        let key = pod.key(&"east".into());
+        assert_eq!(key.to_string(), "Pod shop/web-1");
+        assert_eq!(pod.meta().uid.as_deref(), Some("u1"));
+        assert_eq!(pod.meta().resource_version.as_deref(), Some("7"));
+        assert_eq!(pod.as_str(), POD);
+    }
+
+    #[test]
+    fn an_empty_uid_is_none() {
+        let json = POD.replace("u1", "");
+        assert_eq!(Object::parse(&json).unwrap().meta().uid, None);
+    }
+
+    #[track_caller]
+    fn refused(json: &str, because: &str) {
+        let error = Object::parse(json).expect_err(json).to_string();
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_the_reason() {
+        refused("", "EOF");
+        refused("[]", "invalid");
+        refused(&POD[..POD.len() - 1], "EOF");
+        refused(r#"{"kind":"Pod","metadata":{"name":"a"}}"#, "apiVersion");
+        refused(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":""}}"#, "metadata.name is empty");
+        refused(&POD.replace("web-1", "../etc"), "cannot be the name");
+        refused(&POD.replace("web-1", r"a\u001b[31m"), "cannot be the name");
+        refused(&POD.replace(r#""name":"web-1""#, r#""name":"a","name":"b""#), "duplicate field `name`");
+    }
+
+    #[test]
+    fn what_a_tree_could_not_hold_is_refused() {
+        let with = |value: &str| POD.replace(r#""uid":"u1""#, &format!(r#""x":{value}"#));
+        refused(&with("1e999"), "out of range");
+        refused(&with(&"9".repeat(400)), "out of range");
+        refused(&with(&("[".repeat(200) + &"]".repeat(200))), "nested deeper");
+        for fine in [
+            "1e300",
+            "123456789012345678901234567890",
+            r#""[[[[{{{1e999\"[[""#,
+            "-0.5",
+            "9223372036854775807",
+        ] {
+            Object::parse(&with(fine)).unwrap().value();
+        }
+    }
+}
