@@ -1,1 +1,35 @@
-//! Placeholder.
+//! The `.kine` file: a cluster's whole history in one SQLite file.
+//!
+//! [`Writer`] takes changes as they happen, [`Bulk`] takes an import, [`History`] looks back: at the cluster as it
+//! was ([`History::at`]), at what happened ([`History::between`]), at one object ([`History::of`]).
+//! The layout is explained in `schema.sql` and `frame.rs`.
+
+mod bulk;
+mod changes;
+mod doctor;
+mod error;
+mod frame;
+mod gaps;
+mod history;
+mod intake;
+mod lock;
+mod members;
+mod pack;
+mod packer;
+mod prune;
+mod rows;
+mod schema;
+mod state;
+mod varint;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use bulk::Bulk;
+pub use changes::Changes;
+pub use doctor::{Report, doctor};
+pub use error::{Error, Result};
+pub use history::{History, KindSummary, Selection, SourceSummary, Summary};
+pub use prune::{Pruned, prune};
+pub use writer::{Batch, Position, Writer};

@@ -1,1 +1,229 @@
-//! Placeholder.
+//! Who owns an object: its owner references, and the chain of owners up to the root.
+
+use model::{Kind, Object};
+use serde::Deserialize;
+
+/// How many owners a chain may have. Real ones have three or four.
+pub const MAX_OWNERS: usize = 32;
+
+/// An object's reference to an owner, which lives in the same namespace or belongs to the whole cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerRef {
+    /// `apps/v1`.
+    pub api_version: String,
+    /// `ReplicaSet`.
+    pub kind: String,
+    /// The owner's name.
+    pub name: String,
+    /// The owner's uid: another life of the name is not the owner.
+    pub uid: String,
+    /// Whether this owner manages the object. At most one does.
+    pub controller: Option<bool>,
+}
+
+/// The owners of an object, the nearest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain<'a> {
+    /// The owners; empty for an object without any.
+    pub owners: Vec<Owner<'a>>,
+    /// Why it ends where it does.
+    pub end: End,
+}
+
+/// One owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// How the object below refers to it.
+    pub reference: OwnerRef,
+    /// The owner itself, if it could be found.
+    pub object: Option<&'a Object>,
+}
+
+/// Why a chain ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The last object has no owner.
+    Root,
+    /// The last owner could not be found, or is another life of its name; the reference stands for it.
+    Missing,
+    /// The last object is owned by one further down.
+    Cycle,
+    /// There are more than [`MAX_OWNERS`].
+    TooLong,
+}
+
+/// An object's references to its owners; none if the field is not what Kubernetes makes of it.
+pub fn owner_references(object: &Object) -> Vec<OwnerRef> {
+    #[derive(Deserialize)]
+    struct Outer {
+        metadata: Inner,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Inner {
+        owner_references: Option<Vec<OwnerRef>>,
+    }
+    object.view::<Outer>().ok().and_then(|outer| outer.metadata.owner_references).unwrap_or_default()
+}
+
+/// The owner that manages the object: the first that says so.
+pub fn controller_of(object: &Object) -> Option<OwnerRef> {
+    owner_references(object).into_iter().find(|reference| reference.controller == Some(true))
+}
+
+/// The owners of an object up to the root: of each its controller, or its first owner if none manages it.
+pub fn chain<'a>(object: &'a Object, find: impl Fn(&OwnerRef) -> Option<&'a Object>) -> Chain<'a> {
+    let mut owners: Vec<Owner<'a>> = Vec::new();
+    let mut below = object;
+    let end = loop {
+        let references = owner_references(below);
+        let managing = references.iter().position(|reference| reference.controller == Some(true));
+        let Some(reference) = references.into_iter().nth(managing.unwrap_or(0)) else { break End::Root };
+        if reference.is(object) || owners.iter().any(|owner| owner.reference.same(&reference)) {
+            break End::Cycle;
+        }
+        if owners.len() == MAX_OWNERS {
+            break End::TooLong;
+        }
+        let found = find(&reference).filter(|found| reference.is(found));
+        owners.push(Owner { reference, object: found });
+        match found {
+            Some(found) => below = found,
+            None => break End::Missing,
+        }
+    };
+    Chain { owners, end }
+}
+
+// === impl OwnerRef ===
+
+impl OwnerRef {
+    /// The owner's group and kind.
+    pub fn kind(&self) -> Kind {
+        Kind::of(&self.api_version, &self.kind)
+    }
+
+    /// Whether the object is this owner: by uid, or by kind and name where one of them has none.
+    fn is(&self, object: &Object) -> bool {
+        let meta = object.meta();
+        let named = self.name == meta.name && self.kind() == Kind::of(&meta.api_version, &meta.kind);
+        named && (self.uid.is_empty() || meta.uid.is_none_or(|uid| uid == self.uid))
+    }
+
+    fn same(&self, other: &OwnerRef) -> bool {
+        self.uid == other.uid && self.name == other.name && self.kind() == other.kind()
+    }
+}
+
+// === impl Chain ===
+
+impl Chain<'_> {
+    /// The last owner; `None` for an object without any.
+    pub fn root(&self) -> Option<&OwnerRef> {
+        self.owners.last().map(|owner| &owner.reference)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// An object `kind/name` owned by others of that form; `*` marks the controller.
+    fn object(name: &str, owners: &[&str]) -> Object {
+        let reference = |owner: &str| {
+            let (kind, name) = owner.trim_start_matches('*').split_once('/').unwrap();
+            json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": format!("{kind}/{name}"),
+                   "controller": owner.starts_with('*')})
+        };
+        let references: Vec<Value> = owners.iter().map(|owner| reference(owner)).collect();
+        let (kind, short) = name.split_once('/').unwrap();
+        let metadata = json!({"name": short, "uid": name, "ownerReferences": references});
+        Object::parse(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}).to_string()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(objects: &[Object], expected: &[&str], end: End) {
+        let chain = chain(&objects[0], |reference| {
+            objects
+                .iter()
+                .find(|object| object.meta().name == reference.name && object.meta().kind == reference.kind)
+        });
+        let names: Vec<String> = chain
+            .owners
+            .iter()
+            .map(|owner| format!("{}/{}", owner.reference.kind, owner.reference.name))
+            .collect();
+        assert_eq!((names, chain.end), (expected.iter().map(|&name| name.to_owned()).collect(), end));
+        assert_eq!(chain.root().map(|root| root.uid.as_str()), expected.last().copied());
+    }
+
+    #[test]
+    fn a_chain_leads_to_the_root() {
+        let deployment = object("Deployment/web", &[]);
+        let set = object("ReplicaSet/web-1", &["*Deployment/web"]);
+        check(
+            &[object("Pod/p", &["*ReplicaSet/web-1"]), set, deployment],
+            &["ReplicaSet/web-1", "Deployment/web"],
+            End::Root,
+        );
+        check(&[object("Pod/p", &[])], &[], End::Root);
+    }
+
+    #[test]
+    fn the_controller_is_followed_or_else_the_first_owner() {
+        let others = [object("A/a", &[]), object("B/b", &[])];
+        let [a, b] = others;
+        check(&[object("Pod/p", &["A/a", "*B/b"]), a.clone(), b.clone()], &["B/b"], End::Root);
+        check(&[object("Pod/p", &["A/a", "B/b"]), a, b], &["A/a"], End::Root);
+    }
+
+    #[test]
+    fn an_owner_that_is_gone_is_the_root() {
+        check(&[object("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], End::Missing);
+        let reborn = Object::parse(
+            &object("ReplicaSet/web-1", &[]).as_str().replace(r#""uid":"R"#, r#""uid":"new R"#),
+        );
+        check(
+            &[object("Pod/p", &["*ReplicaSet/web-1"]), reborn.unwrap()],
+            &["ReplicaSet/web-1"],
+            End::Missing,
+        );
+    }
+
+    #[test]
+    fn cycles_and_endless_chains_end() {
+        check(&[object("A/a", &["A/a"])], &[], End::Cycle);
+        check(&[object("A/a", &["B/b"]), object("B/b", &["A/a"])], &["B/b"], End::Cycle);
+        check(
+            &[object("A/a", &["B/b"]), object("B/b", &["C/c"]), object("C/c", &["B/b"])],
+            &["B/b", "C/c"],
+            End::Cycle,
+        );
+        let long: Vec<Object> =
+            (0..40).map(|n| object(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
+        let names: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
+        check(&long, &names.iter().map(String::as_str).collect::<Vec<_>>(), End::TooLong);
+    }
+
+    #[test]
+    fn references_are_read_as_kubernetes_reads_them() {
+        for line in include_str!("../../../testdata/kubernetes/owners.jsonl").lines() {
+            let case: Value = serde_json::from_str(line).unwrap();
+            let object = Object::parse(&case["object"].to_string()).unwrap();
+            let found = controller_of(&object).map(|owner| owner.uid);
+            assert_eq!(found.as_deref(), case["controller"].as_str(), "{line}");
+            assert_eq!(owner_references(&object).len() as u64, case["owners"].as_u64().unwrap(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_another_form_holds_no_references() {
+        for hostile in [json!("x"), json!([1]), json!([{"name": 1}]), json!({})] {
+            let metadata = json!({"name": "p", "ownerReferences": hostile});
+            let json = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string();
+            assert_eq!(owner_references(&Object::parse(&json).unwrap()), []);
+        }
+    }
+}

@@ -1,1 +1,372 @@
-//! Placeholder.
+//! What of a change matters to scheduling: what is cut out of objects before they are kept, and which changes are not
+//! kept at all.
+//!
+//! The rules work on the text: what stays keeps its bytes and their order.
+
+mod json_cut;
+mod redact;
+
+use std::collections::HashMap;
+
+use model::{Key, Kind, MAX_DEPTH, Object, What};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use json_cut::{Cursor, Cutting, Edits};
+pub use redact::RedactKey;
+
+/// What the rules did with a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It matters; this is what to keep of it.
+    Keep(What),
+    /// It does not matter, for this reason.
+    Drop(&'static str),
+}
+
+/// What of the rules can be set.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Values of environment variables are replaced by tokens made with this key; without a key they stay.
+    pub redact: Option<RedactKey>,
+}
+
+/// Passes changes through the rules, in their order.
+///
+/// It remembers a fingerprint of what the last kept version of each live object meant, so its memory follows the
+/// cluster and not the number of changes.
+pub struct Sieve {
+    rules: Rules,
+    last: HashMap<Key, u64>,
+}
+
+/// One rule in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The kind it is for: `Node`, `Lease.coordination.k8s.io`, `every kind`.
+    pub kind: String,
+    /// The field it is about: `status.conditions[].lastHeartbeatTime`.
+    pub field: String,
+    /// What is done.
+    pub effect: &'static str,
+    /// Why.
+    pub why: &'static str,
+}
+
+/// All rules in words.
+pub fn describe() -> Vec<Description> {
+    let kind = |(group, kind): (&str, &str)| Kind::new(group, kind).to_string();
+    let mut all: Vec<Description> = RULES
+        .iter()
+        .map(|rule| Description {
+            kind: rule.kind.map_or("every kind".to_owned(), kind),
+            field: rule.field(),
+            effect: rule.effect.in_words(),
+            why: rule.why,
+        })
+        .collect();
+    all.push(Description {
+        kind: "every kind".to_owned(),
+        field: format!("{{{}}}[].env[].value, wherever such lists stand", CONTAINER_LISTS.join(",")),
+        effect: "replaced by a token, if there is a key to redact with",
+        why: "environment variables hold passwords; equal values have equal tokens",
+    });
+    all.push(Description {
+        kind: "every kind".to_owned(),
+        field: "the whole object".to_owned(),
+        effect: "dropped if it is as it was last kept; a delete is always kept",
+        why: "watches repeat themselves, and a change of nothing that counts is none",
+    });
+    all
+}
+
+/// A field that is treated specially.
+struct Rule {
+    /// Group and kind; `None` for every kind.
+    kind: Option<(&'static str, &'static str)>,
+    /// Names of members; `[]` for every entry of a list.
+    path: &'static [&'static str],
+    effect: Effect,
+    why: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It is not kept.
+    Cut,
+    /// It is kept, but a change of it alone is no change.
+    Mute,
+    /// It is a list whose order means nothing.
+    Unordered,
+}
+
+/// At most 32: the bits of [`Place::rules`].
+static RULES: &[Rule] = &[
+    on(&["metadata", "managedFields"], Effect::Cut, "says who set which field; often half of an object"),
+    on(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"], Effect::Cut, COPY),
+    on(&["metadata", "annotations", "banzaicloud.com/last-applied"], Effect::Cut, COPY),
+    on(&["metadata", "annotations", "kapp.k14s.io/original"], Effect::Cut, COPY),
+    on(&["metadata", "annotations", "kapp.k14s.io/original-diff"], Effect::Cut, COPY),
+    on(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], Effect::Cut, COPY),
+    on(&["metadata", "annotations", "objectset.rio.cattle.io/applied"], Effect::Cut, COPY),
+    on(&["metadata", "resourceVersion"], Effect::Mute, "changes with every write, of whatever"),
+    on(&["status", "conditions", "[]", "lastHeartbeatTime"], Effect::Mute, "the kubelet's heartbeat")
+        .of("", "Node"),
+    on(&["status", "images"], Effect::Unordered, "schedulers look images up by name").of("", "Node"),
+    on(&["spec", "renewTime"], Effect::Mute, LEADER).of("coordination.k8s.io", "Lease"),
+    on(LEADER_ANNOTATION, Effect::Mute, LEADER).of("", "ConfigMap"),
+    on(LEADER_ANNOTATION, Effect::Mute, LEADER).of("", "Endpoints"),
+];
+
+const LEADER_ANNOTATION: &[&str] = &["metadata", "annotations", "control-plane.alpha.kubernetes.io/leader"];
+const LEADER: &str = "renewed every few seconds by whoever lives or leads";
+const COPY: &str = "holds a copy of the object, environment variables included";
+const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+// === impl Sieve ===
+
+impl Sieve {
+    /// A sieve that has seen nothing yet.
+    pub fn new(rules: Rules) -> Sieve {
+        Sieve { rules, last: HashMap::new() }
+    }
+
+    /// What to keep of the next change.
+    pub fn pass(&mut self, key: &Key, what: &What) -> Verdict {
+        let object = what.object();
+        let reading = Reading::of(object.as_str(), &key.kind, RULES, self.rules.redact.as_ref());
+        let unchanged = match what {
+            What::Added(_) => "seen before",
+            What::Modified(_) => "nothing that matters changed",
+            What::Deleted(_) => {
+                self.last.remove(key);
+                return Verdict::Keep(what.with(reading.kept(object)));
+            }
+        };
+        // The uid is part of the meaning: another life of the name is never the same.
+        let meaning = reading.meaning(object.as_str());
+        match self.last.get_mut(key) {
+            Some(last) if *last == meaning => return Verdict::Drop(unchanged),
+            Some(last) => *last = meaning,
+            None => {
+                self.last.insert(key.clone(), meaning);
+            }
+        }
+        Verdict::Keep(what.with(reading.kept(object)))
+    }
+}
+
+// === impl Rule ===
+
+const fn on(path: &'static [&'static str], effect: Effect, why: &'static str) -> Rule {
+    Rule { kind: None, path, effect, why }
+}
+
+impl Rule {
+    const fn of(self, group: &'static str, kind: &'static str) -> Rule {
+        Rule { kind: Some((group, kind)), ..self }
+    }
+
+    fn is_for(&self, kind: &Kind) -> bool {
+        self.kind.is_none_or(|(group, name)| *kind.group == *group && *kind.kind == *name)
+    }
+
+    /// `status.conditions[].lastHeartbeatTime`
+    fn field(&self) -> String {
+        let mut words = String::new();
+        for step in self.path {
+            match *step {
+                "[]" => words.push_str("[]"),
+                step if step.contains('.') => words.push_str(&format!("['{step}']")),
+                step if words.is_empty() => words.push_str(step),
+                step => words.push_str(&format!(".{step}")),
+            }
+        }
+        words
+    }
+}
+
+// === impl Effect ===
+
+impl Effect {
+    fn in_words(self) -> &'static str {
+        match self {
+            Effect::Cut => "cut out",
+            Effect::Mute => "kept, but a change of it alone is dropped",
+            Effect::Unordered => "kept, but a change of its order alone is dropped",
+        }
+    }
+}
+
+/// What the rules find in one object's text.
+struct Reading<'a> {
+    cursor: Cursor<'a>,
+    rules: &'a [Rule],
+    redact: Option<&'a RedactKey>,
+    /// What makes of the text what is kept.
+    stored: Edits,
+    /// What makes of the text what it means.
+    meaning: Edits,
+}
+
+/// Where in an object a value stands.
+#[derive(Clone, Copy)]
+struct Place {
+    depth: usize,
+    /// A bit for each rule whose path leads through here.
+    rules: u32,
+    role: Role,
+}
+
+/// What a value is on the way to the value of an environment variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Containers,
+    Container,
+    Variables,
+    Variable,
+    Value,
+    Other,
+}
+
+// === impl Reading ===
+
+impl<'a> Reading<'a> {
+    fn of(json: &'a str, kind: &Kind, rules: &'a [Rule], redact: Option<&'a RedactKey>) -> Reading<'a> {
+        debug_assert!(rules.len() <= 32);
+        let bits = rules.iter().enumerate().filter(|(_, rule)| rule.is_for(kind));
+        let place =
+            Place { depth: 0, rules: bits.fold(0, |bits, (index, _)| bits | 1 << index), role: Role::Other };
+        let (cursor, stored, meaning) = (Cursor::new(json), Edits::default(), Edits::default());
+        let mut reading = Reading { cursor, rules, redact, stored, meaning };
+        reading.value(place);
+        reading
+    }
+
+    /// The object as it is kept.
+    fn kept(&self, object: &Object) -> Object {
+        if self.stored.is_empty() {
+            return object.clone();
+        }
+        Object::trusted(self.stored.apply(object.as_str()))
+    }
+
+    /// A fingerprint of what the object means.
+    fn meaning(&self, json: &str) -> u64 {
+        let mut hash = Xxh3Default::new();
+        for piece in self.meaning.pieces(json) {
+            hash.update(piece.as_bytes());
+        }
+        hash.digest()
+    }
+
+    fn value(&mut self, place: Place) {
+        let concerns = place.rules != 0 || self.redact.is_some();
+        match self.cursor.peek() {
+            _ if place.role == Role::Value => self.redacted(),
+            b'{' if concerns && place.depth < MAX_DEPTH => self.map(place),
+            b'[' if concerns && place.depth < MAX_DEPTH => self.list(place),
+            _ => self.cursor.skip(),
+        }
+    }
+
+    fn map(&mut self, place: Place) {
+        let (mut stored, mut meaning) = (Cutting::default(), Cutting::default());
+        self.cursor.enter();
+        let mut before = self.cursor.at();
+        while self.cursor.more() {
+            let start = self.cursor.at();
+            let name = self.cursor.key();
+            let inside = self.step(place, &name);
+            let effect = self.effect(inside);
+            if effect != Some(Effect::Cut) {
+                self.stored.keep(&mut stored, start);
+                if effect != Some(Effect::Mute) {
+                    self.meaning.keep(&mut meaning, start);
+                }
+            }
+            match effect {
+                Some(Effect::Cut | Effect::Mute) => self.cursor.skip(),
+                Some(Effect::Unordered) => self.unordered(),
+                None => self.value(inside),
+            }
+            let end = self.cursor.at();
+            if effect == Some(Effect::Cut) {
+                self.stored.cut(&mut stored, before, start, end);
+            }
+            if matches!(effect, Some(Effect::Cut | Effect::Mute)) {
+                self.meaning.cut(&mut meaning, before, start, end);
+            }
+            before = end;
+        }
+        self.stored.close(&mut stored, before);
+        self.meaning.close(&mut meaning, before);
+    }
+
+    fn list(&mut self, place: Place) {
+        let inside = self.step(place, "[]");
+        self.cursor.enter();
+        while self.cursor.more() {
+            self.value(inside);
+        }
+    }
+
+    /// The place of a member of that name in a map, or of an entry of a list.
+    fn step(&self, place: Place, name: &str) -> Place {
+        let mut rules = 0;
+        for (index, rule) in self.rules.iter().enumerate() {
+            let bit = 1 << index;
+            if place.rules & bit != 0 && rule.path.get(place.depth).is_some_and(|step| *step == name) {
+                rules |= bit;
+            }
+        }
+        let role = match (place.role, name) {
+            _ if self.redact.is_none() => Role::Other,
+            (Role::Containers, "[]") => Role::Container,
+            (Role::Container, "env") => Role::Variables,
+            (Role::Variables, "[]") => Role::Variable,
+            (Role::Variable, "value") => Role::Value,
+            _ if CONTAINER_LISTS.contains(&name) => Role::Containers,
+            _ => Role::Other,
+        };
+        Place { depth: place.depth + 1, rules, role }
+    }
+
+    /// The effect of the rule whose path ends here.
+    fn effect(&self, place: Place) -> Option<Effect> {
+        if place.rules == 0 {
+            return None;
+        }
+        let ends =
+            |(index, rule): &(usize, &Rule)| place.rules & 1 << index != 0 && rule.path.len() == place.depth;
+        self.rules.iter().enumerate().find(ends).map(|(_, rule)| rule.effect)
+    }
+
+    /// Reads a list; its meaning is the sum of its entries' fingerprints.
+    fn unordered(&mut self) {
+        let start = self.cursor.at();
+        if self.cursor.peek() != b'[' {
+            return self.cursor.skip();
+        }
+        self.cursor.enter();
+        let mut sum = 0_u64;
+        while self.cursor.more() {
+            let from = self.cursor.at();
+            self.cursor.skip();
+            sum = sum.wrapping_add(xxh3_64(self.cursor.since(from).as_bytes()));
+        }
+        self.meaning.replace(start, self.cursor.at(), format!("{sum:016x}"));
+    }
+
+    fn redacted(&mut self) {
+        let start = self.cursor.at();
+        self.cursor.skip();
+        let value = self.cursor.since(start);
+        if let Some(token) = self.redact.and_then(|key| key.token(value)) {
+            self.stored.replace(start, self.cursor.at(), token.clone());
+            self.meaning.replace(start, self.cursor.at(), token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

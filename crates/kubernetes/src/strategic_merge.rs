@@ -1,1 +1,314 @@
-//! Placeholder.
+//! Kubernetes' strategic merge patch: a merge patch that knows which lists are merged entry by entry, and by what key.
+//!
+//! Only built-in kinds have that knowledge ([`types`]); an API server refuses such patches of custom resources, too.
+
+mod lists;
+mod types;
+
+use model::Kind;
+use serde_json::{Map, Value};
+
+use lists::{merge_list, set_element_order};
+use types::{GROUPS, TYPES};
+
+/// Why a patch cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadPatch {
+    /// Only built-in kinds say how their lists are merged.
+    #[error("strategic merge patch is not supported for this kind: {0}")]
+    Unsupported(Kind),
+    /// The object or the patch is no JSON object.
+    #[error("a strategic merge patch and what it applies to must be JSON objects")]
+    NotAnObject,
+    /// A directive that does not exist, or not there, or that holds something else than it must.
+    #[error("invalid directive {0} in a strategic merge patch")]
+    Directive(String),
+    /// A field to merge into that the kind does not have, or has as something else.
+    #[error("strategic merge patch: {0:?} is no field that can be merged")]
+    Field(String),
+    /// A field of the patch that the `$retainKeys` beside it does not name.
+    #[error("strategic merge patch: {0:?} is not among the $retainKeys beside it")]
+    NotRetained(String),
+    /// A list whose entries must all be of one type, and comparable, are not.
+    #[error("strategic merge patch: entries of a merged list must be of one type, and not lists")]
+    Entries,
+    /// An entry of a merged list lacks the field that names it.
+    #[error("strategic merge patch: an entry of a merged list lacks its key {0:?}")]
+    NoKey(String),
+    /// The entries of a list come in another order than the `$setElementOrder` beside it says.
+    #[error("strategic merge patch: the entries of {0:?} are not in the order of $setElementOrder")]
+    Order(String),
+}
+
+/// `original` as an API server has it after `patch`.
+///
+/// Recursion follows the nesting of the two values, which JSON parsers bound. Where the original in Go depends on
+/// the order of its hash maps (one finalizer both added and deleted), deletion comes first here.
+pub fn merge(kind: &Kind, original: &Value, patch: &Value) -> Result<Value, BadPatch> {
+    let schema = Schema::of(kind).ok_or_else(|| BadPatch::Unsupported(kind.clone()))?;
+    let (Value::Object(original), Value::Object(patch)) = (original, patch) else {
+        return Err(BadPatch::NotAnObject);
+    };
+    merge_map(original.clone(), patch.clone(), schema).map(Value::Object)
+}
+
+type Fields = Map<String, Value>;
+
+/// What is known of a value's fields: a line of [`TYPES`]; `None` for maps and structs of scalars.
+#[derive(Clone, Copy)]
+struct Schema(Option<&'static str>);
+
+/// A field that is one struct or map.
+struct Single {
+    replaced: bool,
+    schema: Schema,
+}
+
+/// A field that is a list.
+struct List {
+    merged: bool,
+    /// What names an entry; `None` where the entries are scalars.
+    key: Option<&'static str>,
+    schema: Schema,
+}
+
+// === impl Schema ===
+
+impl Schema {
+    fn of(kind: &Kind) -> Option<Schema> {
+        let index = GROUPS.binary_search_by(|(group, _, _)| (*group).cmp(&kind.group)).ok()?;
+        let (_, prefix, kinds) = GROUPS[index];
+        let known = kinds.split(' ').any(|known| known == &*kind.kind);
+        known.then(|| Schema::named(&format!("{prefix}.{}", kind.kind)))
+    }
+
+    fn named(name: &str) -> Schema {
+        Schema(TYPES.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| TYPES[index].1))
+    }
+
+    fn single(self, name: &str) -> Result<Single, BadPatch> {
+        match self.notation(name)? {
+            (how @ ("" | "!"), schema) => Ok(Single { replaced: how == "!", schema }),
+            _ => Err(BadPatch::Field(name.to_owned())),
+        }
+    }
+
+    fn list(self, name: &str) -> Result<List, BadPatch> {
+        let (how, schema) = self.notation(name)?;
+        match how.strip_prefix('[').and_then(|how| how.strip_suffix(']')) {
+            Some("") => Ok(List { merged: false, key: None, schema }),
+            Some("*") => Ok(List { merged: true, key: None, schema }),
+            Some(key) => Ok(List { merged: true, key: Some(key), schema }),
+            None => Err(BadPatch::Field(name.to_owned())),
+        }
+    }
+
+    /// What stands behind a field's name, and what is known of what it holds.
+    fn notation(self, name: &str) -> Result<(&'static str, Schema), BadPatch> {
+        for word in self.0.unwrap_or_default().split(' ') {
+            let (field, of) = word.split_once(':').unwrap_or((word, ""));
+            let (field, how) = field.split_at(field.find(['[', '!']).unwrap_or(field.len()));
+            if field == name && !name.is_empty() {
+                return Ok((how, Schema::named(of)));
+            }
+        }
+        Err(BadPatch::Field(name.to_owned()))
+    }
+}
+
+fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<Fields, BadPatch> {
+    if let Some(directive) = patch.remove("$patch") {
+        // What replaces is taken as it is, directives and nulls inside it too.
+        return match directive.as_str() {
+            Some("replace") => Ok(patch),
+            Some("delete") => Ok(Fields::new()),
+            _ => Err(BadPatch::Directive(format!("$patch: {directive}"))),
+        };
+    }
+    retain_keys(&mut original, &mut patch)?;
+    set_element_orders(&mut original, &mut patch, schema)?;
+    for (word, value) in patch {
+        let field = directed("$deleteFromPrimitiveList", &word)?;
+        let deletes = field.is_some();
+        let name = field.filter(|field| !field.is_empty()).unwrap_or(&word);
+        let old = original.remove(name);
+        let new = match (old, value) {
+            (_, Value::Null) => None,
+            (Some(Value::Object(old)), Value::Object(value)) => {
+                let field = schema.single(name)?;
+                Some(if field.replaced { value } else { merge_map(old, value, field.schema)? }.into())
+            }
+            (Some(Value::Array(old)), Value::Array(value)) => {
+                let list = schema.list(name)?;
+                let merges = list.merged || deletes;
+                Some(if merges { merge_list(old, value, &list, deletes)? } else { value }.into())
+            }
+            (Some(old), value) if Type::of(&old) == Type::of(&value) => Some(value),
+            (old, _) if deletes => old,
+            (_, value) => without_directives(without_nulls(value)),
+        };
+        if let Some(new) = new {
+            original.insert(name.to_owned(), new);
+        }
+    }
+    Ok(original)
+}
+
+/// Drops from `original` what the patch's `$retainKeys` does not name.
+fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), BadPatch> {
+    let Some(directive) = patch.remove("$retainKeys") else { return Ok(()) };
+    let Value::Array(names) = directive else { return Err(BadPatch::Directive("$retainKeys".to_owned())) };
+    if names.iter().any(|name| name.is_array() || name.is_object()) {
+        return Err(BadPatch::Directive("$retainKeys".to_owned()));
+    }
+    let retained = |name: &str| names.iter().any(|other| other == name);
+    let directive =
+        |name: &str| name.starts_with("$deleteFromPrimitiveList") || name.starts_with("$setElementOrder");
+    for (name, value) in &*patch {
+        if !value.is_null() && !directive(name) && !retained(name) {
+            return Err(BadPatch::NotRetained(name.clone()));
+        }
+    }
+    original.retain(|name, _| retained(name));
+    Ok(())
+}
+
+/// Merges each list that comes with a `$setElementOrder`, and takes both out of the patch.
+fn set_element_orders(original: &mut Fields, patch: &mut Fields, schema: Schema) -> Result<(), BadPatch> {
+    let words: Vec<String> =
+        patch.keys().filter(|word| word.starts_with("$setElementOrder")).cloned().collect();
+    for word in words {
+        let Some(name) = directed("$setElementOrder", &word)? else { continue };
+        let Some(Value::Array(order)) = patch.remove(&word) else { return Err(BadPatch::Directive(word)) };
+        let list = schema.list(name)?;
+        let take = |fields: &mut Fields| match fields.remove(name) {
+            Some(Value::Array(entries)) => Ok(Some(entries)),
+            Some(_) => Err(BadPatch::Field(name.to_owned())),
+            None => Ok(None),
+        };
+        let (old, new) = (take(original)?, take(patch)?);
+        if let Some(merged) = set_element_order(name, old, new, &order, &list)? {
+            original.insert(name.to_owned(), merged.into());
+        }
+    }
+    Ok(())
+}
+
+/// The field that a directive such as `$setElementOrder/containers` is about.
+fn directed<'a>(directive: &str, word: &'a str) -> Result<Option<&'a str>, BadPatch> {
+    let Some(rest) = word.strip_prefix(directive) else { return Ok(None) };
+    rest.strip_prefix('/').map(Some).ok_or_else(|| BadPatch::Directive(word.to_owned()))
+}
+
+/// A value without the null fields of maps at any depth; nulls in lists stay.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(entries) => Value::Array(entries.into_iter().map(without_nulls).collect()),
+        scalar => scalar,
+    }
+}
+
+/// A value without the maps in it that hold a `$patch`; nothing if it is one itself.
+fn without_directives(value: Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key("$patch") => None,
+        Value::Object(fields) => {
+            let kept =
+                fields.into_iter().filter_map(|(name, value)| Some((name, without_directives(value)?)));
+            Some(Value::Object(kept.collect()))
+        }
+        Value::Array(entries) => {
+            Some(Value::Array(entries.into_iter().filter_map(without_directives).collect()))
+        }
+        scalar => Some(scalar),
+    }
+}
+
+/// The types that Go tells apart in JSON: numbers are of two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Null,
+    Bool,
+    Integer,
+    Float,
+    String,
+    List,
+    Map,
+}
+
+impl Type {
+    fn of(value: &Value) -> Type {
+        match value {
+            Value::Null => Type::Null,
+            Value::Bool(_) => Type::Bool,
+            Value::Number(number) if number.is_i64() => Type::Integer,
+            Value::Number(_) => Type::Float,
+            Value::String(_) => Type::String,
+            Value::Array(_) => Type::List,
+            Value::Object(_) => Type::Map,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        name: String,
+        original: Value,
+        patch: Value,
+        result: Option<Value>,
+    }
+
+    #[test]
+    fn patches_give_what_kubernetes_own_code_gives() {
+        let cases = include_str!("../../../testdata/kubernetes/strategic_merge.jsonl");
+        let mut count = 0;
+        for line in cases.lines() {
+            let case: Case = serde_json::from_str(line).unwrap();
+            let text = |field: &str| case.original[field].as_str().unwrap_or_default().to_owned();
+            let kind = Kind::of(&text("apiVersion"), &text("kind"));
+            let found = merge(&kind, &case.original, &case.patch);
+            match (&found, &case.result) {
+                (Ok(found), Some(expected)) => assert_eq!(found, expected, "{}: {line}", case.name),
+                (Err(_), None) => {}
+                _ => panic!("{}: {found:?}, but expected {:?}\n{line}", case.name, case.result),
+            }
+            count += 1;
+        }
+        assert!(count >= 250, "only {count} cases");
+    }
+
+    #[test]
+    fn custom_resources_are_refused() {
+        let error = merge(&Kind::new("example.com", "Deployment"), &json!({}), &json!({})).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "strategic merge patch is not supported for this kind: Deployment.example.com"
+        );
+    }
+
+    #[test]
+    fn tables_are_sorted_and_name_only_types_they_have() {
+        assert!(GROUPS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(TYPES.is_sorted_by(|a, b| a.0 < b.0));
+        for (group, _, kinds) in GROUPS {
+            for kind in kinds.split(' ') {
+                let schema = Schema::of(&Kind::new(group, kind)).unwrap();
+                assert!(schema.single("metadata").is_ok(), "{kind}");
+            }
+        }
+        for (_, words) in TYPES {
+            for (_, of) in words.split(' ').filter_map(|word| word.split_once(':')) {
+                assert!(Schema::named(of).0.is_some(), "{of}");
+            }
+        }
+    }
+}

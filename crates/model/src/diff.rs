@@ -51,11 +51,14 @@ pub fn difference<'a>(before: &'a Cluster, after: &'a Cluster) -> Vec<Difference
 }
 
 /// The fields in which two versions of an object differ, in order of their paths.
-pub fn changed_fields(before: Option<&Object>, after: Option<&Object>) -> Vec<FieldChange> {
-    let (before, after) = (before.map(Object::value), after.map(Object::value));
+pub fn changed_fields(
+    before: Option<&Object>,
+    after: Option<&Object>,
+) -> Result<Vec<FieldChange>, serde_json::Error> {
+    let (before, after) = (before.map(Object::value).transpose()?, after.map(Object::value).transpose()?);
     let mut found = Vec::new();
     compare(&mut String::new(), before.as_ref(), after.as_ref(), &mut found);
-    found
+    Ok(found)
 }
 
 fn compare(path: &mut String, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<FieldChange>) {

@@ -67,7 +67,7 @@ impl Object {
     /// Takes the text of one JSON object, checking all that later readers rely on.
     pub fn parse(json: &str) -> Result<Object, BadObject> {
         check_shape(json)?;
-        let meta = read_meta(json)?;
+        let meta = Meta::read(json)?;
         for (field, text) in
             [("apiVersion", &meta.api_version), ("kind", &meta.kind), ("metadata.name", &meta.name)]
         {
@@ -81,7 +81,7 @@ impl Object {
         Ok(Object { json: json.into() })
     }
 
-    /// Takes text that was an object when it was stored.
+    /// Takes text of which [`Meta::read`] is known to succeed.
     pub fn trusted(json: impl Into<Arc<str>>) -> Object {
         Object { json: json.into() }
     }
@@ -96,7 +96,7 @@ impl Object {
     /// # Panics
     /// If bytes that are no object were called [`trusted`](Object::trusted).
     pub fn meta(&self) -> Meta<'_> {
-        read_meta(&self.json).expect("an object is checked before it is made")
+        Meta::read(&self.json).expect("an object is checked before it is made")
     }
 
     /// Its name in the history of `source`.
@@ -115,9 +115,9 @@ impl Object {
         serde_json::from_str(&self.json)
     }
 
-    /// All of it as a tree.
-    pub fn value(&self) -> serde_json::Value {
-        serde_json::from_str(&self.json).expect("an object is checked before it is made")
+    /// All of it as a tree. This cannot fail for what [`parse`](Object::parse) let in.
+    pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::from_str(&self.json)
     }
 
     /// The fingerprint of its bytes.
@@ -132,6 +132,45 @@ impl fmt::Debug for Object {
     }
 }
 
+// === impl Meta ===
+
+impl<'a> Meta<'a> {
+    /// Reads what identifies the object of this text, going through all of it.
+    pub fn read(json: &'a str) -> Result<Meta<'a>, serde_json::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Outer<'b> {
+            #[serde(borrow)]
+            api_version: Cow<'b, str>,
+            #[serde(borrow)]
+            kind: Cow<'b, str>,
+            #[serde(borrow)]
+            metadata: Inner<'b>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Inner<'b> {
+            #[serde(borrow)]
+            name: Cow<'b, str>,
+            #[serde(borrow, default)]
+            namespace: Option<Cow<'b, str>>,
+            #[serde(borrow, default)]
+            uid: Option<Cow<'b, str>>,
+            #[serde(borrow, default)]
+            resource_version: Option<Cow<'b, str>>,
+        }
+        let Outer { api_version, kind, metadata } = serde_json::from_str(json)?;
+        Ok(Meta {
+            api_version,
+            kind,
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name,
+            uid: metadata.uid.filter(|text| !text.is_empty()),
+            resource_version: metadata.resource_version.filter(|text| !text.is_empty()),
+        })
+    }
+}
+
 // === impl ContentHash ===
 
 impl ContentHash {
@@ -139,40 +178,6 @@ impl ContentHash {
     pub fn of(json: &str) -> ContentHash {
         ContentHash(xxh3_64(json.as_bytes()))
     }
-}
-
-fn read_meta(json: &str) -> Result<Meta<'_>, serde_json::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Outer<'a> {
-        #[serde(borrow)]
-        api_version: Cow<'a, str>,
-        #[serde(borrow)]
-        kind: Cow<'a, str>,
-        #[serde(borrow)]
-        metadata: Inner<'a>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Inner<'a> {
-        #[serde(borrow)]
-        name: Cow<'a, str>,
-        #[serde(borrow, default)]
-        namespace: Option<Cow<'a, str>>,
-        #[serde(borrow, default)]
-        uid: Option<Cow<'a, str>>,
-        #[serde(borrow, default)]
-        resource_version: Option<Cow<'a, str>>,
-    }
-    let Outer { api_version, kind, metadata } = serde_json::from_str(json)?;
-    Ok(Meta {
-        api_version,
-        kind,
-        namespace: metadata.namespace.unwrap_or_default(),
-        name: metadata.name,
-        uid: metadata.uid.filter(|text| !text.is_empty()),
-        resource_version: metadata.resource_version.filter(|text| !text.is_empty()),
-    })
 }
 
 /// Kubernetes' own rule for a name inside a URL path, and no control characters, which it refuses elsewhere.
@@ -279,7 +284,7 @@ mod tests {
             "-0.5",
             "9223372036854775807",
         ] {
-            Object::parse(&with(fine)).unwrap().value();
+            Object::parse(&with(fine)).unwrap().value().unwrap();
         }
     }
 }

@@ -1,0 +1,172 @@
+//! Many changes at once: an import, which is there as a whole or not at all.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::{Gap, Moment, Observed};
+use rusqlite::Connection;
+
+use crate::error::{Doing, Error, Result};
+use crate::frame::{Codec, Pending};
+use crate::gaps;
+use crate::intake::{Intake, Stream};
+use crate::lock::WriterLock;
+use crate::pack::{Block, KeyframeClock, insert_keyframe, keyframe};
+use crate::schema::{self, Safety};
+use crate::state::Tools;
+
+/// An import under way. Dropped before [`finish`](Bulk::finish) it leaves no trace.
+///
+/// A new history is written beside its place and renamed when it is whole; into one that exists the import is a
+/// single transaction. Changes go straight into blocks.
+pub struct Bulk {
+    path: PathBuf,
+    /// Where a new history is written meanwhile.
+    scratch: Option<PathBuf>,
+    connection: Option<Connection>,
+    intake: Intake,
+    pending: HashMap<i64, (Arc<Stream>, Pending)>,
+    /// Where each source stood before.
+    ends: HashMap<Arc<str>, Option<Moment>>,
+    codec: Codec,
+    tools: Tools,
+    clock: KeyframeClock,
+    changes: u64,
+    _lock: WriterLock,
+}
+
+impl Bulk {
+    /// Begins an import into `path`, which may be a history already.
+    pub fn into(path: &Path) -> Result<Bulk> {
+        let lock = WriterLock::take(path)?;
+        let exists = path.exists();
+        let scratch = (!exists).then(|| scratch_beside(path));
+        let connection = match &scratch {
+            None => schema::open_writable(path, Safety::Durable)?,
+            Some(scratch) => {
+                // What a killed import left behind under this process number.
+                let _ = std::fs::remove_file(scratch);
+                schema::open_writable(scratch, Safety::Scratch)?
+            }
+        };
+        connection.execute_batch("BEGIN IMMEDIATE").doing("write to", path)?;
+        let intake = Intake::open(&connection, path)?;
+        Ok(Bulk {
+            path: path.to_owned(),
+            scratch,
+            connection: Some(connection),
+            intake,
+            pending: HashMap::new(),
+            ends: HashMap::new(),
+            codec: Codec::new(),
+            tools: Tools::new(),
+            clock: KeyframeClock::default(),
+            changes: 0,
+            _lock: lock,
+        })
+    }
+
+    /// Adds a change. Within a source that the history had already, it must be later than all that is there.
+    pub fn push(&mut self, observed: &Observed) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        self.intake.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
+        let (stream, row) = self.intake.place(connection, observed)?;
+        let (_, pending) =
+            self.pending.entry(stream.id).or_insert_with(|| (stream.clone(), Pending::default()));
+        pending.push(row, observed.what.object().as_str());
+        self.changes += 1;
+        if pending.is_full() {
+            let pending = std::mem::take(pending);
+            self.close_block(&stream, &pending)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a gap.
+    pub fn push_gap(&mut self, gap: &Gap) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        let source = self.intake.source_id(connection, &gap.source)?;
+        gaps::insert(connection, &self.path, source, gap)
+    }
+
+    /// Notes that the times of a source were not in the input but worked out.
+    pub fn note_inferred_times(&mut self, source: &Arc<str>) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        let id = self.intake.source_id(connection, source)?;
+        connection
+            .execute("UPDATE source SET inferred = 1 WHERE id = ?1", [id])
+            .doing("write to", &self.path)?;
+        Ok(())
+    }
+
+    /// Makes the import count. Says how many changes it brought.
+    pub fn finish(mut self) -> Result<u64> {
+        let mut rest: Vec<(Arc<Stream>, Pending)> = std::mem::take(&mut self.pending).into_values().collect();
+        rest.sort_unstable_by_key(|(stream, _)| stream.id);
+        for (stream, pending) in rest {
+            if !pending.rows.is_empty() {
+                self.close_block(&stream, &pending)?;
+            }
+        }
+        let connection = self.connection.take().expect("open until finished");
+        self.intake.settle(&connection)?;
+        connection.execute_batch("COMMIT").doing("commit to", &self.path)?;
+        schema::close(connection, &self.path)?;
+        if let Some(scratch) = self.scratch.take() {
+            publish(&scratch, &self.path)?;
+        }
+        Ok(self.changes)
+    }
+
+    fn close_block(&mut self, stream: &Stream, pending: &Pending) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        let block = Block::pack(&mut self.codec, stream, pending);
+        let due = self.clock.tick(connection, &self.path, stream.id, block.packed())?;
+        block.insert(connection, &self.path)?;
+        if due {
+            let (seq, at) = block.end();
+            let parts = keyframe(connection, &self.path, &mut self.tools, stream, seq)?;
+            let packed = insert_keyframe(connection, &self.path, stream.id, seq, at, &parts)?;
+            self.clock.reset(stream.id, packed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        // Closing the connection rolls back; a file that never became a history goes.
+        self.connection.take();
+        if let Some(scratch) = &self.scratch {
+            let _ = std::fs::remove_file(scratch);
+        }
+    }
+}
+
+/// A name beside `path` that no other process takes.
+pub(crate) fn scratch_beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Puts a finished file in its place, durably, unless something has come to be there meanwhile.
+pub(crate) fn publish(scratch: &Path, path: &Path) -> Result<()> {
+    let doing = "put in its place";
+    std::fs::File::open(scratch).and_then(|file| file.sync_all()).doing(doing, path)?;
+    // A link is refused where a rename would replace.
+    match std::fs::hard_link(scratch, path) {
+        Ok(()) => std::fs::remove_file(scratch).doing(doing, path)?,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            let _ = std::fs::remove_file(scratch);
+            return Err(Error::Exists(path.to_owned()));
+        }
+        // Not every file system has links.
+        Err(_) => std::fs::rename(scratch, path).doing(doing, path)?,
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Directories cannot be synchronised everywhere; where they can, the name is durable too.
+    let _ = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
+}

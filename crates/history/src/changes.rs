@@ -1,0 +1,212 @@
+//! What happened, change by change: the streams of a history merged by time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use model::{Change, Key, Meta, Moment, Object, Window};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{Doing, Error, Result};
+use crate::frame::{ObjectId, Pending, Row};
+use crate::history::Selection;
+use crate::intake::{self, Stream};
+use crate::members;
+use crate::schema;
+use crate::state::Tools;
+
+/// The changes of a window, in order of time, then of arrival. It sees the history as it was when it was made.
+///
+/// It holds one unpacked frame of each stream at most.
+pub struct Changes {
+    path: PathBuf,
+    connection: Connection,
+    tools: Tools,
+    selection: Selection,
+    window: Window,
+    cursors: Vec<Cursor>,
+    /// The next change of each cursor that has one.
+    next: BinaryHeap<Reverse<(Moment, i64, usize)>>,
+    failed: bool,
+}
+
+/// How far one stream has been read.
+struct Cursor {
+    stream: Stream,
+    only: Option<ObjectId>,
+    frames: VecDeque<i64>,
+    /// Rows after this change are still to be read; `None` when there are none.
+    rows_after: Option<i64>,
+    ready: VecDeque<Change>,
+}
+
+// === impl Changes ===
+
+impl Changes {
+    pub(crate) fn open(
+        path: &Path,
+        streams: &[Stream],
+        window: Window,
+        selection: &Selection,
+    ) -> Result<Changes> {
+        let connection = schema::open_readable(path)?;
+        // Ends with the connection; until then nothing that is packed or pruned meanwhile disturbs.
+        connection.execute_batch("BEGIN").doing("read", path)?;
+        let mut changes = Changes {
+            path: path.to_owned(),
+            connection,
+            tools: Tools::new(),
+            selection: selection.clone(),
+            window,
+            cursors: Vec::new(),
+            next: BinaryHeap::new(),
+            failed: false,
+        };
+        for stream in streams {
+            let mut from = window.from;
+            let only = match (&selection.namespace, &selection.name) {
+                (Some(namespace), Some(name)) => {
+                    let found = intake::find_object(&changes.connection, stream, namespace, name)
+                        .doing("read", path)?;
+                    let Some(found) = found else { continue };
+                    from = from.max(intake::first_life(&changes.connection, &found).doing("read", path)?);
+                    Some(found.object)
+                }
+                _ => None,
+            };
+            let frames = frames(&changes.connection, path, stream, Window { from, to: window.to }, only)?;
+            changes.cursors.push(Cursor {
+                stream: stream.clone(),
+                only,
+                frames,
+                rows_after: Some(i64::MIN),
+                ready: VecDeque::new(),
+            });
+            changes.advance(changes.cursors.len() - 1)?;
+        }
+        Ok(changes)
+    }
+
+    /// Makes the next change of a cursor known.
+    fn advance(&mut self, index: usize) -> Result<()> {
+        let cursor = &mut self.cursors[index];
+        while cursor.ready.is_empty() {
+            let mut taken = Vec::new();
+            let wanted =
+                |row: &Row| self.window.contains(row.at) && cursor.only.is_none_or(|only| only == row.object);
+            if let Some(id) = cursor.frames.pop_front() {
+                let frame = self.tools.frame(&self.connection, &self.path, id)?;
+                let places: Vec<u32> = (0u32..)
+                    .zip(&frame.rows)
+                    .filter(|(_, row)| wanted(row))
+                    .map(|(place, _)| place)
+                    .collect();
+                self.tools.texts(&self.path, id, &frame, &places, |row, text| {
+                    taken.push((*row, text.to_owned()))
+                })?;
+            } else if let Some(after) = cursor.rows_after {
+                let mut pending = Pending::default();
+                self.tools.rows.read(&self.connection, &self.path, cursor.stream.id, after, &mut pending)?;
+                cursor.rows_after = pending.rows.last().map(|row| row.seq);
+                taken.extend(
+                    pending.iter().filter(|(row, _)| wanted(row)).map(|(row, text)| (*row, text.to_owned())),
+                );
+            } else {
+                return Ok(());
+            }
+            for (row, text) in taken {
+                let (key, object) = identify(&self.path, &cursor.stream, row.seq, &text)?;
+                if self.selection.wants(&key) {
+                    let what = row.code.what(object);
+                    let inferred = row.code.is_inferred();
+                    cursor.ready.push_back(Change {
+                        seq: row.seq,
+                        at: row.at,
+                        seen: row.seen,
+                        key,
+                        what,
+                        inferred,
+                    });
+                }
+            }
+        }
+        let first = cursor.ready.front().expect("the loop ends with one");
+        self.next.push(Reverse((first.at, first.seq, index)));
+        Ok(())
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<Change>;
+
+    fn next(&mut self) -> Option<Result<Change>> {
+        if self.failed {
+            return None;
+        }
+        let Reverse((_, _, index)) = self.next.pop()?;
+        let change = self.cursors[index].ready.pop_front().expect("the heap names cursors that have one");
+        if let Err(error) = self.advance(index) {
+            self.failed = true;
+            return Some(Err(error));
+        }
+        Some(Ok(change))
+    }
+}
+
+/// The name and the object of a stored text.
+pub(crate) fn identify(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
+    let meta = Meta::read(text).map_err(|error| Error::Damaged {
+        path: path.to_owned(),
+        what: format!("change {seq} holds no Kubernetes object: {error}"),
+    })?;
+    let key = Key {
+        source: stream.source.clone(),
+        kind: stream.kind.clone(),
+        namespace: (*meta.namespace).into(),
+        name: (*meta.name).into(),
+    };
+    Ok((key, Object::trusted(text)))
+}
+
+/// The frames with changes of a window, in order; only those that hold the object, if one is named.
+fn frames(
+    connection: &Connection,
+    path: &Path,
+    stream: &Stream,
+    window: Window,
+    only: Option<ObjectId>,
+) -> Result<VecDeque<i64>> {
+    let doing = "read the blocks of";
+    // Time rises from block to block, so only the last one that begins before the window can reach into it.
+    let first: Option<i64> = connection
+        .prepare_cached(
+            "SELECT first_seq FROM block WHERE stream = ?1 AND first_at < ?2 ORDER BY first_at DESC, first_seq DESC LIMIT 1",
+        )
+        .and_then(|mut select| {
+            select.query_row(params![stream.id, window.from.nanos()], |row| row.get(0)).optional()
+        })
+        .doing(doing, path)?;
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT frame, members FROM block
+             WHERE stream = ?1 AND first_seq >= ?2 AND first_at < ?3 AND last_at >= ?4 ORDER BY first_seq",
+        )
+        .doing(doing, path)?;
+    let bounds = params![stream.id, first.unwrap_or(i64::MIN), window.to.nanos(), window.from.nanos()];
+    let mut rows = statement.query(bounds).doing(doing, path)?;
+    let mut frames = VecDeque::new();
+    while let Some(row) = rows.next().doing(doing, path)? {
+        if let Some(only) = only {
+            let list = row.get_ref(1).doing(doing, path)?.as_blob().ok().and_then(members::decode);
+            let list = list.ok_or_else(|| Error::Damaged {
+                path: path.to_owned(),
+                what: format!("an object list of {} does not match its checksum", stream.kind),
+            })?;
+            if list.binary_search_by_key(&only, |member| member.object).is_err() {
+                continue;
+            }
+        }
+        frames.push_back(row.get(0).doing(doing, path)?);
+    }
+    Ok(frames)
+}

@@ -1,0 +1,370 @@
+//! Looking back.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use model::{Cluster, Gap, Key, Kind, Moment, Version, Window};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::changes::{Changes, identify};
+use crate::error::{Doing, Error, Result};
+use crate::gaps;
+use crate::intake::{self, Stream};
+use crate::schema;
+use crate::state::{Tools, Until, fold};
+use crate::writer::Position;
+
+/// A history opened for reading. Any number may be open, in any process, while it is written.
+pub struct History {
+    path: PathBuf,
+    connection: Connection,
+    tools: RefCell<Tools>,
+}
+
+/// Which objects are asked for; what is left out means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Of these kinds.
+    pub kinds: Option<Vec<Kind>>,
+    /// Of this source.
+    pub source: Option<Arc<str>>,
+    /// In this namespace; the empty one is that of cluster-wide objects.
+    pub namespace: Option<String>,
+    /// Of this name.
+    pub name: Option<String>,
+}
+
+/// What a history holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Bytes of the file, and of what lies beside it while it is written.
+    pub file_bytes: u64,
+    /// The moment before which everything was pruned.
+    pub pruned_to: Option<Moment>,
+    /// Each recording in it.
+    pub sources: Vec<SourceSummary>,
+    /// Bytes of all objects, unpacked.
+    pub raw_bytes: u64,
+    /// Bytes of the frames that hold changes.
+    pub block_bytes: u64,
+    /// Bytes of the frames that hold states.
+    pub keyframe_bytes: u64,
+    /// Changes that are not packed yet.
+    pub rows: u64,
+}
+
+/// What a history holds of one source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceSummary {
+    /// The source's name.
+    pub name: Arc<str>,
+    /// The first and the last moment, if anything happened at all.
+    pub span: Option<(Moment, Moment)>,
+    /// Whether its times were worked out rather than recorded.
+    pub times_inferred: bool,
+    /// Each kind in it.
+    pub kinds: Vec<KindSummary>,
+}
+
+/// What a history holds of one kind of one source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KindSummary {
+    /// The kind.
+    pub kind: Kind,
+    /// Changes.
+    pub changes: u64,
+    /// Names that occur, and how many of them are alive at the end; not counted for Events.
+    pub objects: Option<(u64, u64)>,
+    /// Bytes of its objects, unpacked; without those not packed yet.
+    pub raw_bytes: u64,
+    /// Bytes its blocks take.
+    pub packed_bytes: u64,
+}
+
+// === impl History ===
+
+impl History {
+    /// Opens the history at `path`.
+    pub fn open(path: &Path) -> Result<History> {
+        let connection = schema::open_readable(path)?;
+        Ok(History { path: path.to_owned(), connection, tools: RefCell::new(Tools::new()) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The first and the last moment it can show; `None` if it is empty.
+    pub fn span(&self) -> Result<Option<(Moment, Moment)>> {
+        let (first, last): (Option<i64>, Option<i64>) = self
+            .connection
+            .query_row("SELECT min(first_at), max(last_at) FROM source", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .doing("read the span of", &self.path)?;
+        Ok(first.zip(last).map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))))
+    }
+
+    /// The cluster as it was: all changes up to and at `moment` applied.
+    pub fn at(&self, moment: Moment, selection: &Selection) -> Result<Cluster> {
+        let mut objects = Vec::new();
+        self.each_at(moment, selection, |version| objects.push(version))?;
+        Ok(Cluster::new(moment, objects))
+    }
+
+    /// The objects of [`at`](History::at) one by one, in no order that means anything: the memory for all of them at
+    /// once is not needed.
+    pub fn each_at(
+        &self,
+        moment: Moment,
+        selection: &Selection,
+        mut each: impl FnMut(Version),
+    ) -> Result<()> {
+        if let Some(begins) = self.pruned_to()?
+            && moment < begins
+        {
+            return Err(Error::BeforeStart { asked: moment, begins });
+        }
+        let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
+        let tools = &mut *self.tools.borrow_mut();
+        for stream in self.streams(selection)? {
+            let only = match (&selection.namespace, &selection.name) {
+                (Some(namespace), Some(name)) => {
+                    let found =
+                        intake::find_object(&snapshot, &stream, namespace, name).doing("read", &self.path)?;
+                    let Some(found) = found else { continue };
+                    Some(found.object)
+                }
+                _ => None,
+            };
+            let places = fold(&snapshot, &self.path, tools, &stream, Until::Moment(moment), only)?;
+            let mut outcome = Ok(());
+            tools.versions(&snapshot, &self.path, &stream, &places, |row, text| {
+                match identify(&self.path, &stream, row.seq, text) {
+                    Ok((key, object)) => {
+                        if selection.wants(&key) {
+                            each(Version { seq: row.seq, at: row.at, key, object });
+                        }
+                    }
+                    Err(error) => outcome = Err(error),
+                }
+            })?;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// What happened, in order of time, then of arrival.
+    pub fn between(&self, window: Window, selection: &Selection) -> Result<Changes> {
+        Changes::open(&self.path, &self.streams(selection)?, window, selection)
+    }
+
+    /// All that happened to one object, through all of its lives.
+    pub fn of(&self, key: &Key) -> Result<Changes> {
+        let selection = Selection {
+            kinds: Some(vec![key.kind.clone()]),
+            source: Some(key.source.clone()),
+            namespace: Some(key.namespace.to_string()),
+            name: Some(key.name.to_string()),
+        };
+        self.between(Window::ALL, &selection)
+    }
+
+    /// What was missed, in order of beginning.
+    pub fn gaps(&self) -> Result<Vec<Gap>> {
+        gaps::all(&self.connection, &self.path)
+    }
+
+    /// Where watching goes on.
+    pub fn positions(&self) -> Result<Vec<Position>> {
+        let read = || -> rusqlite::Result<Vec<Position>> {
+            self.connection
+                .prepare(
+                    "SELECT source.name, api_group, kind, resource_version, at
+                     FROM position JOIN source ON source.id = position.source ORDER BY 1, 2, 3",
+                )?
+                .query_map([], |row| {
+                    let (source, group, kind): (String, String, String) =
+                        (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok(Position {
+                        source: source.into(),
+                        kind: Kind::new(&group, &kind),
+                        resource_version: row.get(3)?,
+                        at: Moment::from_nanos(row.get(4)?),
+                    })
+                })?
+                .collect()
+        };
+        read().doing("read the positions of", &self.path)
+    }
+
+    /// The kinds that occur, sorted, each once.
+    pub fn kinds(&self) -> Result<Vec<Kind>> {
+        let mut kinds: Vec<Kind> =
+            intake::streams(&self.connection, &self.path)?.into_iter().map(|stream| stream.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        Ok(kinds)
+    }
+
+    /// The names of its sources, sorted.
+    pub fn sources(&self) -> Result<Vec<Arc<str>>> {
+        let read = || -> rusqlite::Result<Vec<Arc<str>>> {
+            self.connection
+                .prepare("SELECT name FROM source ORDER BY name")?
+                .query_map([], |row| row.get::<_, String>(0).map(Arc::from))?
+                .collect()
+        };
+        read().doing("read the sources of", &self.path)
+    }
+
+    /// Names that begin with `prefix`, for completion: at most `most`, sorted. Events are not offered.
+    pub fn names(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        prefix: &str,
+        most: usize,
+    ) -> Result<Vec<(String, String)>> {
+        let read = || -> rusqlite::Result<Vec<(String, String)>> {
+            self.connection
+                .prepare(
+                    "SELECT DISTINCT namespace.name, object.name FROM object
+                     JOIN stream ON stream.id = object.stream JOIN namespace ON namespace.id = object.namespace
+                     WHERE api_group = ?1 AND kind = ?2 AND (?3 IS NULL OR namespace.name = ?3)
+                       AND substr(object.name, 1, length(?4)) = ?4
+                     ORDER BY 2, 1 LIMIT ?5",
+                )?
+                .query_map(params![&*kind.group, &*kind.kind, namespace, prefix, most as i64], |row| {
+                    Ok((row.get(0)?, row.get(1)?))
+                })?
+                .collect()
+        };
+        read().doing("read the names of", &self.path)
+    }
+
+    /// The namespaces that occur, sorted.
+    pub fn namespaces(&self) -> Result<Vec<String>> {
+        let read = || -> rusqlite::Result<Vec<String>> {
+            self.connection
+                .prepare("SELECT name FROM namespace WHERE name <> '' ORDER BY name")?
+                .query_map([], |row| row.get(0))?
+                .collect()
+        };
+        read().doing("read the namespaces of", &self.path)
+    }
+
+    /// What it holds, counted.
+    pub fn summary(&self) -> Result<Summary> {
+        let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
+        let number = |sql: &str| -> Result<u64> {
+            snapshot
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+                .map(|n| n as u64)
+                .doing("count", &self.path)
+        };
+        let mut sources: Vec<SourceSummary> = Vec::new();
+        for stream in intake::streams(&snapshot, &self.path)? {
+            if sources.iter().all(|source| source.name != stream.source) {
+                sources.push(source_summary(&snapshot, &stream.source).doing("count", &self.path)?);
+            }
+            let kind = kind_summary(&snapshot, &stream).doing("count", &self.path)?;
+            let source =
+                sources.iter_mut().find(|source| source.name == stream.source).expect("put there above");
+            source.kinds.push(kind);
+        }
+        for source in &mut sources {
+            source.kinds.sort_unstable_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.kind.cmp(&b.kind)));
+        }
+        let beside = |suffix: &str| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(suffix);
+            std::fs::metadata(name).map_or(0, |file| file.len())
+        };
+        Ok(Summary {
+            file_bytes: beside("") + beside("-wal"),
+            pruned_to: self.pruned_to()?,
+            sources,
+            raw_bytes: number(
+                "SELECT (SELECT coalesce(sum(raw), 0) FROM block) + (SELECT coalesce(sum(length), 0) FROM change)",
+            )?,
+            block_bytes: number("SELECT coalesce(sum(packed), 0) FROM block")?,
+            keyframe_bytes: number("SELECT coalesce(sum(packed), 0) FROM keyframe")?,
+            rows: number("SELECT count(*) FROM change")?,
+        })
+    }
+
+    fn streams(&self, selection: &Selection) -> Result<Vec<Stream>> {
+        let mut streams = intake::streams(&self.connection, &self.path)?;
+        streams.retain(|stream| {
+            selection.kinds.as_ref().is_none_or(|kinds| kinds.contains(&stream.kind))
+                && selection.source.as_ref().is_none_or(|source| *source == stream.source)
+        });
+        Ok(streams)
+    }
+
+    fn pruned_to(&self) -> Result<Option<Moment>> {
+        let text: Option<String> = self
+            .connection
+            .query_row("SELECT value FROM setting WHERE name = 'pruned_to'", [], |row| row.get(0))
+            .optional()
+            .doing("read", &self.path)?;
+        let number = text.map(|text| text.parse().map(Moment::from_nanos)).transpose();
+        number.map_err(|_| Error::Damaged {
+            path: self.path.clone(),
+            what: "the setting pruned_to is no number".to_owned(),
+        })
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// Whether an object of that name is asked for.
+    pub fn wants(&self, key: &Key) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&key.kind))
+            && self.source.as_ref().is_none_or(|source| *source == key.source)
+            && self.namespace.as_ref().is_none_or(|namespace| **namespace == *key.namespace)
+            && self.name.as_ref().is_none_or(|name| **name == *key.name)
+    }
+}
+
+fn source_summary(connection: &Connection, name: &Arc<str>) -> rusqlite::Result<SourceSummary> {
+    connection.query_row("SELECT first_at, last_at, inferred FROM source WHERE name = ?1", [&**name], |row| {
+        let (first, last): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
+        Ok(SourceSummary {
+            name: name.clone(),
+            span: first.zip(last).map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))),
+            times_inferred: row.get(2)?,
+            kinds: Vec::new(),
+        })
+    })
+}
+
+fn kind_summary(connection: &Connection, stream: &Stream) -> rusqlite::Result<KindSummary> {
+    let (blocks, raw_bytes, packed_bytes): (i64, i64, i64) = connection.query_row(
+        "SELECT coalesce(sum(changes), 0), coalesce(sum(raw), 0), coalesce(sum(packed), 0) FROM block WHERE stream = ?1",
+        [stream.id],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    let rows: i64 =
+        connection
+            .query_row("SELECT count(*) FROM change WHERE stream = ?1", [stream.id], |row| row.get(0))?;
+    let objects = match intake::has_directory(&stream.kind) {
+        true => Some(connection.query_row(
+            "SELECT count(*), count(*) - count(ended_at) FROM object WHERE stream = ?1",
+            [stream.id],
+            |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)),
+        )?),
+        false => None,
+    };
+    Ok(KindSummary {
+        kind: stream.kind.clone(),
+        changes: (blocks + rows) as u64,
+        objects,
+        raw_bytes: raw_bytes as u64,
+        packed_bytes: packed_bytes as u64,
+    })
+}

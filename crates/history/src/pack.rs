@@ -1,0 +1,243 @@
+//! From changes to blocks, and from blocks to keyframes.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{Doing, Result};
+use crate::frame::{Codec, Pending, Role};
+use crate::intake::Stream;
+use crate::members;
+use crate::state::{Tools, Until, fold};
+
+/// A keyframe is due when the blocks since the last one take so many times its room: it then adds an eighth at most.
+const KEYFRAME_EVERY: i64 = 8;
+/// A keyframe is never worth its rows before so many blocks.
+const KEYFRAME_BLOCKS: i64 = 4;
+
+/// A block that is packed but not in the file.
+pub(crate) struct Block {
+    stream: i64,
+    first_seq: i64,
+    last_seq: i64,
+    first_at: i64,
+    last_at: i64,
+    changes: usize,
+    raw: usize,
+    members: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+/// One part of a keyframe that is packed but not in the file.
+pub(crate) struct KeyframePart {
+    objects: usize,
+    members: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+/// When each stream's next keyframe is due.
+#[derive(Default)]
+pub(crate) struct KeyframeClock {
+    streams: HashMap<i64, Due>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Due {
+    blocks: i64,
+    since: i64,
+    last: i64,
+}
+
+// === impl Block ===
+
+impl Block {
+    /// Packs changes that follow each other in one stream; there must be some.
+    pub(crate) fn pack(codec: &mut Codec, stream: &Stream, pending: &Pending) -> Block {
+        let (first, last) = match &pending.rows[..] {
+            [first, .., last] => (first, last),
+            [only] => (only, only),
+            [] => unreachable!("a block of no changes is never asked for"),
+        };
+        debug_assert!(pending.rows.is_sorted_by_key(|row| (row.seq, row.at)));
+        Block {
+            stream: stream.id,
+            first_seq: first.seq,
+            last_seq: last.seq,
+            first_at: first.at.nanos(),
+            last_at: last.at.nanos(),
+            changes: pending.rows.len(),
+            raw: pending.text.len(),
+            members: members::encode(&members::members(&pending.rows)),
+            frame: codec.pack(Role::Changes, &stream.source, &stream.kind, pending),
+        }
+    }
+
+    /// Puts it in the file.
+    pub(crate) fn insert(&self, connection: &Connection, path: &Path) -> Result<()> {
+        let frame = insert_frame(connection, &self.frame).doing("write a frame to", path)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO block (stream, first_seq, last_seq, first_at, last_at, changes, raw, packed, frame, members)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    self.stream,
+                    self.first_seq,
+                    self.last_seq,
+                    self.first_at,
+                    self.last_at,
+                    self.changes as i64,
+                    self.raw as i64,
+                    self.frame.len() as i64,
+                    frame,
+                    self.members
+                ])
+            })
+            .doing("write a block to", path)?;
+        Ok(())
+    }
+
+    /// Takes the rows it was packed from out of the file.
+    pub(crate) fn remove_rows(&self, connection: &Connection, path: &Path) -> Result<()> {
+        connection
+            .prepare_cached("DELETE FROM change WHERE stream = ?1 AND seq BETWEEN ?2 AND ?3")
+            .and_then(|mut delete| delete.execute(params![self.stream, self.first_seq, self.last_seq]))
+            .doing("pack", path)?;
+        Ok(())
+    }
+
+    /// The number and the moment of its last change.
+    pub(crate) fn end(&self) -> (i64, i64) {
+        (self.last_seq, self.last_at)
+    }
+
+    pub(crate) fn packed(&self) -> i64 {
+        self.frame.len() as i64
+    }
+}
+
+// === impl KeyframePart ===
+
+impl KeyframePart {
+    fn pack(codec: &mut Codec, stream: &Stream, pending: &Pending) -> KeyframePart {
+        KeyframePart {
+            objects: pending.rows.len(),
+            members: members::encode(&members::members(&pending.rows)),
+            frame: codec.pack(Role::Keyframe, &stream.source, &stream.kind, pending),
+        }
+    }
+
+    pub(crate) fn packed(&self) -> i64 {
+        self.frame.len() as i64
+    }
+}
+
+// === impl KeyframeClock ===
+
+impl KeyframeClock {
+    /// Counts a block; says whether a keyframe is due behind it.
+    pub(crate) fn tick(
+        &mut self,
+        connection: &Connection,
+        path: &Path,
+        stream: i64,
+        packed: i64,
+    ) -> Result<bool> {
+        let due = match self.streams.get_mut(&stream) {
+            Some(due) => due,
+            None => {
+                let found = count_since_keyframe(connection, stream).doing("read the blocks of", path)?;
+                self.streams.entry(stream).or_insert(found)
+            }
+        };
+        due.blocks += 1;
+        due.since += packed;
+        Ok(due.blocks >= KEYFRAME_BLOCKS && due.since >= KEYFRAME_EVERY * due.last)
+    }
+
+    /// Starts anew behind a keyframe of so many bytes.
+    pub(crate) fn reset(&mut self, stream: i64, packed: i64) {
+        self.streams.insert(stream, Due { blocks: 0, since: 0, last: packed });
+    }
+}
+
+/// The state of a stream after change `seq`, which ends a block, packed.
+pub(crate) fn keyframe(
+    connection: &Connection,
+    path: &Path,
+    tools: &mut Tools,
+    stream: &Stream,
+    seq: i64,
+) -> Result<Vec<KeyframePart>> {
+    let places = fold(connection, path, tools, stream, Until::Seq(seq), None)?;
+    let (mut codec, mut parts, mut pending) = (Codec::new(), Vec::new(), Pending::default());
+    tools.versions(connection, path, stream, &places, |row, text| {
+        pending.push(*row, text);
+        if pending.is_full() {
+            parts.push(KeyframePart::pack(&mut codec, stream, &std::mem::take(&mut pending)));
+        }
+    })?;
+    // An empty state is a state too: without a part there would be no keyframe.
+    if !pending.rows.is_empty() || parts.is_empty() {
+        parts.push(KeyframePart::pack(&mut codec, stream, &pending));
+    }
+    Ok(parts)
+}
+
+/// Puts a keyframe in the file. Says how many bytes its frames have.
+pub(crate) fn insert_keyframe(
+    connection: &Connection,
+    path: &Path,
+    stream: i64,
+    seq: i64,
+    at: i64,
+    parts: &[KeyframePart],
+) -> Result<i64> {
+    let mut packed = 0;
+    for (part, number) in parts.iter().zip(0i64..) {
+        let frame = insert_frame(connection, &part.frame).doing("write a keyframe to", path)?;
+        connection
+            .prepare_cached(
+                "INSERT INTO keyframe (stream, seq, part, at, objects, packed, frame, members)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    stream,
+                    seq,
+                    number,
+                    at,
+                    part.objects as i64,
+                    part.frame.len() as i64,
+                    frame,
+                    part.members
+                ])
+            })
+            .doing("write a keyframe to", path)?;
+        packed += part.frame.len() as i64;
+    }
+    Ok(packed)
+}
+
+fn insert_frame(connection: &Connection, bytes: &[u8]) -> rusqlite::Result<i64> {
+    connection.prepare_cached("INSERT INTO frame (bytes) VALUES (?1)")?.execute([bytes])?;
+    Ok(connection.last_insert_rowid())
+}
+
+fn count_since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Result<Due> {
+    let last: Option<(i64, i64)> = connection
+        .query_row(
+            "SELECT seq, sum(packed) FROM keyframe WHERE stream = ?1 GROUP BY seq ORDER BY seq DESC LIMIT 1",
+            [stream],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    let (seq, last) = last.unwrap_or((i64::MIN, 0));
+    connection.query_row(
+        "SELECT count(*), coalesce(sum(packed), 0) FROM block WHERE stream = ?1 AND first_seq > ?2",
+        params![stream, seq],
+        |row| Ok(Due { blocks: row.get(0)?, since: row.get(1)?, last }),
+    )
+}

@@ -1,0 +1,236 @@
+//! The thread behind the writer: it packs rows into blocks and makes keyframes, reading on a connection of its own
+//! so that neither the writer nor any reader waits for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{Doing, Error, Result};
+use crate::frame::{FRAME_BYTES, FRAME_VERSIONS, Pending};
+use crate::intake::{Stream, streams};
+use crate::pack::{Block, KeyframeClock, KeyframePart, insert_keyframe, keyframe};
+use crate::rows::NewDictionary;
+use crate::schema;
+use crate::state::Tools;
+use crate::writer::Command;
+
+/// A stream with rows enough for a block.
+pub(crate) struct Request {
+    pub(crate) stream: i64,
+}
+
+/// What the packer made, for the writer to put in the file.
+pub(crate) struct Packed {
+    stream: i64,
+    /// Rows that are in a block now.
+    rows: usize,
+    what: Made,
+    done: SyncSender<()>,
+}
+
+enum Made {
+    Block {
+        block: Block,
+        /// The small block at the end of the stream that this one contains and replaces.
+        instead_of: Option<i64>,
+        dictionary: Option<NewDictionary>,
+    },
+    Keyframe {
+        seq: i64,
+        at: i64,
+        parts: Vec<KeyframePart>,
+    },
+}
+
+pub(crate) struct Packer {
+    path: PathBuf,
+    connection: Connection,
+    streams: Vec<Stream>,
+    tools: Tools,
+    clock: KeyframeClock,
+    writer: SyncSender<Command>,
+    requests: Receiver<Request>,
+}
+
+/// The last block of a stream.
+struct LastBlock {
+    first_seq: i64,
+    last_seq: i64,
+    frame: i64,
+    is_small: bool,
+}
+
+// === impl Packed ===
+
+impl Packed {
+    pub(crate) fn apply(&self, connection: &Connection, path: &Path) -> Result<()> {
+        match &self.what {
+            Made::Block { block, instead_of, dictionary } => {
+                if let Some(first_seq) = instead_of {
+                    remove_block(connection, self.stream, *first_seq).doing("pack", path)?;
+                }
+                block.insert(connection, path)?;
+                block.remove_rows(connection, path)?;
+                dictionary.as_ref().map_or(Ok(()), |dictionary| dictionary.insert(connection, path))
+            }
+            Made::Keyframe { seq, at, parts } => {
+                insert_keyframe(connection, path, self.stream, *seq, *at, parts).map(drop)
+            }
+        }
+    }
+
+    pub(crate) fn stream(&self) -> i64 {
+        self.stream
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Where the packer waits for the commit.
+    pub(crate) fn done(&self) -> SyncSender<()> {
+        self.done.clone()
+    }
+}
+
+// === impl Packer ===
+
+impl Packer {
+    pub(crate) fn open(
+        path: &Path,
+        writer: SyncSender<Command>,
+        requests: Receiver<Request>,
+    ) -> Result<Packer> {
+        Ok(Packer {
+            path: path.to_owned(),
+            connection: schema::open_readable(path)?,
+            streams: Vec::new(),
+            tools: Tools::new(),
+            clock: KeyframeClock::default(),
+            writer,
+            requests,
+        })
+    }
+
+    /// Packs what is asked for; when no one can ask any more, packs the rest and ends.
+    pub(crate) fn run(mut self) {
+        let outcome = self.serve();
+        let writer = self.writer.clone();
+        // The connection must be gone before the writer closes the file.
+        drop(self);
+        if let Err(error) = outcome {
+            let _ = writer.send(Command::PackerFailed(error));
+        }
+        let _ = writer.send(Command::PackerDone);
+    }
+
+    fn serve(&mut self) -> Result<()> {
+        while let Ok(request) = self.requests.recv() {
+            let stream = self.stream(request.stream)?;
+            while self.pack(&stream, false)? {}
+        }
+        for stream in streams(&self.connection, &self.path)? {
+            while self.pack(&stream, true)? {}
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, id: i64) -> Result<Stream> {
+        if !self.streams.iter().any(|stream| stream.id == id) {
+            self.streams = streams(&self.connection, &self.path)?;
+        }
+        self.streams.iter().find(|stream| stream.id == id).cloned().ok_or_else(|| Error::Damaged {
+            path: self.path.clone(),
+            what: format!("there is no stream {id}"),
+        })
+    }
+
+    /// Packs the oldest rows of a stream into one block. `rest` takes also too few. Says whether there were any.
+    fn pack(&mut self, stream: &Stream, rest: bool) -> Result<bool> {
+        self.connection.execute_batch("BEGIN").doing("read", &self.path)?;
+        let made = self.make_block(stream, rest);
+        self.connection.execute_batch("COMMIT").doing("read", &self.path)?;
+        let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
+        let due = self.clock.tick(&self.connection, &self.path, stream.id, block.packed())?;
+        let (seq, at) = block.end();
+        self.deliver(stream.id, rows, Made::Block { block, instead_of, dictionary })?;
+        if due {
+            let parts = keyframe(&self.connection, &self.path, &mut self.tools, stream, seq)?;
+            let packed = parts.iter().map(KeyframePart::packed).sum();
+            self.deliver(stream.id, 0, Made::Keyframe { seq, at, parts })?;
+            self.clock.reset(stream.id, packed);
+        }
+        Ok(true)
+    }
+
+    #[expect(clippy::type_complexity, reason = "one caller, which takes it apart at once")]
+    fn make_block(
+        &mut self,
+        stream: &Stream,
+        rest: bool,
+    ) -> Result<Option<(Block, usize, Option<i64>, Option<NewDictionary>)>> {
+        let last = last_block(&self.connection, stream.id).doing("read a block of", &self.path)?;
+        let after = last.as_ref().map_or(i64::MIN, |last| last.last_seq);
+        let mut pending = Pending::default();
+        let small = last.filter(|last| last.is_small);
+        if let Some(small) = &small {
+            let frame = self.tools.frame(&self.connection, &self.path, small.frame)?;
+            let all: Vec<u32> = (0..frame.rows.len() as u32).collect();
+            self.tools.texts(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
+        }
+        let old = pending.rows.len();
+        let row_bytes = self.tools.rows.read(&self.connection, &self.path, stream.id, after, &mut pending)?;
+        let rows = pending.rows.len() - old;
+        if rows == 0 || !(rest || pending.is_full()) {
+            return Ok(None);
+        }
+        // What is at the end of a history will not be read as rows again: no need to learn from it.
+        let dictionary = match small {
+            None if !rest => {
+                NewDictionary::train(&self.connection, &self.path, stream.id, &pending, row_bytes)?
+            }
+            _ => None,
+        };
+        let block = Block::pack(&mut self.tools.codec, stream, &pending);
+        Ok(Some((block, rows, small.map(|small| small.first_seq), dictionary)))
+    }
+
+    /// Hands something to the writer and waits until it is in the file.
+    fn deliver(&self, stream: i64, rows: usize, what: Made) -> Result<()> {
+        let (done, wait) = sync_channel(1);
+        let stopped = || Error::Stopped("its thread has ended".to_owned());
+        self.writer
+            .send(Command::Packed(Box::new(Packed { stream, rows, what, done })))
+            .map_err(|_| stopped())?;
+        wait.recv().map_err(|_| stopped())
+    }
+}
+
+/// Small blocks are filled up rather than left behind, unless a keyframe leans on their end.
+fn last_block(connection: &Connection, stream: i64) -> rusqlite::Result<Option<LastBlock>> {
+    connection
+        .prepare_cached(
+            "SELECT first_seq, last_seq, frame, changes <= ?2 AND raw <= ?3
+                 AND NOT EXISTS (SELECT 1 FROM keyframe WHERE stream = ?1 AND seq >= first_seq)
+             FROM block WHERE stream = ?1 ORDER BY first_seq DESC LIMIT 1",
+        )?
+        .query_row(params![stream, FRAME_VERSIONS as i64 / 2, FRAME_BYTES as i64 / 2], |row| {
+            Ok(LastBlock {
+                first_seq: row.get(0)?,
+                last_seq: row.get(1)?,
+                frame: row.get(2)?,
+                is_small: row.get(3)?,
+            })
+        })
+        .optional()
+}
+
+fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
+    connection.execute(
+        "DELETE FROM frame WHERE id = (SELECT frame FROM block WHERE stream = ?1 AND first_seq = ?2)",
+        [stream, first_seq],
+    )?;
+    connection.execute("DELETE FROM block WHERE stream = ?1 AND first_seq = ?2", [stream, first_seq])?;
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Thousands of random histories. Frames hold eight changes here, so that few changes make many blocks.
+
+use std::path::Path;
+
+use model::{Moment, Object, Observed, What, Window};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::naive::Naive;
+use crate::{Batch, Bulk, History, Selection, Writer, doctor, prune};
+
+/// One change of a small world: few names, so that they come again; few moments, so that they coincide.
+#[derive(Clone, Debug)]
+struct Seen {
+    source: u8,
+    kind: u8,
+    name: u8,
+    uid: u8,
+    word: u8,
+    moment: i64,
+    filler: u8,
+    inferred: bool,
+}
+
+/// What is done to a history.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Appended by a writer that is opened and closed for it, in batches of so many.
+    Record(Vec<Seen>, usize),
+    /// Imported, later than all there is.
+    Import(Vec<Seen>),
+    Prune(i64),
+}
+
+fn seen() -> impl Strategy<Value = Seen> {
+    (0u8..2, 0u8..3, 0u8..4, 0u8..3, 0u8..4, 0i64..60, 0u8..3, prop::bool::weighted(0.1)).prop_map(
+        |(source, kind, name, uid, word, moment, filler, inferred)| Seen {
+            source,
+            kind,
+            name,
+            uid,
+            word,
+            moment,
+            filler,
+            inferred,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let changes = || proptest::collection::vec(seen(), 0..60);
+    prop_oneof![
+        4 => (changes(), 1usize..20).prop_map(|(changes, size)| Step::Record(changes, size)),
+        2 => changes().prop_map(Step::Import),
+        1 => (0i64..80).prop_map(Step::Prune),
+    ]
+}
+
+impl Seen {
+    fn observed(&self, after: Moment) -> Observed {
+        let (kind, namespace) = [("Pod", "shop"), ("Node", ""), ("Event", "shop")][usize::from(self.kind)];
+        // The last uid is none, as in a manifest.
+        let uid = if self.uid == 2 { String::new() } else { format!("u{}", self.uid) };
+        let filler = "x".repeat(usize::from(self.filler) * 30);
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"n{}","namespace":"{namespace}","uid":"{uid}"}},"f":"{filler}"}}"#,
+            self.name
+        );
+        let object = Object::parse(&json).unwrap();
+        let what = match self.word {
+            0 => What::Added(object),
+            1 | 2 => What::Modified(object),
+            _ => What::Deleted(object),
+        };
+        let source = format!("s{}", self.source).into();
+        let moment = after.plus_nanos(self.moment);
+        Observed { inferred: self.inferred, ..Observed::received(moment, &source, what) }
+    }
+}
+
+#[test]
+fn a_history_answers_as_a_list_does() {
+    let cases = 3_000;
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&proptest::collection::vec(step(), 1..5), |steps| {
+        let folder = folder();
+        let path = folder.path().join("h.kine");
+        let mut naive = Naive::default();
+        for step in &steps {
+            apply(step, &path, &mut naive)?;
+        }
+        if path.exists() {
+            agree(&path, &naive)?;
+            let report = doctor(&path).unwrap();
+            prop_assert!(report.is_clean(), "{:?}", report.findings);
+            let alone: Vec<_> =
+                std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            prop_assert_eq!(alone, ["h.kine"]);
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// In memory where there is such a place: thousands of histories are written to be forgotten.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseError> {
+    match step {
+        Step::Record(changes, size) => {
+            let writer = Writer::open(path).unwrap();
+            for batch in changes.chunks(*size) {
+                // Clocks jump back here: moments count from the same zero in every step.
+                let changes: Vec<Observed> =
+                    batch.iter().map(|seen| seen.observed(Moment::from_nanos(0))).collect();
+                changes.iter().for_each(|observed| naive.push(observed));
+                writer.append(Batch { changes, ..Batch::default() }).unwrap();
+            }
+            writer.flush().unwrap();
+            // While rows, blocks and keyframes are half made by the packer.
+            agree(path, naive)?;
+            writer.close().unwrap();
+        }
+        Step::Import(changes) => {
+            let after = naive.end().map_or(Moment::from_nanos(0), |end| end.plus_nanos(1));
+            let mut bulk = Bulk::into(path).unwrap();
+            for seen in changes {
+                let observed = seen.observed(after);
+                bulk.push(&observed).unwrap();
+                naive.push(&observed);
+            }
+            prop_assert_eq!(bulk.finish().unwrap(), changes.len() as u64);
+        }
+        Step::Prune(moment) if path.exists() => {
+            let end = naive.end().map_or(i64::MIN, Moment::nanos);
+            let pruned = prune(path, Moment::from_nanos(*moment)).unwrap();
+            naive.prune(pruned.begins);
+            prop_assert_eq!(pruned.changes.1, naive.len() as u64);
+            if end > i64::MIN {
+                prop_assert_eq!(pruned.begins.nanos(), end.min(*moment));
+            }
+        }
+        Step::Prune(_) => {}
+    }
+    Ok(())
+}
+
+fn agree(path: &Path, naive: &Naive) -> Result<(), TestCaseError> {
+    let history = History::open(path).unwrap();
+    let begins = history.summary().unwrap().pruned_to.map_or(-1, Moment::nanos);
+    let end = naive.end().map_or(0, Moment::nanos);
+    let length = (end + 1 - begins).max(1);
+    // A few of everything: it is the number of histories that finds what is rare.
+    for nanos in [begins, begins + length / 3, begins + length * 2 / 3, end, end + 1] {
+        let moment = Moment::from_nanos(nanos);
+        let cluster = history.at(moment, &Selection::default()).unwrap();
+        prop_assert_eq!(cluster.objects(), naive.at(moment), "at {}", nanos);
+        let window = Window { from: moment, to: Moment::from_nanos(nanos + 13) };
+        let between: Vec<_> =
+            history.between(window, &Selection::default()).unwrap().collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(between, naive.between(window), "between {} and 13 later", nanos);
+    }
+    for key in naive.keys().into_iter().step_by(5) {
+        let of: Vec<_> = history.of(&key).unwrap().collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(of, naive.of(&key), "of {}", key);
+        let selection = Selection {
+            kinds: Some(vec![key.kind.clone()]),
+            source: Some(key.source.clone()),
+            namespace: Some(key.namespace.to_string()),
+            name: Some(key.name.to_string()),
+        };
+        let moment = Moment::from_nanos((begins + end) / 2).max(Moment::from_nanos(begins));
+        let cluster = history.at(moment, &selection).unwrap();
+        let expected: Vec<_> = naive.at(moment).into_iter().filter(|version| version.key == key).collect();
+        prop_assert_eq!(cluster.objects(), expected, "{} at {:?}", key, moment);
+    }
+    Ok(())
+}

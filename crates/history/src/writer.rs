@@ -1,0 +1,344 @@
+//! The recorder's way in: one thread writes, a bounded queue feeds it, another thread packs behind it.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use model::{Gap, Kind, Moment, Observed};
+use rusqlite::{Connection, params};
+
+use crate::error::{Doing, Error, Result};
+use crate::frame::FRAME_VERSIONS;
+use crate::gaps;
+use crate::intake::Intake;
+use crate::lock::WriterLock;
+use crate::packer::{Packed, Packer, Request};
+use crate::rows::RowCodec;
+use crate::schema::{self, Safety};
+
+/// Batches that may wait. A full queue makes [`Writer::append`] wait, and through it whoever sends.
+const QUEUE: usize = 16;
+/// A transaction is closed after so many changes even if more are waiting.
+const TRANSACTION_CHANGES: usize = 4096;
+/// Streams that may wait for the packer; the others are asked for again with their next change.
+const PACK_QUEUE: usize = 1024;
+
+/// Changes, gaps and watch positions that become durable together.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// In order of arrival.
+    pub changes: Vec<Observed>,
+    /// What was missed.
+    pub gaps: Vec<Gap>,
+    /// Where watching goes on after these changes.
+    pub positions: Vec<Position>,
+}
+
+/// Where watching one kind goes on after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The recording.
+    pub source: Arc<str>,
+    /// The kind watched.
+    pub kind: Kind,
+    /// The API server's mark.
+    pub resource_version: String,
+    /// When it was reached.
+    pub at: Moment,
+}
+
+/// Writes to a history, making it if there is none. Only one may exist for a file.
+///
+/// Dropping it closes the history in order; [`close`](Writer::close) also tells of errors.
+pub struct Writer {
+    commands: SyncSender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(crate) enum Command {
+    Append(Batch),
+    /// Answered when all that came before is durable, with the number of the last change.
+    Flush(SyncSender<Result<i64>>),
+    Packed(Box<Packed>),
+    /// The packer cannot go on.
+    PackerFailed(Error),
+    /// The packer has packed all there was and ended.
+    PackerDone,
+    Close(SyncSender<Result<()>>),
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Opens or makes the history at `path`.
+    pub fn open(path: &Path) -> Result<Writer> {
+        let lock = WriterLock::take(path)?;
+        let connection = schema::open_writable(path, Safety::Durable)?;
+        let intake = Intake::open(&connection, path)?;
+        let waiting = count_rows(&connection).doing("read", path)?;
+        let (commands, inbox) = sync_channel(QUEUE);
+        let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
+        let packer = Packer::open(path, commands.clone(), packer_inbox)?;
+        let packer = spawn("packer", path, move || packer.run())?;
+        let scribe = Scribe {
+            path: path.to_owned(),
+            connection,
+            intake,
+            rows: RowCodec::new(),
+            waiting,
+            requested: HashSet::new(),
+            requests: Some(requests),
+            packer: Some(packer),
+            last_seq: 0,
+            failed: None,
+            _lock: lock,
+        };
+        let thread = spawn("writer", path, move || scribe.run(&inbox))?;
+        Ok(Writer { commands, thread: Some(thread) })
+    }
+
+    /// Hands over a batch, waiting while the queue is full. It is durable after the next [`flush`](Writer::flush).
+    pub fn append(&self, batch: Batch) -> Result<()> {
+        self.commands.send(Command::Append(batch)).map_err(|_| stopped())
+    }
+
+    /// Waits until everything handed over so far survives the death of this process.
+    /// Says the number of the last change since this writer was opened, 0 if there was none.
+    pub fn flush(&self) -> Result<i64> {
+        let (answer, wait) = sync_channel(1);
+        self.commands.send(Command::Flush(answer)).map_err(|_| stopped())?;
+        wait.recv().map_err(|_| stopped())?
+    }
+
+    /// Packs what is left and closes the file so that it stands alone.
+    pub fn close(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let (answer, wait) = sync_channel(1);
+        let result = match self.commands.send(Command::Close(answer)) {
+            Ok(()) => wait.recv().unwrap_or_else(|_| Err(stopped())),
+            Err(_) => Err(stopped()),
+        };
+        thread.join().map_err(|_| stopped())?;
+        result
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `close`.
+        let _ = self.finish();
+    }
+}
+
+/// The thread that writes.
+struct Scribe {
+    path: PathBuf,
+    connection: Connection,
+    intake: Intake,
+    rows: RowCodec,
+    /// Rows of each stream that wait to be packed.
+    waiting: HashMap<i64, usize>,
+    /// Streams the packer was asked for and has not delivered.
+    requested: HashSet<i64>,
+    requests: Option<SyncSender<Request>>,
+    packer: Option<JoinHandle<()>>,
+    last_seq: i64,
+    failed: Option<String>,
+    _lock: WriterLock,
+}
+
+/// What waits for the commit.
+#[derive(Default)]
+struct Answers {
+    flushed: Vec<SyncSender<Result<i64>>>,
+    packed: Vec<SyncSender<()>>,
+    close: Option<SyncSender<Result<()>>>,
+    packer_done: bool,
+}
+
+// === impl Scribe ===
+
+impl Scribe {
+    fn run(mut self, inbox: &Receiver<Command>) {
+        let (mut closing, mut packer_done) = (None, false);
+        // Ends when the writer's owner has asked for it and the packer has ended.
+        while !(packer_done && closing.is_some()) {
+            let Ok(first) = inbox.recv() else { break };
+            let mut answers = Answers::default();
+            let outcome = self.transaction(first, inbox, &mut answers);
+            if let Err(error) = outcome {
+                // The owner hears of it at the next call; what was committed stays.
+                let _ = self.connection.execute_batch("ROLLBACK");
+                self.failed.get_or_insert(describe(&error));
+            }
+            for answer in answers.flushed {
+                let _ = answer.send(self.result().map(|()| self.last_seq));
+            }
+            for answer in answers.packed {
+                let _ = answer.send(());
+            }
+            if let Some(answer) = answers.close {
+                closing = Some(answer);
+                // The packer ends when its requests do.
+                self.requests = None;
+            }
+            packer_done |= answers.packer_done;
+        }
+        if let Some(packer) = self.packer.take() {
+            let _ = packer.join();
+        }
+        let result = self.result();
+        let closed = schema::close(self.connection, &self.path);
+        if let Some(answer) = closing {
+            let _ = answer.send(result.and(closed));
+        }
+    }
+
+    fn result(&self) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |why| Err(Error::Stopped(why.clone())))
+    }
+
+    /// Takes `first` and what else is waiting, and commits it as one.
+    fn transaction(
+        &mut self,
+        first: Command,
+        inbox: &Receiver<Command>,
+        answers: &mut Answers,
+    ) -> Result<()> {
+        let doing = "write to";
+        let mut room = TRANSACTION_CHANGES;
+        let mut next = Some(first);
+        let mut begun = false;
+        while let Some(command) = next {
+            if self.failed.is_none() && !begun && matches!(command, Command::Append(_) | Command::Packed(_)) {
+                self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
+                begun = true;
+            }
+            self.take(command, &mut room, answers)?;
+            let stop = room == 0 || answers.close.is_some() || answers.packer_done;
+            next = if stop {
+                None
+            } else {
+                match inbox.try_recv() {
+                    Ok(command) => Some(command),
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+                }
+            };
+        }
+        if begun {
+            self.intake.settle(&self.connection)?;
+            self.connection.execute_batch("COMMIT").doing(doing, &self.path)?;
+        }
+        self.request_packing();
+        Ok(())
+    }
+
+    fn take(&mut self, command: Command, room: &mut usize, answers: &mut Answers) -> Result<()> {
+        match command {
+            // After a failure nothing more is written: a hole in the middle would be worse than an early end.
+            Command::Append(_) if self.failed.is_some() => {}
+            Command::Append(batch) => {
+                *room = room.saturating_sub(batch.changes.len().max(1));
+                self.append(&batch)?;
+            }
+            Command::Flush(answer) => answers.flushed.push(answer),
+            Command::Packed(packed) => {
+                if self.failed.is_none() {
+                    packed.apply(&self.connection, &self.path)?;
+                    self.rows.refresh(packed.stream());
+                    let waiting = self.waiting.entry(packed.stream()).or_default();
+                    *waiting = waiting.saturating_sub(packed.rows());
+                    self.requested.remove(&packed.stream());
+                }
+                answers.packed.push(packed.done());
+            }
+            Command::PackerFailed(error) => return Err(error),
+            Command::PackerDone => answers.packer_done = true,
+            Command::Close(answer) => answers.close = Some(answer),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, batch: &Batch) -> Result<()> {
+        for observed in &batch.changes {
+            let (stream, row) = self.intake.place(&self.connection, observed)?;
+            let text = observed.what.object().as_str();
+            self.rows.insert(&self.connection, &self.path, stream.id, &row, text)?;
+            *self.waiting.entry(stream.id).or_default() += 1;
+            self.last_seq = row.seq;
+        }
+        for gap in &batch.gaps {
+            let source = self.intake.source_id(&self.connection, &gap.source)?;
+            gaps::insert(&self.connection, &self.path, source, gap)?;
+        }
+        for position in &batch.positions {
+            let source = self.intake.source_id(&self.connection, &position.source)?;
+            self.connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO position (source, api_group, kind, resource_version, at)
+                     VALUES (?1, ?2, ?3, ?4, ?5)",
+                )
+                .and_then(|mut insert| {
+                    insert.execute(params![
+                        source,
+                        &*position.kind.group,
+                        &*position.kind.kind,
+                        position.resource_version,
+                        position.at.nanos()
+                    ])
+                })
+                .doing("write a position to", &self.path)?;
+        }
+        Ok(())
+    }
+
+    fn request_packing(&mut self) {
+        let Some(requests) = &self.requests else { return };
+        let mut full: Vec<i64> = self
+            .waiting
+            .iter()
+            .filter(|(stream, rows)| **rows >= FRAME_VERSIONS && !self.requested.contains(stream))
+            .map(|(stream, _)| *stream)
+            .collect();
+        full.sort_unstable();
+        for stream in full {
+            // A full queue is no loss: the stream is asked for again after the next commit.
+            if requests.try_send(Request { stream }).is_ok() {
+                self.requested.insert(stream);
+            }
+        }
+    }
+}
+
+fn count_rows(connection: &Connection) -> rusqlite::Result<HashMap<i64, usize>> {
+    connection
+        .prepare("SELECT stream, count(*) FROM change GROUP BY stream")?
+        .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as usize)))?
+        .collect()
+}
+
+fn spawn(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).doing("start a thread for", path)
+}
+
+fn stopped() -> Error {
+    Error::Stopped("its thread has ended".to_owned())
+}
+
+/// An error with all its causes: it is told in another thread, maybe more than once.
+fn describe(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

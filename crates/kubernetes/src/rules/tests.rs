@@ -1,0 +1,331 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(value: Value) -> Object {
+    Object::parse(&value.to_string()).unwrap()
+}
+
+fn key(object: &Object) -> Key {
+    object.key(&"test".into())
+}
+
+fn keyed() -> Rules {
+    Rules { redact: Some(RedactKey([7; 16])) }
+}
+
+/// Passes versions of one object through a sieve: `k` for kept, `d` for dropped.
+#[track_caller]
+fn check(changes: &[What], expected: &str) {
+    let mut sieve = Sieve::new(Rules::default());
+    let verdicts: String = changes
+        .iter()
+        .map(|what| match sieve.pass(&key(what.object()), what) {
+            Verdict::Keep(_) => 'k',
+            Verdict::Drop(_) => 'd',
+        })
+        .collect();
+    assert_eq!(verdicts, expected);
+}
+
+fn modified(value: Value) -> What {
+    What::Modified(object(value))
+}
+
+fn node(version: u32, heartbeat: &str, ready: &str, images: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": version.to_string()},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}],
+            "images": images,
+        },
+    })
+}
+
+#[test]
+fn heartbeats_and_reordered_images_are_dropped() {
+    let images = json!([{"names": ["a"]}, {"names": ["b"]}]);
+    check(
+        &[
+            What::Added(object(node(1, "t1", "True", images.clone()))),
+            modified(node(2, "t2", "True", images)),
+            modified(node(3, "t3", "True", json!([{"names": ["b"]}, {"names": ["a"]}]))),
+            modified(node(4, "t3", "True", json!([{"names": ["b"]}]))),
+            modified(node(5, "t3", "False", json!([{"names": ["b"]}]))),
+        ],
+        "kddkk",
+    );
+}
+
+#[test]
+fn a_pods_field_of_the_same_name_is_no_heartbeat() {
+    let pod = |heartbeat: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+               "status": {"conditions": [{"lastHeartbeatTime": heartbeat}]}})
+    };
+    check(&[modified(pod("1")), modified(pod("2"))], "kk");
+}
+
+#[test]
+fn renewals_are_dropped_and_new_holders_kept() {
+    let lease = |holder: &str, time: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"},
+               "spec": {"holderIdentity": holder, "renewTime": time}})
+    };
+    check(&[modified(lease("a", "1")), modified(lease("a", "2")), modified(lease("b", "2"))], "kdk");
+    let election = |kind: &str, record: &str| {
+        json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "l",
+               "annotations": {"control-plane.alpha.kubernetes.io/leader": record}}})
+    };
+    check(&[modified(election("ConfigMap", "1")), modified(election("ConfigMap", "2"))], "kd");
+    check(&[modified(election("Endpoints", "1")), modified(election("Endpoints", "2"))], "kd");
+    check(&[modified(election("Service", "1")), modified(election("Service", "2"))], "kk");
+}
+
+#[test]
+fn there_and_back_again_is_three_changes() {
+    let pod = |node: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node}});
+    check(&[modified(pod("a")), modified(pod("b")), modified(pod("a")), modified(pod("a"))], "kkkd");
+}
+
+#[test]
+fn a_relist_is_dropped_and_another_life_kept() {
+    let pod =
+        |uid: &str| object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": uid}}));
+    check(&[What::Added(pod("1")), What::Added(pod("1")), What::Added(pod("2"))], "kdk");
+    let (added, deleted) = (What::Added(pod("1")), What::Deleted(pod("1")));
+    check(&[added.clone(), deleted.clone(), deleted, added], "kkkk");
+}
+
+#[test]
+fn a_deleted_object_is_forgotten() {
+    let pod = object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}));
+    let mut sieve = Sieve::new(Rules::default());
+    sieve.pass(&key(&pod), &What::Added(pod.clone()));
+    assert_eq!(sieve.last.len(), 1);
+    sieve.pass(&key(&pod), &What::Deleted(pod));
+    assert_eq!(sieve.last.len(), 0);
+}
+
+#[track_caller]
+fn kept(rules: Rules, before: &str, after: &str) {
+    let before = Object::parse(before).unwrap();
+    for what in [What::Added(before.clone()), What::Modified(before.clone()), What::Deleted(before.clone())] {
+        let Verdict::Keep(kept) = Sieve::new(rules.clone()).pass(&key(&before), &what) else {
+            panic!("dropped")
+        };
+        assert_eq!(kept.object().as_str(), after);
+        assert_eq!(kept.word(), what.word());
+    }
+}
+
+#[test]
+fn what_is_cut_is_gone_and_the_rest_keeps_its_bytes() {
+    kept(
+        Rules::default(),
+        r#"{ "kind":"Pod","apiVersion":"v1", "metadata":{"name":"p","managedFields":[{"a":"}"}],"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"a\":1}","x":"y\u00e9"}},"spec":{"n":1.50e1} }"#,
+        r#"{ "kind":"Pod","apiVersion":"v1", "metadata":{"name":"p","annotations":{"x":"y\u00e9"}},"spec":{"n":1.50e1} }"#,
+    );
+}
+
+#[test]
+fn values_of_environment_variables_become_tokens_wherever_containers_stand() {
+    let token = keyed().redact.unwrap().token(r#""secret""#).unwrap();
+    let pod_spec = |value: &str| {
+        let env =
+            format!(r#"[{{"name":"A","value":{value}}},{{"name":"B","valueFrom":{{"value":"stays"}}}}]"#);
+        format!(
+            r#"{{"initContainers":[{{"env":{env}}}],"containers":[{{"env":{env},"args":["value"]}},{{"x":1}}],"ephemeralContainers":[{{"\u0065nv":{env}}}]}}"#
+        )
+    };
+    for shape in [
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":SPEC}"#,
+        r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"p"},"spec":{"template":{"spec":SPEC}}}"#,
+        r#"{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"p"},"spec":{"jobTemplate":{"spec":{"template":{"spec":SPEC}}}}}"#,
+        r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"p"},"data":{"spec":{"template":{"spec":SPEC}}}}"#,
+        r#"{"apiVersion":"ray.io/v1","kind":"RayCluster","metadata":{"name":"p"},"spec":{"workerGroupSpecs":[{"template":{"spec":SPEC}}]}}"#,
+    ] {
+        let clear = shape.replace("SPEC", &pod_spec(r#""secret""#));
+        kept(keyed(), &clear, &shape.replace("SPEC", &pod_spec(&token)));
+        kept(Rules::default(), &clear, &clear);
+    }
+}
+
+#[test]
+fn an_env_outside_of_containers_stays() {
+    let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"env":[{"value":"a"}],"spec":{"containers":{"env":[{"value":"a"}]}}}"#;
+    kept(keyed(), json, json);
+}
+
+#[test]
+fn every_rule_is_described() {
+    let all = describe();
+    assert_eq!(all.len(), RULES.len() + 2);
+    let fields: Vec<&str> = all.iter().map(|rule| rule.field.as_str()).collect();
+    assert!(fields.contains(&"status.conditions[].lastHeartbeatTime"));
+    assert!(fields.contains(&"metadata.annotations['banzaicloud.com/last-applied']"));
+    assert!(fields.contains(
+        &"{containers,initContainers,ephemeralContainers}[].env[].value, wherever such lists stand"
+    ));
+}
+
+/// Rules over a small alphabet, so that random documents meet them often.
+static LETTERS: &[Rule] = &[
+    on(&["a", "b"], Effect::Cut, ""),
+    on(&["b"], Effect::Cut, ""),
+    on(&["c", "[]", "a"], Effect::Cut, ""),
+    on(&["c", "[]", "b\"é"], Effect::Cut, ""),
+    on(&["a", "a", "[]", "[]", "c"], Effect::Cut, ""),
+    on(&["a", "c"], Effect::Mute, ""),
+    on(&["c", "[]", "c"], Effect::Mute, ""),
+];
+
+fn documents() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-c\"\\\\\\]}{\\[,:é]{0,6}".prop_map(Value::from),
+    ];
+    let names = prop_oneof![
+        Just("a"),
+        Just("b"),
+        Just("c"),
+        Just("b\"é"),
+        Just("env"),
+        Just("containers"),
+        Just("value")
+    ];
+    scalar.prop_recursive(6, 60, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map(names.clone().prop_map(str::to_owned), inner, 0..6)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+/// JSON text with spaces strewn in and some letters of strings written as escapes.
+fn written(value: &Value, spaces: &[u8], turn: &mut usize) -> String {
+    let mut space = || {
+        *turn += 1;
+        ["", "", " ", "\n\t"][usize::from(spaces[*turn % spaces.len()]) % 4]
+    };
+    let gap = (space(), space());
+    let string = |text: &str, escaped: bool| {
+        let plain = Value::from(text).to_string();
+        if escaped { plain.replace('b', "\\u0062") } else { plain }
+    };
+    let escaped = !gap.0.is_empty();
+    let inner = match value {
+        Value::Array(entries) => {
+            let entries: Vec<String> = entries.iter().map(|entry| written(entry, spaces, turn)).collect();
+            format!("[{}]", entries.join(","))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| {
+                    format!("{}{}:{}", gap.1, string(name, escaped), written(value, spaces, turn))
+                })
+                .collect();
+            format!("{{{}}}", fields.join(","))
+        }
+        Value::String(text) => string(text, escaped),
+        scalar => scalar.to_string(),
+    };
+    format!("{}{inner}{}", gap.0, gap.1)
+}
+
+/// What the cuts of [`LETTERS`] mean, said of a tree.
+fn remove(value: &mut Value, path: &[&str]) {
+    match (value, path) {
+        (Value::Object(fields), [name]) => {
+            fields.remove(*name);
+        }
+        (Value::Object(fields), [name, rest @ ..]) => {
+            if let Some(value) = fields.get_mut(*name) {
+                remove(value, rest);
+            }
+        }
+        (Value::Array(entries), ["[]", rest @ ..]) => {
+            entries.iter_mut().for_each(|entry| remove(entry, rest))
+        }
+        _ => {}
+    }
+}
+
+fn without(mut value: Value, effects: &[Effect]) -> Value {
+    for rule in LETTERS.iter().filter(|rule| effects.contains(&rule.effect)) {
+        remove(&mut value, rule.path);
+    }
+    value
+}
+
+proptest! {
+    #[test]
+    fn cutting_text_is_cutting_the_tree(
+        value in documents(),
+        spaces in prop::collection::vec(any::<u8>(), 1..20),
+    ) {
+        let json = written(&value, &spaces, &mut 0);
+        let kind = Kind::new("", "X");
+        let reading = Reading::of(&json, &kind, LETTERS, None);
+        let stored = reading.stored.apply(&json);
+        let parsed: Value = serde_json::from_str(&stored).unwrap();
+        prop_assert_eq!(&parsed, &without(value.clone(), &[Effect::Cut]));
+        let meant: Value = serde_json::from_str(&reading.meaning.apply(&json)).unwrap();
+        prop_assert_eq!(meant, without(value, &[Effect::Cut, Effect::Mute]));
+
+        // What is cut once has nothing left to cut, and means the same.
+        let again = Reading::of(&stored, &kind, LETTERS, None);
+        prop_assert!(again.stored.is_empty());
+        prop_assert_eq!(again.meaning(&stored), reading.meaning(&json));
+    }
+
+    #[test]
+    fn redacting_changes_strings_alone_and_only_once(
+        value in documents(),
+        spaces in prop::collection::vec(any::<u8>(), 1..20),
+    ) {
+        let json = written(&value, &spaces, &mut 0);
+        let (kind, key) = (Kind::new("", "X"), RedactKey([3; 16]));
+        let reading = Reading::of(&json, &kind, &[], Some(&key));
+        let stored = reading.stored.apply(&json);
+        let mut expected = value;
+        redact(&mut expected, &key, Role::Other);
+        prop_assert_eq!(serde_json::from_str::<Value>(&stored).unwrap(), expected);
+        prop_assert!(Reading::of(&stored, &kind, &[], Some(&key)).stored.is_empty());
+    }
+}
+
+/// Redaction, said of a tree.
+fn redact(value: &mut Value, key: &RedactKey, role: Role) {
+    match value {
+        Value::Array(entries) => {
+            let inside = match role {
+                Role::Containers => Role::Container,
+                Role::Variables => Role::Variable,
+                _ => Role::Other,
+            };
+            entries.iter_mut().for_each(|entry| redact(entry, key, inside));
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (role, name.as_str()) {
+                    (Role::Variable, "value") => {
+                        if let Some(token) = key.token(&value.to_string()) {
+                            *value = serde_json::from_str(&token).unwrap();
+                        }
+                    }
+                    (Role::Container, "env") => redact(value, key, Role::Variables),
+                    (_, "containers") => redact(value, key, Role::Containers),
+                    _ => redact(value, key, Role::Other),
+                }
+            }
+        }
+        _ => {}
+    }
+}

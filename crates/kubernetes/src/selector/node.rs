@@ -1,0 +1,204 @@
+//! Node selectors: terms of which one must match, as in node affinity and in volumes.
+
+use serde::Deserialize;
+
+use super::{BadSelector, Expression, Family, Selector};
+
+/// Terms of which one must match a node. Without terms nothing matches.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "NodeSelectorJson")]
+pub struct NodeSelector {
+    terms: Vec<NodeTerm>,
+}
+
+/// Requirements on a node's labels and name that must all hold. Without any, nothing matches.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "NodeTermJson")]
+pub struct NodeTerm {
+    /// `None` for a term without requirements.
+    tests: Option<Result<Tests, BadSelector>>,
+}
+
+// === impl NodeSelector ===
+
+impl NodeSelector {
+    /// Whether one term matches the node of that name whose labels `label` looks up.
+    ///
+    /// A term that cannot be used is an error only if no other one matches.
+    pub fn matches<'l>(
+        &self,
+        name: &str,
+        label: impl Fn(&str) -> Option<&'l str>,
+    ) -> Result<bool, &BadSelector> {
+        let mut first_error = None;
+        for term in &self.terms {
+            match term.matches(name, &label) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        first_error.map_or(Ok(false), Err)
+    }
+
+    /// The first thing wrong with it, if any.
+    pub fn check(&self) -> Result<(), &BadSelector> {
+        self.terms.iter().try_for_each(NodeTerm::check)
+    }
+}
+
+// === impl NodeTerm ===
+
+impl NodeTerm {
+    /// Whether it matches the node of that name whose labels `label` looks up.
+    pub fn matches<'l>(
+        &self,
+        name: &str,
+        label: impl Fn(&str) -> Option<&'l str>,
+    ) -> Result<bool, &BadSelector> {
+        match &self.tests {
+            Some(Ok(tests)) => Ok(tests.labels.matches(label) && tests.fields_match(name)),
+            Some(Err(error)) => Err(error),
+            None => Ok(false),
+        }
+    }
+
+    /// What is wrong with it, if anything.
+    pub fn check(&self) -> Result<(), &BadSelector> {
+        match &self.tests {
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSelectorJson {
+    #[serde(default)]
+    node_selector_terms: Option<Vec<NodeTermJson>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeTermJson {
+    #[serde(default)]
+    match_expressions: Option<Vec<Expression>>,
+    #[serde(default)]
+    match_fields: Option<Vec<Expression>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tests {
+    labels: Selector,
+    fields: Vec<FieldTest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldTest {
+    field: String,
+    equal: bool,
+    value: String,
+}
+
+impl From<NodeSelectorJson> for NodeSelector {
+    fn from(json: NodeSelectorJson) -> NodeSelector {
+        let terms = json.node_selector_terms.into_iter().flatten().enumerate().map(|(index, term)| {
+            let mut term = NodeTerm::from(term);
+            if let Some(Err(error)) = &mut term.tests {
+                error.place = format!("nodeSelectorTerms[{index}].{}", error.place);
+            }
+            term
+        });
+        NodeSelector { terms: terms.collect() }
+    }
+}
+
+impl From<NodeTermJson> for NodeTerm {
+    fn from(json: NodeTermJson) -> NodeTerm {
+        let expressions = json.match_expressions.unwrap_or_default();
+        let fields = json.match_fields.unwrap_or_default();
+        let empty = expressions.is_empty() && fields.is_empty();
+        NodeTerm { tests: (!empty).then(|| tests(&expressions, fields)) }
+    }
+}
+
+impl Tests {
+    /// A node's name is the only field there is; all others are empty. Without a name there are no fields to match.
+    fn fields_match(&self, name: &str) -> bool {
+        let value = |field: &str| if field == "metadata.name" { name } else { "" };
+        name.is_empty() || self.fields.iter().all(|test| (value(&test.field) == test.value) == test.equal)
+    }
+}
+
+fn tests(expressions: &[Expression], fields: Vec<Expression>) -> Result<Tests, BadSelector> {
+    let bad = |list: &str, index: usize| {
+        let place = format!("{list}[{index}]");
+        move |why| BadSelector { place, why }
+    };
+    let requirements = expressions.iter().enumerate().map(|(index, expression)| {
+        expression.requirement(Family::Nodes).map_err(bad("matchExpressions", index))
+    });
+    let fields = fields
+        .into_iter()
+        .enumerate()
+        .map(|(index, expression)| field_test(expression).map_err(bad("matchFields", index)));
+    Ok(Tests {
+        labels: Selector::all(requirements.collect::<Result<_, _>>()?),
+        fields: fields.collect::<Result<_, _>>()?,
+    })
+}
+
+fn field_test(expression: Expression) -> Result<FieldTest, String> {
+    let Expression { key: field, operator, values } = expression;
+    let equal = match operator.as_str() {
+        "In" => true,
+        "NotIn" => false,
+        other => return Err(format!("operator {other:?} on a field is none of In, NotIn")),
+    };
+    let values: Result<[String; 1], _> = values.unwrap_or_default().try_into();
+    let [value] = values
+        .map_err(|values| format!("a field is compared with exactly one value, not {}", values.len()))?;
+    Ok(FieldTest { field, equal, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::rows;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn terms_match_the_nodes_that_kubernetes_matches() {
+        let (subjects, rows) = rows("nodeSelector");
+        assert!(rows.len() > 80);
+        for row in rows {
+            let selector: NodeSelector = serde_json::from_value(row["nodeSelector"].clone()).unwrap();
+            assert_eq!(selector.check().is_ok(), row["valid"] == true, "{row}");
+            let found: String = subjects["nodes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|node| {
+                    let meta = &node["metadata"];
+                    let label = |key: &str| meta["labels"].get(key)?.as_str();
+                    match selector.matches(meta["name"].as_str().unwrap(), label) {
+                        Ok(true) => '1',
+                        Ok(false) => '0',
+                        Err(_) => 'e',
+                    }
+                })
+                .collect();
+            assert_eq!(found, row["matches"].as_str().unwrap(), "{row}");
+        }
+    }
+
+    #[test]
+    fn an_error_names_its_term() {
+        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "Gt", "values": ["1"]}]});
+        let selector: NodeSelector =
+            serde_json::from_value(json!({"nodeSelectorTerms": [{}, term]})).unwrap();
+        let error = selector.matches("n1", |_| None).unwrap_err();
+        assert_eq!(error.place, "nodeSelectorTerms[1].matchFields[0]");
+    }
+}

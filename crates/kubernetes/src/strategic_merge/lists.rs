@@ -1,0 +1,263 @@
+//! Merging lists: which entries belong together, and in what order they stand afterwards.
+
+use serde_json::Value;
+
+use super::{BadPatch, List, Type, merge_map, without_directives};
+
+/// Merges two lists entry by entry, or takes the scalars of the patch out of the original.
+pub(super) fn merge_list(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    list: &List,
+    deletes: bool,
+) -> Result<Vec<Value>, BadPatch> {
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original);
+    }
+    if entry_type(&original, &patch)? == Type::Map {
+        let key = list.key.ok_or(BadPatch::Entries)?;
+        return merge_entries(original, patch, key, list);
+    }
+    if deletes {
+        return Ok(original.into_iter().filter(|scalar| !patch.contains(scalar)).collect());
+    }
+    if let Some(key) = list.key {
+        return Err(BadPatch::NoKey(key.to_owned()));
+    }
+    let mut merged: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
+    for scalar in original.iter().chain(&patch) {
+        if !merged.contains(scalar) {
+            merged.push(scalar.clone());
+        }
+    }
+    in_order(merged, &names(&patch, None)?, &names(&original, None)?, None)
+}
+
+/// Merges a list that a `$setElementOrder` stands beside. `None` if neither side has the list.
+pub(super) fn set_element_order(
+    name: &str,
+    original: Option<Vec<Value>>,
+    patch: Option<Vec<Value>>,
+    order: &[Value],
+    list: &List,
+) -> Result<Option<Vec<Value>>, BadPatch> {
+    check_order(name, patch.as_deref().unwrap_or_default(), order, list.key)?;
+    let old = original.clone().unwrap_or_default();
+    let new = patch.clone().unwrap_or_default();
+    let merged = match (original, patch) {
+        (None, None) => return Ok(None),
+        (Some(original), None) => original,
+        (None, Some(patch)) => patch.into_iter().filter_map(without_directives).collect(),
+        (Some(original), Some(patch)) if list.merged => merge_list(original, patch, list, false)?,
+        (Some(_), Some(patch)) => patch,
+    };
+    let entries = entry_type(&old, &new)?;
+    if merged.is_empty() && old.is_empty() && order.is_empty() {
+        return Ok(Some(merged));
+    }
+    if (entries == Type::Map) != list.key.is_some() {
+        return Err(BadPatch::Entries);
+    }
+    let live = match list.key {
+        Some(key) => live_order(&old, &new, key)?,
+        None => names(&old, None)?,
+    };
+    in_order(merged, &names(order, list.key)?, &live, list.key).map(Some)
+}
+
+/// Merges lists of maps whose entries are named by `key`.
+fn merge_entries(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+    list: &List,
+) -> Result<Vec<Value>, BadPatch> {
+    let mut entries = Vec::with_capacity(patch.len());
+    let mut replace = false;
+    for entry in patch {
+        match entry.get("$patch") {
+            None => entries.push(entry),
+            Some(directive) if directive == "delete" => {
+                let gone = name_of(&entry, Some(key))?;
+                while let Some(index) = find(&original, gone, key)? {
+                    original.remove(index);
+                }
+            }
+            Some(directive) if directive == "replace" => replace = true,
+            Some(directive) => return Err(BadPatch::Directive(format!("$patch: {directive}"))),
+        }
+    }
+    if replace {
+        names(&entries, Some(key))?;
+        return Ok(entries);
+    }
+    let mut merged = original.clone();
+    for entry in &entries {
+        match find(&merged, name_of(entry, Some(key))?, key)? {
+            Some(index) => {
+                let (Value::Object(old), Value::Object(new)) = (merged[index].take(), entry.clone()) else {
+                    return Err(BadPatch::Entries);
+                };
+                merged[index] = merge_map(old, new, list.schema)?.into();
+            }
+            None => merged.push(entry.clone()),
+        }
+    }
+    in_order(merged, &names(&entries, Some(key))?, &names(&original, Some(key))?, Some(key))
+}
+
+/// Whether the patch's entries come in the order that is asked for: each is named there, and in the same sequence.
+///
+/// Entries to delete need not be named. One that says `$patch: replace` need not either, but must not stand behind
+/// the last that is: the original ends its search there.
+fn check_order(name: &str, patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), BadPatch> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    if key.is_some() && !patch.iter().all(Value::is_object) {
+        return Err(BadPatch::Entries);
+    }
+    let mut entries = patch.iter().filter(|entry| key.is_none() || !says(entry, "delete")).peekable();
+    for next in order {
+        while entries.next_if(|entry| entry.get("$patch").is_some()).is_some() {}
+        let Some(entry) = entries.peek() else { return Ok(()) };
+        if same(name_of(entry, key)?, name_of(next, key)?)? {
+            entries.next();
+        }
+    }
+    if entries.peek().is_some() { Err(BadPatch::Order(name.to_owned())) } else { Ok(()) }
+}
+
+/// The order of the live list as Go's code sees it after the merge, whose result depends on it.
+///
+/// Its slice of the live list keeps its length, but deleting an entry has moved those behind it up, and new entries
+/// have taken the room that became free at its end.
+fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Result<Vec<&'a Value>, BadPatch> {
+    let mut slots = names(original, Some(key))?;
+    let mut used = slots.len();
+    let position = |slots: &[&Value], name: &Value| slots.iter().position(|other| *other == name);
+    for entry in patch.iter().filter(|entry| says(entry, "delete")) {
+        let gone = name_of(entry, Some(key))?;
+        while let Some(index) = position(&slots[..used], gone) {
+            slots.copy_within(index + 1..used, index);
+            used -= 1;
+        }
+    }
+    let replaced = patch.iter().any(|entry| says(entry, "replace"));
+    for entry in patch.iter().filter(|entry| !replaced && entry.get("$patch").is_none()) {
+        let name = name_of(entry, Some(key))?;
+        if position(&slots[..used], name).is_none() {
+            match slots.get_mut(used) {
+                Some(slot) => *slot = name,
+                None => slots.push(name),
+            }
+            used += 1;
+        }
+    }
+    slots.truncate(original.len());
+    Ok(slots)
+}
+
+/// Puts a merged list in order: entries named by `wanted` stand in its order, the others in that of the live list,
+/// each before the first wanted one that stands behind it there.
+fn in_order(
+    merged: Vec<Value>,
+    wanted: &[&Value],
+    live: &[&Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>, BadPatch> {
+    let (mut asked, mut others) = (Vec::new(), Vec::new());
+    for entry in merged {
+        let name = name_of(&entry, key)?;
+        let in_live = position(live, name)?;
+        match position(wanted, name)? {
+            Some(place) => asked.push((Some(place), in_live, entry)),
+            None => others.push((in_live, in_live, entry)),
+        }
+    }
+    let (asked, mut others) = (sorted(asked), sorted(others).into_iter().peekable());
+    let mut ordered = Vec::with_capacity(asked.len() + others.len());
+    for (place, entry) in asked {
+        let before =
+            |other: &Option<usize>| matches!((other, place), (Some(other), Some(place)) if *other < place);
+        while let Some((_, other)) = others.next_if(|(other, _)| before(other)) {
+            ordered.push(other);
+        }
+        ordered.push(entry);
+    }
+    ordered.extend(others.map(|(_, entry)| entry));
+    Ok(ordered)
+}
+
+/// Sorts by the first of the two places, keeping the second and the entry.
+///
+/// Entries without a place come only of an empty `$setElementOrder` beside new entries. Go's comparison then always
+/// says "before", and its insertion sort moves such an entry to the front (lists of more than twenty it sorts in
+/// blocks, which is not followed here).
+fn sorted(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
+    if entries.iter().all(|(place, _, _)| place.is_some()) {
+        entries.sort_by_key(|(place, _, _)| *place);
+    } else {
+        for last in 1..entries.len() {
+            let mut at = last;
+            while at > 0 && entries[at].0.zip(entries[at - 1].0).is_none_or(|(this, before)| this < before) {
+                entries.swap(at, at - 1);
+                at -= 1;
+            }
+        }
+    }
+    entries.into_iter().map(|(_, live, entry)| (live, entry)).collect()
+}
+
+/// The one type that all entries have.
+fn entry_type(original: &[Value], patch: &[Value]) -> Result<Type, BadPatch> {
+    let mut types = original.iter().chain(patch).map(Type::of);
+    let first = types.next().ok_or(BadPatch::Entries)?;
+    let fine = !matches!(first, Type::Null | Type::List) && types.all(|other| other == first);
+    if fine { Ok(first) } else { Err(BadPatch::Entries) }
+}
+
+fn find(entries: &[Value], name: &Value, key: &str) -> Result<Option<usize>, BadPatch> {
+    for (index, entry) in entries.iter().enumerate() {
+        if let Some(other) = entry.get(key)
+            && same(other, name)?
+        {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+fn position(names: &[&Value], name: &Value) -> Result<Option<usize>, BadPatch> {
+    for (index, other) in names.iter().enumerate() {
+        if same(other, name)? {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+fn names<'a>(entries: &'a [Value], key: Option<&str>) -> Result<Vec<&'a Value>, BadPatch> {
+    entries.iter().map(|entry| name_of(entry, key)).collect()
+}
+
+/// What an entry is matched by: its key's value, or itself if it is a scalar.
+fn name_of<'a>(entry: &'a Value, key: Option<&str>) -> Result<&'a Value, BadPatch> {
+    match key {
+        Some(key) => entry.get(key).ok_or_else(|| BadPatch::NoKey(key.to_owned())),
+        None if entry.is_array() || entry.is_object() => Err(BadPatch::Entries),
+        None => Ok(entry),
+    }
+}
+
+fn says(entry: &Value, directive: &str) -> bool {
+    entry.get("$patch").is_some_and(|said| said == directive)
+}
+
+/// Equality of scalars. Go cannot compare maps with maps or lists with lists.
+fn same(a: &Value, b: &Value) -> Result<bool, BadPatch> {
+    match (a, b) {
+        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => Err(BadPatch::Entries),
+        _ => Ok(a == b),
+    }
+}
