@@ -1,1 +1,8 @@
-//! Placeholder.
+//! Made-up clusters at work: seeded histories for the demo, tests and benchmarks.
+//!
+//! The same seed gives the same bytes. Nothing in this crate reads a clock, a file, a socket or the environment.
+
+mod chance;
+pub mod churn;
+mod objects;
+pub mod shop;

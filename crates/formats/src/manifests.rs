@@ -1,0 +1,223 @@
+//! Objects as kubectl takes them: YAML or JSON, one or many, lists, documents one after the other.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io::{BufRead, Write};
+
+use model::{Meta, Object};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::values::{MAX_VALUE, Values};
+use crate::{Error, Input, Result};
+
+mod yaml;
+
+pub use yaml::to_yaml;
+
+/// Reads objects. Lists come apart into their items.
+pub struct Reader {
+    documents: Documents,
+    /// Items of a list that are still to come, with the line of their document.
+    ready: VecDeque<(u64, Object)>,
+}
+
+enum Documents {
+    Json(Values),
+    Yaml(yaml::Documents),
+}
+
+/// A list, if it is one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    #[serde(borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Reads the objects of a file.
+    pub fn new(mut input: Input) -> Result<Reader> {
+        let head = input.reader.fill_buf().map_err(|source| Error::Io {
+            doing: "read",
+            file: input.name.clone(),
+            source,
+        })?;
+        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let is_json = head.trim_ascii_start().starts_with(b"{");
+        let documents = if is_json {
+            Documents::Json(Values::new(&input.name, input.reader))
+        } else {
+            Documents::Yaml(yaml::Documents::new(&input.name, input.reader))
+        };
+        Ok(Reader { documents, ready: VecDeque::new() })
+    }
+
+    fn read(&mut self) -> Result<Option<Object>> {
+        while self.ready.is_empty() {
+            let (line, text) = match &mut self.documents {
+                Documents::Json(values) => match values.next()? {
+                    Some((line, text)) => (line, Cow::Borrowed(text)),
+                    None => return Ok(None),
+                },
+                Documents::Yaml(documents) => match documents.next()? {
+                    Some((line, text)) => (line, Cow::Owned(text)),
+                    None => return Ok(None),
+                },
+            };
+            let objects = take_apart(&text);
+            match objects {
+                Ok(objects) => self.ready.extend(objects.into_iter().map(|object| (line, object))),
+                Err(why) => return Err(self.bad(line, why)),
+            }
+        }
+        Ok(self.ready.pop_front().map(|(_, object)| object))
+    }
+
+    fn bad(&self, line: u64, why: String) -> Error {
+        match &self.documents {
+            Documents::Json(values) => values.bad(line, why),
+            Documents::Yaml(documents) => documents.bad(line, why),
+        }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Object>;
+
+    fn next(&mut self) -> Option<Result<Object>> {
+        self.read().transpose()
+    }
+}
+
+/// The objects of one document: itself, or the items of a list, lists within lists included.
+fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
+    let list: List<'_> = serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
+    let Some(kind) = list.kind.strip_suffix("List").filter(|_| list.items.is_some()) else {
+        return Ok(vec![Object::parse(text).map_err(|error| error.to_string())?]);
+    };
+    let mut objects = Vec::new();
+    for (index, item) in list.items.into_iter().flatten().enumerate() {
+        let at = |why: String| format!("items[{index}]: {why}");
+        let text = named(item.get(), &list.api_version, kind);
+        if Meta::read(&text).is_err()
+            && let Ok(List { kind, items: Some(_), .. }) = serde_json::from_str(&text)
+            && kind.ends_with("List")
+        {
+            // kubectl prints a list of lists for nobody, but people paste them together.
+            objects.extend(take_apart(&text).map_err(at)?);
+            continue;
+        }
+        objects.push(Object::parse(&text).map_err(|error| at(error.to_string()))?);
+    }
+    Ok(objects)
+}
+
+/// An item with an apiVersion and a kind: those of an API server's list carry none, only the list does.
+fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Names {
+        api_version: Option<serde::de::IgnoredAny>,
+        kind: Option<serde::de::IgnoredAny>,
+    }
+    let Ok(names) = serde_json::from_str::<Names>(item) else { return item.into() };
+    // A plain `List` says nothing of its items.
+    if kind.is_empty() || (names.api_version.is_some() && names.kind.is_some()) {
+        return item.into();
+    }
+    let Some(rest) = item.trim_start().strip_prefix('{') else { return item.into() };
+    let mut text = String::with_capacity(item.len() + 64);
+    text.push('{');
+    for (name, value, missing) in
+        [("apiVersion", api_version, names.api_version.is_none()), ("kind", kind, names.kind.is_none())]
+    {
+        if missing {
+            let value = serde_json::to_string(value).expect("a text is JSON");
+            text.push_str(&format!("\"{name}\":{value},"));
+        }
+    }
+    if rest.trim_start().starts_with('}') {
+        text.pop();
+    }
+    text.push_str(rest);
+    text.into()
+}
+
+/// Writes objects as YAML documents.
+pub fn write<'a>(out: &mut dyn Write, objects: impl Iterator<Item = &'a Object>) -> std::io::Result<()> {
+    for object in objects {
+        let value = object.value().map_err(std::io::Error::other)?;
+        write!(out, "---\n{}", to_yaml(&value))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn read(text: &str) -> Result<Vec<String>> {
+        let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
+        Reader::new(input)?.map(|object| object.map(|object| object.as_str().to_owned())).collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(read(text).unwrap(), expected);
+    }
+
+    #[track_caller]
+    fn refused(text: &str, because: &str) {
+        let error = read(text).expect_err(text).to_string();
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    const A: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#;
+
+    #[test]
+    fn json_keeps_its_bytes() {
+        check(A, &[A]);
+        check(&format!("{A}\n{A}"), &[A, A]);
+        check(&format!(r#"{{"apiVersion":"v1","kind":"List","items":[{A}, {A}]}}"#), &[A, A]);
+    }
+
+    #[test]
+    fn items_of_a_servers_list_get_the_names_the_list_has() {
+        check(
+            r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#,
+            &[A],
+        );
+        check(r#"{"kind":"PodList","apiVersion":"v1","items":[]}"#, &[]);
+    }
+
+    #[test]
+    fn yaml_documents_keep_the_order_of_their_fields() {
+        check(
+            "# two\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n---\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n",
+            &[A, r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}"#],
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        refused("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "line 1: ");
+        refused(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n---\nkind: [\n",
+            "file, line 6: not YAML: unclosed bracket",
+        );
+        refused("a: 1\na: 2\n", "duplicate");
+        refused(r#"{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{}}]}"#, "items[0]");
+        refused(
+            "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n",
+            "line",
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! YAML to JSON text and back, by the rules of the YAML that Kubernetes reads.
+
+use std::fmt::{self, Write};
+use std::io::BufRead;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::MAX_VALUE;
+use crate::{Error, Result};
+
+/// YAML documents, each as one JSON text.
+pub(super) struct Documents {
+    file: String,
+    reader: Box<dyn BufRead + Send>,
+    /// The line read last, counted from 1.
+    line: u64,
+    done: bool,
+}
+
+// === impl Documents ===
+
+impl Documents {
+    pub(super) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> Documents {
+        Documents { file: file.to_owned(), reader, line: 0, done: false }
+    }
+
+    /// The next document that is not empty, and the line it begins on.
+    pub(super) fn next(&mut self) -> Result<Option<(u64, String)>> {
+        while !self.done {
+            let first = self.line + 1;
+            let document = self.document()?;
+            let document = document.strip_prefix('\u{feff}').unwrap_or(&document);
+            let says_something = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+            if !document.lines().any(says_something) {
+                continue;
+            }
+            return match to_json(document) {
+                Ok(json) => Ok(Some((first, json))),
+                Err(error) => {
+                    let line = error.location().map_or(first, |place| first + place.line().saturating_sub(1));
+                    // The parser's own line counts from the document's beginning.
+                    let why = error.without_snippet().to_string();
+                    let why = why.split(" at line ").next().unwrap_or(&why);
+                    Err(self.bad(line, format!("not YAML: {why}")))
+                }
+            };
+        }
+        Ok(None)
+    }
+
+    pub(super) fn bad(&self, line: u64, why: String) -> Error {
+        Error::Bad { file: self.file.clone(), line, why }
+    }
+
+    /// The text up to the next line that begins with `---`, which ends a document wherever it stands.
+    fn document(&mut self) -> Result<String> {
+        let mut bytes = Vec::new();
+        loop {
+            let start = bytes.len();
+            let room = (MAX_VALUE + 1 - start) as u64;
+            let read = std::io::Read::take(&mut self.reader, room).read_until(b'\n', &mut bytes);
+            let read = read.map_err(|source| Error::Io { doing: "read", file: self.file.clone(), source })?;
+            if read == 0 {
+                self.done = true;
+                break;
+            }
+            self.line += 1;
+            if bytes.len() > MAX_VALUE {
+                return Err(self.bad(self.line, format!("a document longer than {} MiB", MAX_VALUE >> 20)));
+            }
+            let line = bytes[start..].trim_ascii_end();
+            if line == b"---" || line.starts_with(b"--- ") {
+                // What follows the mark on its line belongs to the next document; nobody writes that.
+                bytes.truncate(start);
+                break;
+            }
+        }
+        String::from_utf8(bytes).map_err(|_| self.bad(self.line, "no UTF-8".to_owned()))
+    }
+}
+
+/// Go's YAML reads `yes` and `on` as true and `012` as ten; so must we. The budget stops aliases that unfold without
+/// end; a document's size is bounded already.
+fn to_json(document: &str) -> std::result::Result<String, serde_saphyr::Error> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 20_000_000,
+            max_nodes: 10_000_000,
+            max_total_scalar_bytes: MAX_VALUE,
+            max_depth: model::MAX_DEPTH,
+        },
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options::<Json>(document, options).map(|Json(text)| text)
+}
+
+/// JSON text made from whatever is deserialised, fields in the order they come.
+struct Json(String);
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Json, D::Error> {
+        let mut text = String::new();
+        Into { text: &mut text, is_key: false }.deserialize(deserializer)?;
+        Ok(Json(text))
+    }
+}
+
+struct Into<'a> {
+    text: &'a mut String,
+    /// JSON has no other keys than texts.
+    is_key: bool,
+}
+
+impl Into<'_> {
+    fn plain(self, value: impl fmt::Display) {
+        let quote = if self.is_key { "\"" } else { "" };
+        write!(self.text, "{quote}{value}{quote}").expect("a String takes all that is written to it");
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Into<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Into<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<(), E> {
+        self.plain("null");
+        Ok(())
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> std::result::Result<(), E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<(), E> {
+        self.plain(value);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<(), E> {
+        self.plain(value);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<(), E> {
+        self.plain(value);
+        Ok(())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> std::result::Result<(), E> {
+        if !value.is_finite() {
+            return Err(E::custom("JSON has no number that is not finite"));
+        }
+        self.plain(Value::from(value));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> std::result::Result<(), E> {
+        self.text.push_str(&serde_json::to_string(value).expect("a text is JSON"));
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> std::result::Result<(), A::Error> {
+        self.text.push('[');
+        let start = self.text.len();
+        loop {
+            let before = self.text.len();
+            if before > start {
+                self.text.push(',');
+            }
+            if entries.next_element_seed(Into { text: self.text, is_key: false })?.is_none() {
+                self.text.truncate(before);
+                break;
+            }
+        }
+        self.text.push(']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
+        self.text.push('{');
+        let start = self.text.len();
+        loop {
+            let before = self.text.len();
+            if before > start {
+                self.text.push(',');
+            }
+            if fields.next_key_seed(Into { text: self.text, is_key: true })?.is_none() {
+                self.text.truncate(before);
+                break;
+            }
+            self.text.push(':');
+            fields.next_value_seed(Into { text: self.text, is_key: false })?;
+        }
+        self.text.push('}');
+        Ok(())
+    }
+}
+
+/// A value as YAML, in kubectl's way: two spaces, lists not indented below their field.
+pub fn to_yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).expect("a tree of JSON is YAML")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(yaml: &str, json: &str) {
+        assert_eq!(to_json(yaml).unwrap(), json, "{yaml}");
+    }
+
+    #[test]
+    fn scalars_are_read_as_kubernetes_reads_them() {
+        check(
+            "a: yes\nb: on\nc: ~\nd: 012\ne: 1.5\nf: \"yes\"\ng: 0x10\n",
+            r#"{"a":true,"b":true,"c":null,"d":10,"e":1.5,"f":"yes","g":16}"#,
+        );
+        check("1: a\ntrue: b\n", r#"{"1":"a","true":"b"}"#);
+        check("a: |\n  two\n  lines\nb: >-\n  one\n  line\n", r#"{"a":"two\nlines\n","b":"one line"}"#);
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_filter("finite", |f| f.is_finite()).prop_map(Value::from),
+            ".*".prop_map(Value::from),
+            prop::sample::select(vec![
+                "yes", "012", "1e3", "~", "null", "- a", "a: b", "#x", "", " x ", "a\nb\n", "0x1f", ".inf"
+            ])
+            .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                proptest::collection::btree_map("[a-z~#: ]{0,6}", inner, 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(value in json()) {
+            let yaml = to_yaml(&value);
+            let back: Value = serde_json::from_str(&to_json(&yaml).unwrap()).unwrap();
+            prop_assert_eq!(&back, &value, "{}", yaml);
+        }
+    }
+}

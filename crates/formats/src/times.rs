@@ -1,0 +1,67 @@
+//! Times inside objects, for files that have none of their own.
+
+use model::{Moment, Object};
+use serde_json::Value;
+
+/// Fields that say when something happened. `deletionTimestamp` is not one: it lies ahead by the grace period.
+const TIMES: [&str; 18] = [
+    "acquireTime",
+    "completionTime",
+    "creationTimestamp",
+    "eventTime",
+    "finishedAt",
+    "firstTimestamp",
+    "lastHeartbeatTime",
+    "lastObservedTime",
+    "lastProbeTime",
+    "lastScheduleTime",
+    "lastSuccessfulTime",
+    "lastTimestamp",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "renewTime",
+    "startTime",
+    "startedAt",
+    "time",
+];
+
+/// The newest moment an object tells of: it was like this then at the earliest.
+pub fn newest_time(object: &Object) -> Option<Moment> {
+    newest(&object.value().ok()?)
+}
+
+fn newest(value: &Value) -> Option<Moment> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter_map(|(name, value)| match value {
+                Value::String(text) if TIMES.contains(&name.as_str()) => text.parse().ok(),
+                Value::String(_) => None,
+                other => newest(other),
+            })
+            .max(),
+        Value::Array(entries) => entries.iter().filter_map(newest).max(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_time_is_found_at_any_depth() {
+        let object = Object::parse(
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","creationTimestamp":"2026-11-01T00:00:00Z",
+                "deletionTimestamp":"2030-01-01T00:00:00Z","annotations":{"expires":"2031-01-01T00:00:00Z"}},
+                "status":{"conditions":[{"lastTransitionTime":"2026-11-01T00:00:05Z"},{"lastProbeTime":null}]}}"#,
+        );
+        assert_eq!(newest_time(&object.unwrap()).unwrap().to_string(), "2026-11-01T00:00:05Z");
+    }
+
+    #[test]
+    fn no_time_is_none() {
+        let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#).unwrap();
+        assert_eq!(newest_time(&object), None);
+    }
+}

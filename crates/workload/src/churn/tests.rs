@@ -1,0 +1,67 @@
+//! The stream for benchmarks: proper lives, a steady population, sizes as real objects have them.
+
+use std::collections::BTreeMap;
+
+use model::{Key, Object, Observed, What};
+
+use super::{Churn, churn};
+
+fn small() -> Churn {
+    Churn { seed: 5, alive: 500, changes: 8_000, ..Churn::default() }
+}
+
+#[test]
+fn lives_begin_change_and_end_in_order() {
+    for settings in [small(), Churn { managed_fields: true, ..small() }, Churn { versions: 2, ..small() }] {
+        let alive = settings.alive;
+        let mut living: BTreeMap<Key, String> = BTreeMap::new();
+        let (mut last_version, mut last_seen) = (0, None);
+        for (number, Observed { seen, key, what, .. }) in churn(settings).enumerate() {
+            let object = Object::parse(what.object().as_str()).unwrap();
+            assert_eq!(object.key(&key.source), key);
+            let meta = object.meta();
+            let version: u64 = meta.resource_version.unwrap().parse().unwrap();
+            let uid = meta.uid.unwrap().into_owned();
+            assert!(version > last_version && Some(seen) > last_seen);
+            (last_version, last_seen) = (version, Some(seen));
+            match what {
+                What::Added(_) => assert_eq!(living.insert(key, uid), None),
+                What::Modified(_) => assert_eq!(living.get(&key), Some(&uid)),
+                What::Deleted(_) => assert_eq!(living.remove(&key), Some(uid)),
+            }
+            if number >= alive {
+                assert!(living.len() == alive || living.len() == alive - 1, "{} alive", living.len());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_stream() {
+    assert!(churn(small()).eq(churn(small())));
+    assert!(churn(small()).ne(churn(Churn { seed: 6, ..small() })));
+}
+
+#[test]
+fn pods_have_the_size_and_share_of_real_ones() {
+    let (mut pods, mut bytes, mut all, mut deleted) = (0, 0, 0, 0);
+    for change in churn(small()).skip(small().alive) {
+        all += 1;
+        if &*change.key.kind.kind == "Pod" {
+            pods += 1;
+            bytes += change.what.object().as_str().len();
+            deleted += usize::from(matches!(change.what, What::Deleted(_)));
+        }
+    }
+    let (size, share, versions) = (bytes / pods, pods * 100 / all, pods / deleted);
+    assert!((3_500..=4_000).contains(&size), "{size} bytes a pod");
+    assert!((65..=75).contains(&share), "{share} % pods");
+    assert!((6..=8).contains(&versions), "{versions} changes a life");
+}
+
+#[test]
+fn odd_settings_are_borne() {
+    for (alive, versions) in [(0, 0), (1, 1), (3, 0), (60, 40)] {
+        assert_eq!(churn(Churn { alive, versions, changes: 500, ..small() }).count(), 500);
+    }
+}

@@ -1,0 +1,413 @@
+//! Pods.
+
+use std::sync::Arc;
+
+use model::Moment;
+
+use super::template::{Outline, Shape, Template};
+use super::{Extra, Manager, Meta, Printed, put, quoted, second};
+
+/// One pod.
+pub(crate) struct Pod {
+    pub(crate) meta: Meta,
+    pub(crate) template: Arc<Template>,
+    pub(crate) generate_name: Arc<str>,
+    /// As JSON.
+    pub(crate) labels: String,
+    /// The end of the name of its `kube-api-access` volume.
+    pub(crate) token: String,
+    /// The stable host name and the service of a StatefulSet's pod.
+    pub(crate) host: Option<(Arc<str>, Arc<str>)>,
+    /// The only node a DaemonSet's pod may run on.
+    pub(crate) pinned: Option<Arc<str>>,
+    /// Still counted by its Job.
+    pub(crate) tracked: bool,
+    pub(crate) node: Option<Arc<str>>,
+    pub(crate) host_ip: Arc<str>,
+    pub(crate) ip: String,
+    pub(crate) phase: Phase,
+    pub(crate) scheduled: Scheduled,
+    pub(crate) nominated: Option<Arc<str>>,
+    /// What the kubelet has reported; nothing before it has seen the pod.
+    pub(crate) running: Option<Running>,
+    pub(crate) disruption: Option<Disruption>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// The condition `PodScheduled`.
+pub(crate) enum Scheduled {
+    Untried,
+    Failed { since: Moment, message: String },
+    Done { since: Moment },
+}
+
+/// The kubelet's report.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) start: Moment,
+    pub(crate) sandbox: Option<Moment>,
+    pub(crate) ready: Condition,
+    pub(crate) containers_ready: Condition,
+    pub(crate) container: Container,
+    pub(crate) last: Option<Ended>,
+    pub(crate) restarts: u32,
+    pub(crate) container_id: String,
+    pub(crate) reported: Moment,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Condition {
+    pub(crate) holds: bool,
+    pub(crate) since: Moment,
+    /// Why it does not hold; empty where Kubernetes gives no reason.
+    pub(crate) reason: &'static str,
+}
+
+#[derive(Clone)]
+pub(crate) enum Container {
+    Waiting { reason: &'static str, message: String },
+    Running { since: Moment },
+    Ended(Ended),
+}
+
+#[derive(Clone)]
+pub(crate) struct Ended {
+    pub(crate) from: Moment,
+    pub(crate) to: Moment,
+    pub(crate) code: i32,
+    pub(crate) reason: &'static str,
+    pub(crate) container_id: String,
+}
+
+/// The condition `DisruptionTarget`.
+#[derive(Clone, Copy)]
+pub(crate) struct Disruption {
+    pub(crate) since: Moment,
+    pub(crate) reason: &'static str,
+    pub(crate) message: &'static str,
+}
+
+const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Initialized\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"PodReadyToStartContainers\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Ready\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}}},"f:containerStatuses":{},"f:hostIP":{},"f:hostIPs":{},"f:observedGeneration":{},"f:phase":{},"f:podIP":{},"f:podIPs":{".":{},"k:{\"ip\":\"$IP\"}":{".":{},"f:ip":{}}},"f:startTime":{}}}"#;
+const SCHEDULER_FIELDS: &str = r#"{"f:status":{"f:conditions":{".":{},"k:{\"type\":\"PodScheduled\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:message":{},"f:observedGeneration":{},"f:reason":{},"f:status":{},"f:type":{}}}}}"#;
+
+// === impl Pod ===
+
+impl Pod {
+    /// A pod as its controller asks for it.
+    pub(crate) fn new(meta: Meta, template: Arc<Template>, labels: String, token: String) -> Pod {
+        Pod {
+            meta,
+            template,
+            generate_name: "".into(),
+            labels,
+            token,
+            host: None,
+            pinned: None,
+            tracked: false,
+            node: None,
+            host_ip: "".into(),
+            ip: String::new(),
+            phase: Phase::Pending,
+            scheduled: Scheduled::Untried,
+            nominated: None,
+            running: None,
+            disruption: None,
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.ready.holds)
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.meta.deletion.is_some()
+    }
+
+    fn write_spec(&self, out: &mut String) {
+        let Template { container, policies, scheduling, .. } = &*self.template;
+        out.push_str(r#""spec":{"volumes":["#);
+        if let Some((host, _)) = &self.host {
+            put(
+                out,
+                format_args!(r#"{{"name":"data","persistentVolumeClaim":{{"claimName":"data-{host}"}}}},"#),
+            );
+        }
+        out.push_str(r#"{"name":"kube-api-access-"#);
+        out.push_str(&self.token);
+        out.push_str(r#"","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}],"containers":["#);
+        out.push_str(&container.0);
+        out.push_str(r#"{"name":"kube-api-access-"#);
+        out.push_str(&self.token);
+        out.push_str(r#"","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]"#);
+        out.push_str(&container.1);
+        out.push_str("],");
+        out.push_str(policies);
+        out.push_str(r#","serviceAccountName":"default","serviceAccount":"default","#);
+        if let Some(node) = &self.node {
+            put(out, format_args!(r#""nodeName":"{node}","#));
+        }
+        out.push_str(r#""securityContext":{},"#);
+        if let Some((host, service)) = &self.host {
+            put(out, format_args!(r#""hostname":"{host}","subdomain":"{service}","#));
+        }
+        if let Some(node) = &self.pinned {
+            put(
+                out,
+                format_args!(
+                    r#""affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":["{node}"]}}]}}]}}}}}},"#
+                ),
+            );
+        }
+        out.push_str(scheduling);
+        out.push_str("},");
+    }
+
+    fn write_status(&self, out: &mut String) {
+        let phase = match self.phase {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Succeeded => "Succeeded",
+            Phase::Failed => "Failed",
+        };
+        out.push_str(r#""status":{"#);
+        if self.running.is_some() {
+            put(out, format_args!(r#""observedGeneration":{},"#, self.meta.generation));
+        }
+        put(out, format_args!(r#""phase":"{phase}""#));
+        self.write_conditions(out);
+        if let Some(node) = &self.nominated {
+            put(out, format_args!(r#","nominatedNodeName":"{node}""#));
+        }
+        if let Some(running) = &self.running {
+            put(out, format_args!(r#","hostIP":"{0}","hostIPs":[{{"ip":"{0}"}}]"#, self.host_ip));
+            if running.sandbox.is_some() {
+                put(out, format_args!(r#","podIP":"{0}","podIPs":[{{"ip":"{0}"}}]"#, self.ip));
+            }
+            out.push_str(r#","startTime":"#);
+            second(out, running.start);
+            running.write_container(out, &self.template, &self.token);
+        }
+        out.push_str(r#","qosClass":"Burstable"}"#);
+    }
+
+    fn write_conditions(&self, out: &mut String) {
+        let generation = self.meta.generation;
+        let begin = |out: &mut String, kind: &str, generation: u64, holds: bool, since: Moment| {
+            out.push_str(if out.ends_with('}') { r#",{"type":""# } else { r#"{"type":""# });
+            out.push_str(kind);
+            out.push('"');
+            if generation > 0 {
+                put(out, format_args!(r#","observedGeneration":{generation}"#));
+            }
+            let status = if holds { "True" } else { "False" };
+            put(out, format_args!(r#","status":"{status}","lastProbeTime":null,"lastTransitionTime":"#));
+            second(out, since);
+        };
+        let none = matches!(self.scheduled, Scheduled::Untried) && self.disruption.is_none();
+        if none {
+            return;
+        }
+        out.push_str(r#","conditions":["#);
+        if let Some(running) = &self.running {
+            begin(
+                out,
+                "PodReadyToStartContainers",
+                generation,
+                running.sandbox.is_some(),
+                running.sandbox.unwrap_or(running.start),
+            );
+            out.push('}');
+            begin(out, "Initialized", generation, true, running.start);
+            if self.phase == Phase::Succeeded {
+                out.push_str(r#","reason":"PodCompleted""#);
+            }
+            out.push('}');
+            for (kind, condition) in [("Ready", running.ready), ("ContainersReady", running.containers_ready)]
+            {
+                begin(out, kind, generation, condition.holds, condition.since);
+                if !condition.reason.is_empty() {
+                    put(out, format_args!(r#","reason":"{}""#, condition.reason));
+                }
+                if condition.reason == "ContainersNotReady" {
+                    let app = &self.template.outline.app;
+                    put(out, format_args!(r#","message":"containers with unready status: [{app}]""#));
+                }
+                out.push('}');
+            }
+        }
+        match &self.scheduled {
+            Scheduled::Untried => {}
+            Scheduled::Failed { since, message } => {
+                begin(out, "PodScheduled", generation, false, *since);
+                put(out, format_args!(r#","reason":"Unschedulable","message":{}}}"#, quoted(message)));
+            }
+            Scheduled::Done { since } => {
+                // The binding carries no generation; the kubelet's report does.
+                let generation = if self.running.is_some() { generation } else { 0 };
+                begin(out, "PodScheduled", generation, true, *since);
+                out.push('}');
+            }
+        }
+        if let Some(Disruption { since, reason, message }) = self.disruption {
+            begin(out, "DisruptionTarget", 1, true, since);
+            put(out, format_args!(r#","reason":"{reason}","message":"{message}"}}"#));
+        }
+        out.push(']');
+    }
+
+    fn managed_fields(&self) -> String {
+        let owner = self.meta.owner.as_ref().map_or("", |owner| &*owner.uid);
+        let made = format!(
+            r#"{{"f:metadata":{{"f:generateName":{{}},"f:labels":{{".":{{}},"f:app":{{}},"f:app.kubernetes.io/part-of":{{}}}},"f:ownerReferences":{{".":{{}},"k:{{\"uid\":\"{owner}\"}}":{{}}}}}},{}}}"#,
+            self.template.fields
+        );
+        let reported;
+        let mut managers = vec![Manager {
+            name: "kube-controller-manager",
+            api_version: "v1",
+            at: self.meta.created,
+            fields: &made,
+            of_status: false,
+        }];
+        if let Scheduled::Failed { since, .. } = self.scheduled {
+            managers.push(Manager {
+                name: "kube-scheduler",
+                api_version: "v1",
+                at: since,
+                fields: SCHEDULER_FIELDS,
+                of_status: true,
+            });
+        }
+        if let Some(running) = &self.running {
+            reported = STATUS_FIELDS.replace("$IP", &self.ip);
+            managers.push(Manager {
+                name: "kubelet",
+                api_version: "v1",
+                at: running.reported,
+                fields: &reported,
+                of_status: true,
+            });
+        }
+        Manager::list(&managers)
+    }
+}
+
+impl Printed for Pod {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.meta
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str(r#"{"kind":"Pod","apiVersion":"v1","#);
+        let managed = if self.meta.managed { self.managed_fields() } else { String::new() };
+        let finalizers = if self.tracked { r#"["batch.kubernetes.io/job-tracking"]"# } else { "" };
+        let extra = Extra {
+            generate_name: &self.generate_name,
+            labels: &self.labels,
+            finalizers,
+            managed: &managed,
+            ..Extra::default()
+        };
+        self.meta.write(out, &extra);
+        out.push(',');
+        self.write_spec(out);
+        self.write_status(out);
+        out.push('}');
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// `,"containerStatuses":[…]`.
+    fn write_container(&self, out: &mut String, template: &Template, token: &str) {
+        let Template { outline: Outline { app, image, digest, shape, .. }, amounts: (cpu, memory), .. } =
+            template;
+        put(out, format_args!(r#","containerStatuses":[{{"name":"{app}","state":{{"#));
+        match &self.container {
+            Container::Waiting { reason, message } => {
+                put(out, format_args!(r#""waiting":{{"reason":"{reason}""#));
+                if !message.is_empty() {
+                    put(out, format_args!(r#","message":{}"#, quoted(message)));
+                }
+                out.push('}');
+            }
+            Container::Running { since } => {
+                out.push_str(r#""running":{"startedAt":"#);
+                second(out, *since);
+                out.push('}');
+            }
+            Container::Ended(ended) => ended.write(out),
+        }
+        out.push_str(r#"},"lastState":{"#);
+        if let Some(ended) = &self.last {
+            ended.write(out);
+        }
+        let started = matches!(self.container, Container::Running { .. });
+        let ready = self.containers_ready.holds;
+        put(out, format_args!(r#"}},"ready":{ready},"restartCount":{},"#, self.restarts));
+        // What was never pulled has no digest and was never started.
+        if self.container_id.is_empty() {
+            put(out, format_args!(r#""image":"{image}","imageID":"","started":false"#));
+        } else {
+            let repository = image.rsplit_once(':').map_or(&**image, |(repository, _)| repository);
+            put(
+                out,
+                format_args!(
+                    r#""image":"{image}","imageID":"{repository}@sha256:{digest}","containerID":"containerd://{}","started":{started}"#,
+                    self.container_id
+                ),
+            );
+        }
+        if started {
+            put(
+                out,
+                format_args!(
+                    r#","allocatedResources":{{"cpu":"{cpu}","memory":"{memory}"}},"resources":{{"limits":{{"memory":"{memory}"}},"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}"#
+                ),
+            );
+        }
+        out.push_str(r#","volumeMounts":["#);
+        if *shape == Shape::WithDisk {
+            out.push_str(r#"{"name":"data","mountPath":"/var/lib/data"},"#);
+        }
+        put(
+            out,
+            format_args!(
+                r#"{{"name":"kube-api-access-{token}","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount","readOnly":true,"recursiveReadOnly":"Disabled"}}]"#
+            ),
+        );
+        if started {
+            out.push_str(r#","user":{"linux":{"uid":1000,"gid":1000,"supplementalGroups":[1000]}}"#);
+        }
+        out.push_str("}]");
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    fn write(&self, out: &mut String) {
+        let Ended { from, to, code, reason, container_id } = self;
+        put(out, format_args!(r#""terminated":{{"exitCode":{code},"reason":"{reason}","startedAt":"#));
+        second(out, *from);
+        out.push_str(r#","finishedAt":"#);
+        second(out, *to);
+        put(out, format_args!(r#","containerID":"containerd://{container_id}"}}"#));
+    }
+}

@@ -1,0 +1,199 @@
+//! Pod templates: what pods of one workload have in common.
+
+use super::{map, put, quoted};
+
+/// A PriorityClass as pods see it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) name: &'static str,
+    pub(crate) value: i64,
+    pub(crate) preempts: bool,
+}
+
+/// What kind of work a template is for; the rest of its spec follows from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Serving,
+    OnEveryNode,
+    WithDisk,
+    ToTheEnd,
+}
+
+/// What distinguishes one template from another.
+#[derive(Clone)]
+pub(crate) struct Outline {
+    pub(crate) app: String,
+    pub(crate) namespace: String,
+    pub(crate) image: String,
+    /// The digest of the image: 64 hexadecimal digits. Empty for one that no registry has.
+    pub(crate) digest: String,
+    pub(crate) env: Vec<(&'static str, String)>,
+    pub(crate) milli_cpu: i64,
+    pub(crate) mebibytes: i64,
+    pub(crate) class: Class,
+    pub(crate) shape: Shape,
+    /// The value of the `dedicated` taint that is tolerated.
+    pub(crate) tolerates: Option<&'static str>,
+    /// How many seconds a lost node is tolerated.
+    pub(crate) patience: i64,
+}
+
+/// A pod template with all text that its pods share.
+pub(crate) struct Template {
+    pub(crate) outline: Outline,
+    /// What is requested, as Kubernetes prints it: processors, memory.
+    pub(super) amounts: (String, String),
+    /// Containers up to the mounts, and after them.
+    pub(super) container: (String, String),
+    /// `restartPolicy` to `dnsPolicy`.
+    pub(super) policies: String,
+    /// `schedulerName` to the end of the spec of a pod.
+    pub(super) scheduling: String,
+    /// The spec as it stands in a Deployment.
+    pub(crate) spec: String,
+    /// The spec's part of `managedFields`.
+    pub(crate) fields: String,
+}
+
+/// Every cluster's own classes, and the shop's.
+pub(crate) const NODE_CRITICAL: Class =
+    Class { name: "system-node-critical", value: 2_000_001_000, preempts: true };
+pub(crate) const CLUSTER_CRITICAL: Class =
+    Class { name: "system-cluster-critical", value: 2_000_000_000, preempts: true };
+pub(crate) const CUSTOMER: Class = Class { name: "customer-critical", value: 100_000, preempts: true };
+pub(crate) const STANDARD: Class = Class { name: "standard", value: 1_000, preempts: false };
+pub(crate) const BACKGROUND: Class = Class { name: "background", value: -100, preempts: true };
+
+/// What the API server's admission, or the DaemonSet controller, adds to every pod.
+const DAEMON_TOLERATIONS: &str = r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/disk-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/pid-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","operator":"Exists","effect":"NoSchedule"}"#;
+// === impl Template ===
+
+impl Template {
+    pub(crate) fn new(outline: Outline) -> Template {
+        let Outline { app, image, env, milli_cpu, mebibytes, class, shape, tolerates, patience, .. } =
+            &outline;
+        let amounts = (unit(*milli_cpu, 1_000, "m", ""), unit(*mebibytes, 1_024, "Mi", "Gi"));
+        let (cpu, memory) = &amounts;
+        let mut head = format!(r#"{{"name":"{app}","image":"{image}""#);
+        if *shape != Shape::ToTheEnd {
+            let port = if *shape == Shape::WithDisk { 5432 } else { 8080 };
+            put(
+                &mut head,
+                format_args!(r#","ports":[{{"name":"main","containerPort":{port},"protocol":"TCP"}}]"#),
+            );
+        }
+        for (index, (name, value)) in env.iter().enumerate() {
+            head.push_str(if index == 0 { r#","env":["# } else { "," });
+            put(&mut head, format_args!(r#"{{"name":"{name}","value":{}}}"#, quoted(value)));
+        }
+        if !env.is_empty() {
+            head.push(']');
+        }
+        put(
+            &mut head,
+            format_args!(
+                r#","resources":{{"limits":{{"memory":"{memory}"}},"requests":{{"cpu":"{cpu}","memory":"{memory}"}}}}"#
+            ),
+        );
+        let disk =
+            if *shape == Shape::WithDisk { r#"{"name":"data","mountPath":"/var/lib/data"}"# } else { "" };
+        let mut tail = String::new();
+        if *shape == Shape::Serving {
+            tail.push_str(r#","livenessProbe":{"httpGet":{"path":"/live","port":"main","scheme":"HTTP"},"initialDelaySeconds":10,"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":6},"readinessProbe":{"httpGet":{"path":"/ready","port":"main","scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":5,"successThreshold":1,"failureThreshold":3}"#);
+        }
+        tail.push_str(r#","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}"#);
+        let restart = if *shape == Shape::ToTheEnd { "Never" } else { "Always" };
+        let policies = format!(
+            r#""restartPolicy":"{restart}","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst""#
+        );
+        let own: Vec<String> = tolerates
+            .map(|value| {
+                format!(r#"{{"key":"dedicated","operator":"Equal","value":"{value}","effect":"NoSchedule"}}"#)
+            })
+            .into_iter()
+            .chain((*shape == Shape::OnEveryNode).then(|| r#"{"operator":"Exists"}"#.to_owned()))
+            .chain((*patience != 300).then(|| lost_node_tolerations(*patience)))
+            .collect();
+        let mut all = own.clone();
+        match shape {
+            Shape::OnEveryNode => all.push(DAEMON_TOLERATIONS.to_owned()),
+            _ if *patience == 300 => all.push(lost_node_tolerations(300)),
+            _ => {}
+        }
+        let class_name = if *class == STANDARD {
+            String::new()
+        } else {
+            format!(r#","priorityClassName":"{}""#, class.name)
+        };
+        let spread = if *shape == Shape::Serving {
+            format!(
+                r#","topologySpreadConstraints":[{{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"ScheduleAnyway","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}}}]"#
+            )
+        } else {
+            String::new()
+        };
+        let scheduling = format!(
+            r#""schedulerName":"default-scheduler","tolerations":[{}],"priorityClassName":"{}","priority":{},"enableServiceLinks":true,"preemptionPolicy":"{}"{spread}"#,
+            all.join(","),
+            class.name,
+            class.value,
+            if class.preempts { "PreemptLowerPriority" } else { "Never" },
+        );
+        let mounts = if disk.is_empty() { String::new() } else { format!(r#","volumeMounts":[{disk}]"#) };
+        let own =
+            if own.is_empty() { String::new() } else { format!(r#","tolerations":[{}]"#, own.join(",")) };
+        let spec = format!(
+            r#"{{"containers":[{head}{mounts}{tail}],{policies},"securityContext":{{}},"schedulerName":"default-scheduler"{own}{class_name}{spread}}}"#
+        );
+        head.push_str(r#","volumeMounts":["#);
+        if !disk.is_empty() {
+            head.push_str(disk);
+            head.push(',');
+        }
+        let fields = spec_fields(&outline);
+        Template { amounts, container: (head, tail), policies, scheduling, spec, fields, outline }
+    }
+
+    /// The same work with another image.
+    pub(crate) fn with_image(&self, image: &str, digest: String) -> Template {
+        Template::new(Outline { image: image.to_owned(), digest, ..self.outline.clone() })
+    }
+
+    /// The labels of its pods, with those that a controller adds, as JSON.
+    pub(crate) fn labels(&self, more: &[(&str, &str)]) -> String {
+        let part_of = if &*self.outline.namespace == "kube-system" { "cluster" } else { "shop" };
+        let mut labels = vec![("app", &*self.outline.app), ("app.kubernetes.io/part-of", part_of)];
+        labels.extend_from_slice(more);
+        map(&labels)
+    }
+}
+
+/// A quantity in the largest unit that leaves it whole.
+fn unit(amount: i64, step: i64, small: &str, large: &str) -> String {
+    if amount % step == 0 { format!("{}{large}", amount / step) } else { format!("{amount}{small}") }
+}
+
+fn lost_node_tolerations(seconds: i64) -> String {
+    format!(
+        r#"{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":{seconds}}},{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":{seconds}}}"#
+    )
+}
+
+fn spec_fields(outline: &Outline) -> String {
+    let app = &outline.app;
+    let probes = if outline.shape == Shape::Serving {
+        r#""f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:initialDelaySeconds":{},"f:periodSeconds":{},"f:successThreshold":{},"f:timeoutSeconds":{}},"#
+    } else {
+        ""
+    };
+    let env: Vec<String> = outline
+        .env
+        .iter()
+        .map(|(name, _)| format!(r#","k:{{\"name\":\"{name}\"}}":{{".":{{}},"f:name":{{}},"f:value":{{}}}}"#))
+        .collect();
+    let env =
+        if env.is_empty() { String::new() } else { format!(r#""f:env":{{".":{{}}{}}},"#, env.concat()) };
+    format!(
+        r#""f:spec":{{"f:containers":{{"k:{{\"name\":\"{app}\"}}":{{".":{{}},{env}"f:image":{{}},"f:imagePullPolicy":{{}},{probes}"f:name":{{}},"f:resources":{{".":{{}},"f:limits":{{".":{{}},"f:memory":{{}}}},"f:requests":{{".":{{}},"f:cpu":{{}},"f:memory":{{}}}}}},"f:terminationMessagePath":{{}},"f:terminationMessagePolicy":{{}}}}}},"f:dnsPolicy":{{}},"f:enableServiceLinks":{{}},"f:restartPolicy":{{}},"f:schedulerName":{{}},"f:securityContext":{{}},"f:terminationGracePeriodSeconds":{{}}}}"#
+    )
+}
