@@ -1,2 +1,9 @@
-//! Placeholder.
-fn main() {}
+//! Kinescope films a live Kubernetes cluster and plays it again.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

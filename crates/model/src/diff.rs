@@ -1,8 +1,9 @@
 //! What differs between two clusters, or between two versions of one object.
 
 use std::cmp::Ordering;
+use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Cluster, Object, Version};
 
@@ -50,92 +51,112 @@ pub fn difference<'a>(before: &'a Cluster, after: &'a Cluster) -> Vec<Difference
     }
 }
 
-/// The fields in which two versions of an object differ, in order of their paths.
+/// The fields in which two versions of an object differ, in order of their paths. What is missing on one side is told
+/// field by field too.
 pub fn changed_fields(
     before: Option<&Object>,
     after: Option<&Object>,
 ) -> Result<Vec<FieldChange>, serde_json::Error> {
     let (before, after) = (before.map(Object::value).transpose()?, after.map(Object::value).transpose()?);
     let mut found = Vec::new();
-    compare(&mut String::new(), before.as_ref(), after.as_ref(), &mut found);
+    compare("", before.as_ref(), after.as_ref(), &mut found);
     Ok(found)
 }
 
-fn compare(path: &mut String, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<FieldChange>) {
+/// The path of a field of what is at `parent`: `parent.name`, or `parent['a.b/c']` where the name itself has a dot.
+fn field_path(parent: &str, name: &str) -> String {
+    if name.contains(['.', '/', '[']) {
+        format!("{parent}['{name}']")
+    } else if parent.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{parent}.{name}")
+    }
+}
+
+fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mut Vec<FieldChange>) {
     if before == after {
         return;
     }
-    let length = path.len();
-    let step = |path: &mut String, name: String, before, after, found: &mut Vec<FieldChange>| {
-        path.push_str(&name);
-        compare(path, before, after, found);
-        path.truncate(length);
-    };
-    match (before, after) {
-        (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
-            names.sort_unstable();
-            names.dedup();
-            for name in names {
-                step(path, field(name, length == 0), old.get(name), new.get(name), found);
-            }
+    if let (Some(old), Some(new)) = (fields(before, after), fields(after, before)) {
+        let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            compare(&field_path(path, name), old.get(name), new.get(name), found);
         }
-        (Some(Value::Array(old)), Some(Value::Array(new))) => match (entry_names(old), entry_names(new)) {
-            (Some(old_names), Some(new_names)) => {
-                let find = |names: &[String], list: &'_ [Value], name: &str| -> Option<usize> {
-                    debug_assert_eq!(names.len(), list.len());
-                    names.iter().position(|other| other == name)
-                };
-                for (index, name) in old_names.iter().enumerate() {
-                    let after = find(&new_names, new, name).map(|at| &new[at]);
-                    step(path, format!("[{name}]"), Some(&old[index]), after, found);
-                }
-                for (index, name) in new_names.iter().enumerate() {
-                    if find(&old_names, old, name).is_none() {
-                        step(path, format!("[{name}]"), None, Some(&new[index]), found);
-                    }
-                }
-            }
-            _ => {
-                for index in 0..old.len().max(new.len()) {
-                    step(path, format!("[{index}]"), old.get(index), new.get(index), found);
-                }
-            }
-        },
-        _ => found.push(FieldChange { path: path.clone(), before: before.cloned(), after: after.cloned() }),
-    }
-}
-
-/// `.name`, or `['a.b/c']` where the name itself has a dot.
-fn field(name: &str, first: bool) -> String {
-    if name.contains(['.', '/', '[']) {
-        format!("['{name}']")
-    } else if first {
-        name.to_owned()
+    } else if let (Some(old), Some(new)) = (entries(before, after), entries(after, before))
+        && let Some(pairs) = matched_by_name(old, new)
+    {
+        for (name, old, new) in pairs {
+            compare(&format!("{path}[{name}]"), old, new, found);
+        }
+    } else if let (Some(Value::Array(old)), Some(Value::Array(new))) = (before, after) {
+        for index in 0..old.len().max(new.len()) {
+            compare(&format!("{path}[{index}]"), old.get(index), new.get(index), found);
+        }
     } else {
-        format!(".{name}")
+        found.push(FieldChange { path: path.to_owned(), before: before.cloned(), after: after.cloned() });
     }
 }
 
-/// What tells the entries of a list apart, if every entry has it and no two share it.
+/// The fields of a map; none where there is nothing and a map with fields on the other side.
+fn fields<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a Map<String, Value>> {
+    static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+    match (value, other) {
+        (Some(Value::Object(fields)), _) => Some(fields),
+        (None, Some(Value::Object(fields))) if !fields.is_empty() => Some(&NONE),
+        _ => None,
+    }
+}
+
+/// The entries of a list; none where there is nothing and a list with entries on the other side.
+fn entries<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a [Value]> {
+    match (value, other) {
+        (Some(Value::Array(entries)), _) => Some(entries),
+        (None, Some(Value::Array(entries))) if !entries.is_empty() => Some(&[]),
+        _ => None,
+    }
+}
+
+/// The entries of two lists side by side, matched by what names them, if something does.
 ///
 /// Conditions go by `type`, containers and volumes by `name`, owners and claims by `uid`: the keys Kubernetes
 /// itself merges such lists by. Without them a condition inserted in front would look like a change of all.
-fn entry_names(list: &[Value]) -> Option<Vec<String>> {
-    ["name", "type", "uid", "ip", "containerPort", "port", "key", "mountPath"].into_iter().find_map(|key| {
-        let names: Vec<String> = list
-            .iter()
-            .map(|entry| match entry.get(key)? {
-                Value::String(text) => Some(text.clone()),
-                Value::Number(number) => Some(number.to_string()),
-                _ => None,
-            })
-            .collect::<Option<_>>()?;
-        let mut sorted = names.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        (!names.is_empty() && sorted.len() == names.len()).then_some(names)
-    })
+fn matched_by_name<'a>(
+    old: &'a [Value],
+    new: &'a [Value],
+) -> Option<Vec<(String, Option<&'a Value>, Option<&'a Value>)>> {
+    const KEYS: [&str; 8] = ["name", "type", "uid", "ip", "containerPort", "port", "key", "mountPath"];
+    let (key_of_old, key_of_new) =
+        KEYS.into_iter().find_map(|key| Some((entry_names(old, key)?, entry_names(new, key)?)))?;
+    let mut pairs: Vec<(String, Option<&Value>, Option<&Value>)> = Vec::new();
+    for (name, entry) in key_of_old.iter().zip(old) {
+        let place = key_of_new.iter().position(|other| other == name);
+        pairs.push((name.clone(), Some(entry), place.map(|place| &new[place])));
+    }
+    for (name, entry) in key_of_new.iter().zip(new) {
+        if !key_of_old.contains(name) {
+            pairs.push((name.clone(), None, Some(entry)));
+        }
+    }
+    Some(pairs)
+}
+
+/// What each entry has under `key`, if every entry has it and no two have the same.
+fn entry_names(list: &[Value], key: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = list
+        .iter()
+        .map(|entry| match entry.get(key)? {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    (sorted.len() == names.len()).then_some(names)
 }
 
 #[cfg(test)]
@@ -146,7 +167,7 @@ mod tests {
     #[track_caller]
     fn check(before: Value, after: Value, expected: &[&str]) {
         let mut found = Vec::new();
-        compare(&mut String::new(), Some(&before), Some(&after), &mut found);
+        compare("", Some(&before), Some(&after), &mut found);
         let show = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
         let shown: Vec<String> =
             found.iter().map(|c| format!("{}: {} -> {}", c.path, show(&c.before), show(&c.after))).collect();
@@ -169,14 +190,24 @@ mod tests {
             json!({"conditions": [scheduled, ready("True")]}),
             &[
                 r#"conditions[Ready].status: "False" -> "True""#,
-                r#"conditions[PodScheduled]: - -> {"status":"True","type":"PodScheduled"}"#,
+                r#"conditions[PodScheduled].status: - -> "True""#,
+                r#"conditions[PodScheduled].type: - -> "PodScheduled""#,
             ],
+        );
+    }
+
+    #[test]
+    fn what_is_missing_on_one_side_is_told_field_by_field() {
+        check(
+            json!({}),
+            json!({"a": {"b": 1, "c": {}}, "l": [{"name": "x", "v": [1, 2]}], "e": []}),
+            &["a.b: - -> 1", "a.c: - -> {}", "e: - -> []", r#"l[x].name: - -> "x""#, "l[x].v: - -> [1,2]"],
         );
     }
 
     #[test]
     fn entries_without_a_name_are_matched_by_place() {
         check(json!([1, 2]), json!([1, 3, 4]), &["[1]: 2 -> 3", "[2]: - -> 4"]);
-        check(json!([{"name": "a"}, {"name": "a"}]), json!([{"name": "a"}]), &[r#"[1]: {"name":"a"} -> -"#]);
+        check(json!([{"name": "a"}, {"name": "a"}]), json!([{"name": "a"}]), &[r#"[1].name: "a" -> -"#]);
     }
 }

@@ -1,0 +1,128 @@
+//! Completion in the shell: of commands, and of kinds, namespaces and names out of the history.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::Shells;
+use history::History;
+use model::Kind;
+
+use super::kind_words::KindWords;
+use super::output::Out;
+use super::{Outcome, chosen};
+
+/// A shell that has to show more than this shows nothing useful.
+const MOST: usize = 500;
+
+const AFTER: &str = "\
+Examples:
+  source <(kinescope completion bash)
+  kinescope completion fish > ~/.config/fish/completions/kinescope.fish";
+
+/// Print the script that completes commands, kinds, namespaces and names in a shell
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(super) struct Completion {
+    /// bash, zsh, fish, elvish or powershell
+    shell: String,
+}
+
+impl Completion {
+    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let shells = Shells::builtins();
+        let Some(shell) = shells.completer(&self.shell) else {
+            let names: Vec<&str> = shells.names().collect();
+            bail!("there is no completion for {:?}: choose {}", self.shell, names.join(", "));
+        };
+        let mut script = Vec::new();
+        shell.write_registration("COMPLETE", "kinescope", "kinescope", "kinescope", &mut script)?;
+        out.write_all(&script)?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// `pods`, or `pod/NAME` once there is a slash.
+pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    match current.split_once('/') {
+        None => kinds(OsStr::new(&*current)),
+        Some((kind, prefix)) => names_of(kind, prefix)
+            .into_iter()
+            .map(|name| CompletionCandidate::new(format!("{kind}/{name}")))
+            .collect(),
+    }
+}
+
+pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    if current.contains('/') {
+        return kinds_and_names(OsStr::new(&*current));
+    }
+    let Some(history) = history() else { return Vec::new() };
+    let kinds: Vec<Kind> = history.kinds().unwrap_or_default();
+    let plain =
+        kinds.iter().map(|kind| KindWords::plural(kind).split('.').next().unwrap_or_default().to_owned());
+    plain.filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
+}
+
+/// Names of the kind that stands before on the command line.
+pub(super) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
+    let words = typed();
+    let kind = words.iter().skip_while(|word| !matches!(word.as_str(), "get" | "log")).nth(1);
+    let Some(kind) = kind else { return Vec::new() };
+    names_of(kind, &current.to_string_lossy()).into_iter().map(CompletionCandidate::new).collect()
+}
+
+pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let found = history().and_then(|history| history.namespaces().ok()).unwrap_or_default();
+    found.into_iter().filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
+}
+
+fn names_of(kind: &str, prefix: &str) -> Vec<String> {
+    let find = || -> anyhow::Result<Vec<String>> {
+        let Some(history) = history() else { return Ok(Vec::new()) };
+        let end = history.span()?.map(|(_, end)| end).unwrap_or_default();
+        let found = KindWords::read(&history, end)?.find(kind)?;
+        let namespace = option(&["-n", "--namespace"]);
+        let mut names = Vec::new();
+        for found in found {
+            let namespace = found.namespaced.then_some(namespace.as_deref()).flatten();
+            names.extend(
+                history.names(&found.kind, namespace, prefix, MOST)?.into_iter().map(|(_, name)| name),
+            );
+        }
+        Ok(names)
+    };
+    // There is nobody to tell of an error while completing.
+    find().unwrap_or_default()
+}
+
+fn history() -> Option<History> {
+    let named = option(&["--history"]).map(PathBuf::from);
+    History::open(&chosen::path(named.as_deref()).ok()?).ok()
+}
+
+/// The words of the command line being completed, which stand behind `--` on our own.
+fn typed() -> Vec<String> {
+    std::env::args().skip_while(|word| word != "--").skip(1).collect()
+}
+
+fn option(names: &[&str]) -> Option<String> {
+    let words = typed();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        for name in names {
+            if word == name {
+                return words.next().cloned();
+            }
+            if let Some(value) = word.strip_prefix(&format!("{name}=")) {
+                return Some(value.to_owned());
+            }
+        }
+    }
+    None
+}

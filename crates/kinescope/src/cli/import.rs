@@ -1,0 +1,364 @@
+//! `kinescope import`: foreign files into a history.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use anyhow::{Context, bail};
+use formats::jsonl::{self, Item};
+use formats::{Format, Input, manifests};
+use history::Bulk;
+use jiff::tz::TimeZone;
+use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
+use model::{Moment, Object, Observed, TimeWords, What};
+use serde_json::json;
+
+use super::output::{Out, bytes, grouped};
+use super::progress::Progress;
+use super::{Outcome, secret_key};
+
+/// Items that travel together from the thread that reads to the one that writes.
+const BATCH: usize = 256;
+/// Batches that may wait in between.
+const QUEUE: usize = 8;
+
+const AFTER: &str = "\
+Formats are recognised by content, compressed with gzip or zstd or not:
+  jsonl      a watch event a line: {\"at\": …, \"type\": \"ADDED\", \"object\": {…}}; also what
+             kubectl get --watch --output-watch-events -o json prints
+  manifests  YAML or JSON as kubectl takes it, lists, several documents, a folder
+
+Examples:
+  kinescope import film.jsonl.gz                         makes film.kine
+  kinescope import monday.jsonl tuesday.jsonl --into week.kine --source prod
+  kubectl get all -A -o json | kinescope import - --into now.kine
+  kinescope import manifests/ --at 2026-11-01T09:00Z
+  kinescope import film.jsonl.gz --strip                 keeps what matters to scheduling, hides environment values";
+
+/// Bring files of other programs into a history
+///
+/// The history is there as a whole or not at all. Into one that exists goes a new source, or what is later than the
+/// end of a source.
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(super) struct Import {
+    /// Files or folders; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The history [default: the first file's name with .kine]
+    #[arg(long, value_name = "HISTORY")]
+    into: Option<PathBuf>,
+    /// The format, if it is not to be guessed
+    #[arg(long, value_name = "FORMAT", value_parser = ["jsonl", "manifests"])]
+    format: Option<String>,
+    /// When it was like this, for files without times [default: the newest time in the objects]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    at: Option<String>,
+    /// The name of the recording [default: each file's name]
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// Apply the recorder's rules: leave out what means nothing to scheduling, hide environment values
+    #[arg(long)]
+    strip: bool,
+    /// With --strip: keep environment values
+    #[arg(long, requires = "strip")]
+    no_redact: bool,
+    /// With --strip: the file with the key that environment values are hidden with
+    #[arg(long, value_name = "FILE", requires = "strip", conflicts_with = "no_redact")]
+    redact_key: Option<PathBuf>,
+    /// How to print what was done
+    #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
+    output: String,
+}
+
+/// What the reading thread sends.
+enum Message {
+    Items(Vec<Item>),
+    /// This source's times were worked out.
+    TimesInferred(Arc<str>),
+}
+
+/// What was read and what became of it.
+#[derive(Default)]
+struct Tally {
+    changes: u64,
+    gaps: u64,
+    dropped: u64,
+    raw_bytes: u64,
+}
+
+impl Import {
+    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let into = match &self.into {
+            Some(path) => path.clone(),
+            None => default_history(&self.files[0])?,
+        };
+        let existed = into.exists();
+        let at = self.at.as_deref().map(wall_time).transpose()?;
+        let sieve = self.strip.then(|| self.sieve()).transpose()?;
+        let files = expand(&self.files)?;
+        let total = files.iter().map(|file| std::fs::metadata(file).map(|data| data.len()).ok()).sum();
+        let progress = Progress::bytes(out, total);
+
+        let mut bulk = Bulk::into(&into)?;
+        let (sender, receiver) = sync_channel(QUEUE);
+        let (this, files, progress_bar) = (&self, &files, &progress);
+        let tally = std::thread::scope(|scope| {
+            // The sender goes with the reading thread: when that ends, so does the writing.
+            let reading = scope.spawn(move || this.read(files, at, sieve, progress_bar, &sender));
+            let written = write(&mut bulk, receiver);
+            let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
+            // A broken write ends the reading too; it is the one to tell of.
+            written.and_then(|()| read)
+        })?;
+        bulk.finish()?;
+        drop(progress);
+        self.report(out, &into, existed, &tally)
+    }
+
+    /// Reads all files and sends what they say.
+    fn read(
+        &self,
+        files: &[PathBuf],
+        at: Option<Moment>,
+        mut sieve: Option<Sieve>,
+        progress: &Progress,
+        sender: &SyncSender<Message>,
+    ) -> anyhow::Result<Tally> {
+        let mut tally = Tally::default();
+        // Manifests are one moment, however many files they come in.
+        let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
+        for path in files {
+            let source: Arc<str> = match &self.source {
+                Some(name) => name.as_str().into(),
+                None => stem(path).into(),
+            };
+            let input = open(path, progress)?;
+            let named = self.format.as_ref().map(|name| Format::ALL.into_iter().find(|f| f.name() == name));
+            match named.unwrap_or(input.format) {
+                Some(Format::Jsonl) => {
+                    let mut lines = jsonl::Reader::new(input, jsonl::Given { source: source.clone(), at });
+                    let mut batch = Batch { items: Vec::new(), sender };
+                    for item in &mut lines {
+                        batch.push(item?, &mut sieve, &mut tally)?;
+                    }
+                    batch.send()?;
+                    if lines.times_inferred() {
+                        let _ = sender.send(Message::TimesInferred(source));
+                    }
+                }
+                Some(Format::Manifests) => {
+                    for object in manifests::Reader::new(input)? {
+                        snapshot.push((source.clone(), object?));
+                    }
+                }
+                None => bail!(
+                    "{}: neither events nor manifests begin like this; say what it is with --format",
+                    input.name
+                ),
+            }
+        }
+        self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
+        Ok(tally)
+    }
+
+    fn send_snapshot(
+        &self,
+        snapshot: &[(Arc<str>, Object)],
+        at: Option<Moment>,
+        sieve: &mut Option<Sieve>,
+        tally: &mut Tally,
+        sender: &SyncSender<Message>,
+    ) -> anyhow::Result<()> {
+        let moment = match at {
+            Some(at) => at,
+            None => snapshot
+                .iter()
+                .filter_map(|(_, object)| formats::newest_time(object))
+                .max()
+                .unwrap_or_else(|| jiff::Timestamp::now().into()),
+        };
+        let mut batch = Batch { items: Vec::new(), sender };
+        let mut sources: Vec<&Arc<str>> = Vec::new();
+        for (source, object) in snapshot {
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+            let observed = Observed::received(moment, source, What::Added(object.clone()));
+            batch.push(Item::Change(observed), sieve, tally)?;
+        }
+        batch.send()?;
+        for source in sources {
+            let _ = sender.send(Message::TimesInferred(source.clone()));
+        }
+        Ok(())
+    }
+
+    fn sieve(&self) -> anyhow::Result<Sieve> {
+        let redact = match (&self.redact_key, self.no_redact) {
+            (_, true) => None,
+            (Some(path), _) => Some(secret_key::in_file(path)?),
+            (None, _) => Some(secret_key::in_file(&secret_key::default_path()?)?),
+        };
+        let redact = redact.map(|key| RedactKey(*key.first_chunk().expect("32 bytes begin with 16")));
+        Ok(Sieve::new(Rules { redact }))
+    }
+
+    fn report(&self, out: &mut Out, into: &Path, existed: bool, tally: &Tally) -> anyhow::Result<Outcome> {
+        use std::io::Write;
+        let size = std::fs::metadata(into).map_or(0, |file| file.len());
+        if self.output == "json" {
+            let report = json!({
+                "history": into.display().to_string(),
+                "appended": existed,
+                "changes": tally.changes,
+                "gaps": tally.gaps,
+                "dropped": tally.dropped,
+                "objectBytes": tally.raw_bytes,
+                "fileBytes": size,
+            });
+            writeln!(out, "{report:#}")?;
+            return Ok(Outcome::Done);
+        }
+        let verb = if existed { "appended to" } else { "written to" };
+        writeln!(out, "{} changes {verb} {}", grouped(tally.changes), into.display())?;
+        if tally.dropped > 0 {
+            writeln!(out, "{} changes left out that mean nothing to scheduling", grouped(tally.dropped))?;
+        }
+        if tally.gaps > 0 {
+            writeln!(out, "{} gaps: times in which something may have been missed", grouped(tally.gaps))?;
+        }
+        if !existed && tally.changes > 0 {
+            let each = size as f64 / tally.changes as f64;
+            writeln!(
+                out,
+                "{} of objects in a file of {}, {each:.0} bytes a change",
+                bytes(tally.raw_bytes),
+                bytes(size)
+            )?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// Items on their way to the writer.
+struct Batch<'a> {
+    items: Vec<Item>,
+    sender: &'a SyncSender<Message>,
+}
+
+impl Batch<'_> {
+    fn push(&mut self, mut item: Item, sieve: &mut Option<Sieve>, tally: &mut Tally) -> anyhow::Result<()> {
+        match (&mut item, sieve) {
+            (Item::Gap(_), _) => tally.gaps += 1,
+            (Item::Change(observed), Some(sieve)) => match sieve.pass(&observed.key, &observed.what) {
+                Verdict::Keep(what) => {
+                    observed.what = what;
+                    tally.count(observed);
+                }
+                Verdict::Drop(_) => {
+                    tally.dropped += 1;
+                    return Ok(());
+                }
+            },
+            (Item::Change(observed), None) => tally.count(observed),
+        }
+        self.items.push(item);
+        if self.items.len() >= BATCH { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> anyhow::Result<()> {
+        let items = std::mem::take(&mut self.items);
+        self.sender.send(Message::Items(items)).context("the writing thread has ended")
+    }
+}
+
+impl Tally {
+    fn count(&mut self, observed: &Observed) {
+        self.changes += 1;
+        self.raw_bytes += observed.what.object().as_str().len() as u64;
+    }
+}
+
+fn write(bulk: &mut Bulk, messages: Receiver<Message>) -> anyhow::Result<()> {
+    for message in messages {
+        match message {
+            Message::Items(items) => {
+                for item in &items {
+                    match item {
+                        Item::Change(observed) => bulk.push(observed)?,
+                        Item::Gap(gap) => bulk.push_gap(gap)?,
+                    }
+                }
+            }
+            Message::TimesInferred(source) => bulk.note_inferred_times(&source)?,
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
+    let reader: Box<dyn Read + Send> = if path == Path::new("-") {
+        Box::new(progress.watch(io::stdin()))
+    } else {
+        Box::new(progress.watch(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+    };
+    let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
+    Ok(Input::open(&name, reader)?)
+}
+
+/// Folders become the manifests in them, in order of their names.
+fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = 0;
+    let mut waiting: Vec<PathBuf> = paths.iter().rev().cloned().collect();
+    while let Some(path) = waiting.pop() {
+        if !path.is_dir() {
+            files.push(path);
+            continue;
+        }
+        folders += 1;
+        // Links may lead in circles.
+        if folders > 10_000 {
+            bail!("more than 10,000 folders in what is to be imported: is there a circle of links?");
+        }
+        let entries =
+            std::fs::read_dir(&path).with_context(|| format!("cannot read the folder {}", path.display()))?;
+        let mut entries: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+        let wanted = ["yaml", "yml", "json"];
+        entries.retain(|path| {
+            path.is_dir() || path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
+        });
+        entries.sort_unstable_by(|a, b| b.cmp(a));
+        waiting.extend(entries);
+    }
+    if files.is_empty() {
+        bail!("there are no .yaml, .yml or .json files in what is to be imported");
+    }
+    Ok(files)
+}
+
+fn default_history(first: &Path) -> anyhow::Result<PathBuf> {
+    if first == Path::new("-") {
+        bail!("standard input has no name: say with --into where to put the history");
+    }
+    Ok(PathBuf::from(format!("{}.kine", stem(first))))
+}
+
+/// The name of a file without what follows its first dot: `small.jsonl.gz` is `small`.
+fn stem(path: &Path) -> String {
+    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = name.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match name.split('.').next().filter(|stem| !stem.is_empty() && *stem != "-") {
+        Some(stem) => stem.to_owned(),
+        None => "imported".to_owned(),
+    }
+}
+
+/// A time that counts from the clock on the wall: what is imported has no end yet.
+fn wall_time(word: &str) -> anyhow::Result<Moment> {
+    let now: Moment = jiff::Timestamp::now().into();
+    Ok(TimeWords { start: now, end: now, zone: TimeZone::system() }.read(word)?)
+}

@@ -1,0 +1,229 @@
+//! `kinescope log`: one object's history.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap_complete::engine::ArgValueCompleter;
+use model::{Change, FieldChange, Key, Moment, Object, What, changed_fields};
+use serde_json::json;
+
+use super::chosen::Chosen;
+use super::get::Scope;
+use super::kind_words::KindWords;
+use super::noise::{is_below, is_noise};
+use super::output::{HEADING, NEW, OLD, Out, span};
+use super::{Outcome, completion};
+
+const AFTER: &str = "\
+Examples:
+  kinescope log pod/checkout-0 -n web
+  kinescope log node/node-a2 --from 14:00 --to 14:10
+  kinescope log deploy/web -n web --fields spec.replicas,status.readyReplicas
+  kinescope log pod/checkout-0 -n web -o json | jq .changed";
+
+/// Show what happened to one object: each version with what changed
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(super) struct Log {
+    /// The object: pod/NAME
+    #[arg(value_name = "KIND/NAME", add = ArgValueCompleter::new(completion::kinds_and_names))]
+    object: String,
+    /// Its name, if KIND stands alone
+    #[arg(value_name = "NAME", hide = true, add = ArgValueCompleter::new(completion::names))]
+    name: Option<String>,
+    #[command(flatten)]
+    scope: Scope,
+    /// From this moment
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// Up to and at this moment
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// Only these fields and what is below them; versions in which they stay the same are left out
+    #[arg(long, value_name = "PATHS", value_delimiter = ',')]
+    fields: Vec<String>,
+    /// All fields of first versions, and those that change every time
+    #[arg(long)]
+    full: bool,
+    /// How to print it; json is one line a version
+    #[arg(short, long, value_parser = ["text", "json"], default_value = "text")]
+    output: String,
+    /// The recording, if the history holds several
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+}
+
+/// One version, ready to be shown.
+struct Entry<'a> {
+    change: &'a Change,
+    /// It begins a life: the first version, or one with another uid.
+    is_first: bool,
+    changed: Vec<FieldChange>,
+    since_last: Option<i64>,
+}
+
+impl Log {
+    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let (kind, name) = match (self.object.split_once('/'), &self.name) {
+            (Some((kind, name)), None) if !name.is_empty() => (kind, name),
+            (None, Some(name)) => (self.object.as_str(), name.as_str()),
+            _ => bail!("name one object: pod/NAME"),
+        };
+        let chosen = Chosen::open(self.history.as_deref())?;
+        let from = self.from.as_deref().map_or(Ok(Moment::MIN), |word| chosen.moment(Some(word)))?;
+        let to = self.to.as_deref().map_or(Ok(Moment::MAX), |word| chosen.moment(Some(word)))?;
+        let source = chosen.source(self.source.as_deref())?;
+        let words = KindWords::read(&chosen.history, to.min(chosen.times.end))?;
+        let found = match &words.find(kind)?[..] {
+            [found] => found.clone(),
+            _ => bail!("{kind:?} means several kinds: name one"),
+        };
+        let namespace = if found.namespaced { self.scope.namespace.as_str() } else { "" };
+        let key = Key {
+            source: source.unwrap_or_default(),
+            kind: found.kind,
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let gaps = chosen.history.gaps()?;
+        out.warn_of_gaps(gaps.iter().filter(|gap| {
+            gap.from < to && from < gap.to && (gap.kinds.is_empty() || gap.kinds.contains(&key.kind))
+        }));
+        self.show(out, &chosen, &key, from, to)
+    }
+
+    fn show(
+        &self,
+        out: &mut Out,
+        chosen: &Chosen,
+        key: &Key,
+        from: Moment,
+        to: Moment,
+    ) -> anyhow::Result<Outcome> {
+        let mut before: Option<Change> = None;
+        let (mut any, mut last_shown) = (false, None);
+        for change in chosen.history.of(key)? {
+            let change = change?;
+            any = true;
+            if change.at > to {
+                break;
+            }
+            if change.at >= from {
+                let entry = self.entry(&change, before.as_ref(), last_shown)?;
+                if self.fields.is_empty()
+                    || !entry.changed.is_empty()
+                    || matches!(change.what, What::Deleted(_))
+                {
+                    last_shown = Some(change.at);
+                    if self.output == "json" {
+                        entry.as_json(out)?;
+                    } else {
+                        entry.as_text(out, self.full || !self.fields.is_empty())?;
+                    }
+                }
+            }
+            before = Some(change);
+        }
+        if !any {
+            let place = if key.namespace.is_empty() {
+                String::new()
+            } else {
+                format!(" in namespace {}", key.namespace)
+            };
+            bail!("the history never saw {} \"{}\"{place}", KindWords::plural(&key.kind), key.name);
+        }
+        if last_shown.is_none() {
+            out.complain("nothing happened to it in that time");
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn entry<'a>(
+        &self,
+        change: &'a Change,
+        before: Option<&Change>,
+        last_shown: Option<Moment>,
+    ) -> anyhow::Result<Entry<'a>> {
+        let uid = |change: &Change| change.what.object().meta().uid.map(|uid| uid.into_owned());
+        let last = before.filter(|before| before.what.state().is_some() && uid(before) == uid(change));
+        let first: Option<&Object> = change.what.state().filter(|_| last.is_none());
+        let mut changed = match (&change.what, last) {
+            // A delete brings the last state once more; if that is not known, all of it would look new.
+            (What::Deleted(_), None) => Vec::new(),
+            (what, last) => changed_fields(last.map(|last| last.what.object()), Some(what.object()))?,
+        };
+        changed.retain(|field| self.wants(&field.path));
+        Ok(Entry {
+            change,
+            is_first: first.is_some(),
+            changed,
+            since_last: last_shown.map(|last| change.at.nanos_since(last)),
+        })
+    }
+
+    fn wants(&self, path: &str) -> bool {
+        if self.fields.is_empty() {
+            return self.full || !is_noise(path);
+        }
+        self.fields.iter().any(|field| is_below(path, field.trim_start_matches('.')))
+    }
+}
+
+// === impl Entry ===
+
+impl Entry<'_> {
+    fn as_text(&self, out: &mut Out, full: bool) -> anyhow::Result<()> {
+        let change = self.change;
+        let later = self.since_last.map(|nanos| format!("  +{}", span(nanos))).unwrap_or_default();
+        let inferred = if change.inferred { "  (inferred)" } else { "" };
+        let word = change.what.word();
+        writeln!(out, "{HEADING}{}  {word}{HEADING:#}{later}{inferred}  change {}", change.at, change.seq)?;
+        if self.is_first && !full {
+            let size = change.what.object().as_str().len();
+            writeln!(
+                out,
+                "    first version: {} fields, {size} bytes (--full shows them)",
+                self.changed.len()
+            )?;
+            return Ok(());
+        }
+        for field in &self.changed {
+            if let Some(before) = &field.before {
+                writeln!(out, "    {OLD}- {}: {before}{OLD:#}", field.path)?;
+            }
+            if let Some(after) = &field.after {
+                writeln!(out, "    {NEW}+ {}: {after}{NEW:#}", field.path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn as_json(&self, out: &mut Out) -> anyhow::Result<()> {
+        let change = self.change;
+        let mut changed = Vec::new();
+        for field in &self.changed {
+            let mut entry = json!({"path": field.path});
+            for (name, value) in [("before", &field.before), ("after", &field.after)] {
+                if let Some(value) = value {
+                    entry[name] = value.clone();
+                }
+            }
+            changed.push(entry);
+        }
+        let line = json!({
+            "seq": change.seq,
+            "at": change.at.to_string(),
+            "seen": change.seen.to_string(),
+            "type": change.what.word(),
+            "inferred": change.inferred,
+            "first": self.is_first,
+            "changed": changed,
+        });
+        writeln!(out, "{line}")?;
+        Ok(())
+    }
+}

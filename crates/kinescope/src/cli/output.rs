@@ -1,0 +1,130 @@
+//! Where commands write: their answer, and what is said beside it.
+
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+
+/// What a history says was removed.
+pub(super) const OLD: Style = AnsiColor::Red.on_default();
+/// What a history says was added.
+pub(super) const NEW: Style = AnsiColor::Green.on_default();
+/// Headings.
+pub(super) const HEADING: Style = AnsiColor::Yellow.on_default();
+
+/// The answer goes to standard output; warnings and progress go to standard error, so that the answer can be piped.
+pub(super) struct Out {
+    answer: Box<dyn Write>,
+    aside: Box<dyn Write>,
+    is_terminal: bool,
+}
+
+// === impl Out ===
+
+impl Out {
+    pub(super) fn new() -> Out {
+        Out {
+            answer: Box::new(io::BufWriter::new(anstream::stdout())),
+            aside: Box::new(anstream::stderr()),
+            is_terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Both kinds of output into one place, for a command that runs others.
+    pub(super) fn into_one(writer: impl Write + Clone + 'static) -> Out {
+        Out { answer: Box::new(writer.clone()), aside: Box::new(writer), is_terminal: false }
+    }
+
+    /// Whether someone watches: progress is shown to nobody else.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Says something beside the answer.
+    pub(super) fn complain(&mut self, text: &str) {
+        // With nowhere to complain there is nothing left to do.
+        let _ = self.answer.flush();
+        let _ = writeln!(self.aside, "{text}");
+    }
+
+    /// Says what happened while something may have been missed.
+    pub(super) fn warn_of_gaps<'a>(&mut self, gaps: impl Iterator<Item = &'a model::Gap>) {
+        for gap in gaps {
+            let kinds: Vec<String> = gap.kinds.iter().map(model::Kind::to_string).collect();
+            let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
+            self.complain(&format!(
+                "warning: changes{of} from {} to {} may have been missed: {}",
+                gap.from, gap.to, gap.why
+            ));
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.answer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.answer.flush()
+    }
+}
+
+/// Whether an error is only that nobody reads on.
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// 1,234,567
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 12.3 MB
+pub(super) fn bytes(number: u64) -> String {
+    let mut size = number as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if size < 999.5 {
+            return if unit == "B" { format!("{number} B") } else { format!("{size:.1} {unit}") };
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} TB")
+}
+
+/// 2h5m, 3.2s: the time between two moments, to about three digits.
+pub(super) fn span(nanos: i64) -> String {
+    match nanos {
+        ..1_000_000_000 => format!("{}ms", nanos / 1_000_000),
+        ..10_000_000_000 => format!("{}s", (nanos / 100_000_000) as f64 / 10.0),
+        _ => kubernetes::table::human(nanos),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_sizes_named() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(12_345), "12.3 kB");
+        assert_eq!(bytes(999_999), "1.0 MB");
+        assert_eq!(bytes(5_000_000_000_000), "5.0 TB");
+        assert_eq!(span(35_900_000), "35ms");
+        assert_eq!(span(1_950_000_000), "1.9s");
+        assert_eq!(span(125_000_000_000), "2m5s");
+    }
+}
