@@ -1,1 +1,64 @@
-fn main() {}
+//! The project's tasks, as `cargo xtask NAME`.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to whoever started it")]
+
+mod test;
+mod tidy;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+The project's tasks.
+
+  cargo xtask test                    all that must pass: format, lints, tests, documentation, tidiness
+  cargo xtask tidy                    the last of these alone
+  cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (task, rest) = match arguments.split_first() {
+        Some((task, rest)) => (task.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let passed = match (task, rest) {
+        ("help" | "--help" | "-h", _) => {
+            print!("{HELP}");
+            true
+        }
+        ("test", []) => test::run_all(root()),
+        ("tidy", []) => test::run_tidy(root()),
+        ("bench", names) => {
+            run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
+        }
+        _ => {
+            eprint!("there is no task {:?}\n\n{HELP}", arguments.join(" "));
+            false
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The folder of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace's folder")
+}
+
+/// The cargo that runs this, at the workspace's folder.
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+/// Whether a command ran and succeeded.
+fn run(command: &mut Command) -> bool {
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("cannot start {}: {error}", command.get_program().display());
+            false
+        }
+    }
+}

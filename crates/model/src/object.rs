@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Key, Kind};
@@ -81,7 +82,7 @@ impl Object {
         Ok(Object { json: json.into() })
     }
 
-    /// Takes text of which [`Meta::read`] is known to succeed.
+    /// Takes text of which [`Meta::read`] or [`Meta::read_first`] is known to succeed.
     pub fn trusted(json: impl Into<Arc<str>>) -> Object {
         Object { json: json.into() }
     }
@@ -96,7 +97,7 @@ impl Object {
     /// # Panics
     /// If bytes that are no object were called [`trusted`](Object::trusted).
     pub fn meta(&self) -> Meta<'_> {
-        Meta::read(&self.json).expect("an object is checked before it is made")
+        Meta::read_first(&self.json).expect("an object is checked before it is made")
     }
 
     /// Its name in the history of `source`.
@@ -145,29 +146,80 @@ impl<'a> Meta<'a> {
             #[serde(borrow)]
             kind: Cow<'b, str>,
             #[serde(borrow)]
-            metadata: Inner<'b>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Inner<'b> {
-            #[serde(borrow)]
-            name: Cow<'b, str>,
-            #[serde(borrow, default)]
-            namespace: Option<Cow<'b, str>>,
-            #[serde(borrow, default)]
-            uid: Option<Cow<'b, str>>,
-            #[serde(borrow, default)]
-            resource_version: Option<Cow<'b, str>>,
+            metadata: Metadata<'b>,
         }
         let Outer { api_version, kind, metadata } = serde_json::from_str(json)?;
-        Ok(Meta {
+        Ok(Meta::new(api_version, kind, metadata))
+    }
+
+    /// Reads what identifies the object of a text that is known to be one, stopping as soon as all is found: API
+    /// servers put it first. `None` if it is not there after all.
+    pub fn read_first(json: &'a str) -> Option<Meta<'a>> {
+        let mut found = Heading::default();
+        // Stopping in the middle of an object is an error to the parser; what counts is what was found.
+        let _ = found.deserialize(&mut serde_json::Deserializer::from_str(json));
+        Some(Meta::new(found.api_version?, found.kind?, found.metadata?))
+    }
+
+    fn new(api_version: Cow<'a, str>, kind: Cow<'a, str>, metadata: Metadata<'a>) -> Meta<'a> {
+        Meta {
             api_version,
             kind,
             namespace: metadata.namespace.unwrap_or_default(),
             name: metadata.name,
             uid: metadata.uid.filter(|text| !text.is_empty()),
             resource_version: metadata.resource_version.filter(|text| !text.is_empty()),
-        })
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    uid: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    resource_version: Option<Cow<'a, str>>,
+}
+
+/// The fields that identify an object, as far as they have been met.
+#[derive(Default)]
+struct Heading<'a> {
+    api_version: Option<Cow<'a, str>>,
+    kind: Option<Cow<'a, str>>,
+    metadata: Option<Metadata<'a>>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Heading<'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Kubernetes object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while self.api_version.is_none() || self.kind.is_none() || self.metadata.is_none() {
+            match fields.next_key::<Cow<'de, str>>()?.as_deref() {
+                Some("apiVersion") => self.api_version = Some(fields.next_value()?),
+                Some("kind") => self.kind = Some(fields.next_value()?),
+                Some("metadata") => self.metadata = Some(fields.next_value()?),
+                Some(_) => drop(fields.next_value::<IgnoredAny>()?),
+                None => break,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -245,6 +297,19 @@ mod tests {
         assert_eq!(pod.meta().uid.as_deref(), Some("u1"));
         assert_eq!(pod.meta().resource_version.as_deref(), Some("7"));
         assert_eq!(pod.as_str(), POD);
+    }
+
+    #[test]
+    fn what_identifies_an_object_is_found_without_reading_all_of_it() {
+        assert_eq!(Meta::read_first(POD), Some(Meta::read(POD).unwrap()));
+        let late =
+            r#"{"spec":{"a":[1,{}]},"metadata":{"name":"a"},"kind":"Pod","apiVersion":"v1","status":7}"#;
+        assert_eq!(Meta::read_first(late), Some(Meta::read(late).unwrap()));
+        let cut = &POD[..POD.len() - 1];
+        assert!(Meta::read_first(cut).is_some() && Meta::read(cut).is_err());
+        for none in ["", "[]", "{}", r#"{"kind":"Pod","metadata":{"name":"a"}}"#, r#"{"kind":7}"#] {
+            assert_eq!(Meta::read_first(none), None, "{none}");
+        }
     }
 
     #[test]

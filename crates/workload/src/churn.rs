@@ -61,6 +61,9 @@ struct Stream {
     tape: Tape,
     workloads: Vec<Workload>,
     lives: Vec<Life>,
+    /// The places of lives that are just beginning or ending; the others rest. In a real cluster too a pod changes
+    /// five times in its first seconds and then not for hours.
+    moving: Vec<usize>,
     /// The place of what was deleted last.
     vacant: Option<usize>,
 }
@@ -79,6 +82,8 @@ struct Tape {
 /// The name under which the stream is recorded.
 pub const SOURCE: &str = "churn";
 
+/// As many lives are beginning or ending at a time as when a Deployment or two are rolled out.
+const MOVING: usize = 48;
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
 const NAMESPACES: [&str; 8] = ["ads", "billing", "catalog", "checkout", "ingest", "media", "ml", "search"];
@@ -114,7 +119,7 @@ impl Stream {
         let pods = settings.alive * 70 / 100;
         let workloads = (0..pods.div_ceil(20).max(1)).map(|number| tape.workload(number)).collect();
         let lives = Vec::with_capacity(settings.alive);
-        Stream { settings, tape, workloads, lives, vacant: None }
+        Stream { settings, tape, workloads, lives, moving: Vec::new(), vacant: None }
     }
 
     fn next_change(&mut self) -> Observed {
@@ -135,11 +140,20 @@ impl Stream {
             self.lives[place] = self.begin(place);
             return self.lives[place].emit(&mut self.tape, What::Added);
         }
-        let place = self.tape.chance.below(self.lives.len());
+        while self.moving.len() < MOVING {
+            self.moving.push(self.tape.chance.below(self.lives.len()));
+        }
+        let turn = self.tape.chance.below(MOVING);
+        let place = self.moving[turn];
         let life = &mut self.lives[place];
-        if life.step < life.steps || matches!(life.it, Living::Node(_)) {
+        let is_node = matches!(life.it, Living::Node(_));
+        if life.step < life.steps || is_node {
             life.advance(&mut self.tape);
-            return life.emit(&mut self.tape, What::Modified);
+            // Grown up, it rests until its end; a node rests after each heartbeat.
+            if life.step + 1 == life.steps || is_node {
+                self.moving[turn] = self.tape.chance.below(self.lives.len());
+            }
+            return self.lives[place].emit(&mut self.tape, What::Modified);
         }
         life.end(&mut self.tape);
         self.vacant = Some(place);

@@ -1,0 +1,155 @@
+//! What is done in a process of its own: measured from a fresh heap, or killed.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use history::{Batch, History, Selection, Writer};
+use model::Moment;
+use serde::{Deserialize, Serialize};
+use workload::churn::{Churn, churn};
+
+use crate::{Result, machine};
+
+/// The first argument of a child.
+const CHILD: &str = "--child";
+/// The child says that it is being written to.
+const READY: &str = "ready";
+/// Changes a child has made durable when it first says so.
+const KILLED_AFTER: usize = 20_000;
+/// A child that is not killed ends after so many.
+const MOST_CHANGES: u64 = 2_000_000;
+
+/// Whether a state is asked for as a whole or object by object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whole {
+    Yes,
+    No,
+}
+
+/// What a child saw of states.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StateReport {
+    /// How long each took.
+    pub(super) seconds: Vec<f64>,
+    /// Objects of the largest.
+    pub(super) objects: u64,
+    /// Their bytes.
+    pub(super) bytes: u64,
+    pub(super) memory: Option<StateMemory>,
+}
+
+/// What states took of memory.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StateMemory {
+    /// The most there ever was, without what there was before and without the objects' own bytes where they are kept.
+    pub(super) beyond: u64,
+    /// Pages of the file that are mapped at the end, which `beyond` counts too.
+    pub(super) files: u64,
+}
+
+/// Asks a child for the states at these moments.
+pub(super) fn state(path: &Path, whole: Whole, moments: &[Moment]) -> Result<StateReport> {
+    let mode = if whole == Whole::Yes { "state-whole" } else { "state-streamed" };
+    let moments = moments.iter().map(|moment| moment.nanos().to_string());
+    let output = Command::new(env::current_exe()?)
+        .args([CHILD, mode])
+        .arg(path)
+        .args(moments)
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("the process that reads states ended with {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Lets a child write to a history and kills it while it does.
+pub(super) fn append_until_killed(path: &Path) -> Result<()> {
+    let mut child =
+        Command::new(env::current_exe()?).args([CHILD, "append"]).arg(path).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or("a child without output")?;
+    let mut line = String::new();
+    let heard = BufReader::new(output).read_line(&mut line);
+    child.kill()?;
+    child.wait()?;
+    heard?;
+    if line.trim_end() != READY {
+        return Err("the process that writes ended by itself".into());
+    }
+    Ok(())
+}
+
+/// Does what a child was started for; `None` if this process is none.
+pub(crate) fn play() -> Option<Result<()>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [CHILD, "state-whole", path, ref moments @ ..] => {
+            Some(report_state(Path::new(path), Whole::Yes, moments))
+        }
+        [CHILD, "state-streamed", path, ref moments @ ..] => {
+            Some(report_state(Path::new(path), Whole::No, moments))
+        }
+        [CHILD, "append", path] => Some(append(Path::new(path))),
+        _ => None,
+    }
+}
+
+fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
+    let history = History::open(path)?;
+    let before = machine::memory();
+    let (mut seconds, mut most_objects, mut most_bytes) = (Vec::new(), 0, 0);
+    for moment in moments {
+        let moment = Moment::from_nanos(moment.parse()?);
+        let (mut objects, mut bytes) = (0, 0);
+        let mut count = |text: &str| (objects, bytes) = (objects + 1, bytes + text.len() as u64);
+        let start = Instant::now();
+        match whole {
+            Whole::Yes => {
+                let cluster = history.at(moment, &Selection::default())?;
+                seconds.push(start.elapsed().as_secs_f64());
+                cluster.objects().iter().for_each(|version| count(version.object.as_str()));
+            }
+            Whole::No => {
+                history.each_at(moment, &Selection::default(), |version| count(version.object.as_str()))?;
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+        }
+        (most_objects, most_bytes) = (most_objects.max(objects), most_bytes.max(bytes));
+    }
+    let kept = if whole == Whole::Yes { most_bytes } else { 0 };
+    let memory = before.zip(machine::memory()).map(|(before, after)| StateMemory {
+        beyond: after.peak.saturating_sub(before.now + kept),
+        files: after.files,
+    });
+    let report = StateReport { seconds, objects: most_objects, bytes: most_bytes, memory };
+    serde_json::to_writer(std::io::stdout(), &report)?;
+    Ok(())
+}
+
+/// Writes until it is killed, and says when there is something to lose.
+fn append(path: &Path) -> Result<()> {
+    let writer = Writer::open(path)?;
+    let settings = Churn {
+        seed: u64::from(std::process::id()),
+        alive: 1_000,
+        changes: MOST_CHANGES,
+        ..Churn::default()
+    };
+    let mut changes = churn(settings).peekable();
+    let mut done = 0;
+    while changes.peek().is_some() {
+        let batch: Vec<_> = changes.by_ref().take(256).collect();
+        done += batch.len();
+        writer.append(Batch { changes: batch, ..Batch::default() })?;
+        if done >= KILLED_AFTER {
+            done = 0;
+            writer.flush()?;
+            // No one listens any more if the parent was killed itself: then this ends too.
+            writeln!(std::io::stdout(), "{READY}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Recordings of real control planes, where they are at hand: gzipped lines of watch events.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use formats::Input;
+use formats::jsonl::{Given, Item, Reader};
+use model::Observed;
+
+use crate::Result;
+
+/// Beside the workspace, as they are too large to be part of it.
+const FOLDER: &str = "../shared/data/films";
+const ENDING: &str = ".jsonl.gz";
+
+/// The films there are, by name; none if there is no folder of them.
+pub(super) fn all() -> Vec<(String, PathBuf)> {
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace's folder");
+    let Ok(entries) = fs::read_dir(root.join(FOLDER)) else { return Vec::new() };
+    let mut films: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?.strip_suffix(ENDING)?.to_owned();
+            Some((name, path))
+        })
+        .collect();
+    films.sort_unstable();
+    films
+}
+
+/// All changes of a film.
+pub(super) fn read(name: &str, path: &Path) -> Result<Vec<Observed>> {
+    let input = Input::open(name, Box::new(File::open(path)?))?;
+    let mut changes = Vec::new();
+    for item in Reader::new(input, Given { source: name.into(), at: None }) {
+        match item? {
+            Item::Change(observed) => changes.push(observed),
+            Item::Gap(_) => {}
+        }
+    }
+    Ok(changes)
+}

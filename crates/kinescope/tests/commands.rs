@@ -1,0 +1,406 @@
+//! The program as a user meets it: what it answers, what it refuses, and how it ends.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{PROGRAM, command, run, said};
+
+const EVENTS: &str = r#"{"at":"2026-11-01T14:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","uid":"n1","creationTimestamp":"2026-11-01T10:00:00Z"},"status":{"conditions":[{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.36.4"}}}}
+{"at":"2026-11-01T14:00:01Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1","labels":{"app":"web"},"creationTimestamp":"2026-11-01T14:00:01Z"},"spec":{"containers":[{"name":"web","image":"web:1"}]},"status":{"phase":"Pending"}}}
+{"at":"2026-11-01T14:00:05Z","type":"MODIFIED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1","labels":{"app":"web"},"creationTimestamp":"2026-11-01T14:00:01Z"},"spec":{"nodeName":"node-1","containers":[{"name":"web","image":"web:1"}]},"status":{"phase":"Running","containerStatuses":[{"name":"web","ready":true,"restartCount":0,"state":{"running":{}}}]}}}
+{"at":"2026-11-01T14:10:00Z","type":"GAP","to":"2026-11-01T14:12:00Z","kinds":["Pod"],"why":"the API server was away"}
+{"at":"2026-11-01T14:30:00Z","type":"DELETED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1"}}}
+"#;
+
+fn shop() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.jsonl"), EVENTS).unwrap();
+    run(folder.path(), &["import", "shop.jsonl"]).fine();
+    folder
+}
+
+#[track_caller]
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn get_shows_the_past_as_kubectl_shows_the_present() {
+    let shop = shop();
+    let get = |arguments: &[&str]| run(shop.path(), &[&["get"], arguments].concat());
+    assert_eq!(
+        get(&["pods", "-n", "shop", "--at", "14:00:02"]).fine(),
+        "NAME    READY   STATUS    RESTARTS   AGE\nweb-1   0/1     Pending   0          1s\n"
+    );
+    assert_eq!(
+        get(&["po", "-A", "--at", "2026-11-01T14:05:00Z"]).fine(),
+        "NAMESPACE   NAME    READY   STATUS    RESTARTS   AGE\nshop        web-1   1/1     Running   0          4m59s\n"
+    );
+    assert_eq!(get(&["pod/web-1", "-n", "shop", "--at", "-20m", "-o", "name"]).fine(), "pod/web-1\n");
+    assert_eq!(get(&["nodes", "-o", "name"]).fine(), "node/node-1\n");
+    let json = get(&["pod", "web-1", "-n", "shop", "--at", "14:00:05", "-o", "json"]).fine();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["spec"]["nodeName"], "node-1");
+    let yaml = get(&["pods", "-A", "--at", "14:01", "-o", "yaml"]).fine();
+    assert!(yaml.starts_with("apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Pod\n"), "{yaml}");
+    for (selector, found) in [("app=web", 1), ("app in (a,web)", 1), ("!app", 0), ("app!=web", 0)] {
+        let names = get(&["pods", "-A", "--at", "14:01", "-l", selector, "-o", "name"]).fine();
+        assert_eq!(names.lines().count(), found, "{selector}");
+    }
+    let running =
+        get(&["pods", "-A", "--at", "14:01", "--field-selector", "status.phase=Running", "-o", "name"]);
+    assert_eq!(running.fine(), "pod/web-1\n");
+}
+
+#[test]
+fn get_says_what_is_not_there() {
+    let shop = shop();
+    let gone = run(shop.path(), &["get", "pods", "-n", "shop"]);
+    assert_eq!((gone.code, gone.err.as_str()), (0, "No resources found in shop namespace.\n"));
+    let error = run(shop.path(), &["get", "pod", "web-9", "-n", "shop"]).wrong(1);
+    assert_eq!(error, "error: pods \"web-9\" not found at 2026-11-01T14:30:00Z\n");
+    let error = run(shop.path(), &["get", "wombats"]).wrong(1);
+    assert!(error.contains("there is no resource type \"wombats\"; the history has nodes, pods"), "{error}");
+    let error = run(shop.path(), &["get", "pods", "-l", "a=b=c"]).wrong(1);
+    assert!(error.starts_with("error: "), "{error}");
+    let error = run(shop.path(), &["get", "pods", "--at", "teatime"]).wrong(1);
+    assert!(error.contains("\"teatime\" is not a time: give 2026-11-01T14:03Z"), "{error}");
+    run(shop.path(), &["get", "pods", "-o", "xml"]).wrong(2);
+}
+
+#[test]
+fn a_gap_is_told_wherever_its_time_is_read() {
+    let shop = shop();
+    let inside = run(shop.path(), &["get", "pods", "-A", "--at", "14:11"]);
+    assert!(inside.err.contains("may have been missed: the API server was away"), "{}", inside.err);
+    let outside = run(shop.path(), &["get", "pods", "-A", "--at", "14:12"]);
+    assert_eq!(outside.err, "");
+    assert!(run(shop.path(), &["log", "pod/web-1", "-n", "shop"]).err.contains("may have been missed"));
+    assert!(run(shop.path(), &["info"]).fine().contains("the API server was away"));
+}
+
+#[test]
+fn log_shows_each_version_and_what_changed() {
+    let shop = shop();
+    let log = run(shop.path(), &["log", "pod/web-1", "-n", "shop"]).fine();
+    assert!(
+        log.contains("2026-11-01T14:00:05Z  MODIFIED  +4s  change 3\n    + spec.nodeName: \"node-1\"\n"),
+        "{log}"
+    );
+    assert!(log.contains("    - status.phase: \"Pending\"\n    + status.phase: \"Running\"\n"), "{log}");
+    assert!(log.contains("2026-11-01T14:30:00Z  DELETED"), "{log}");
+    let only =
+        run(shop.path(), &["log", "pod", "web-1", "-n", "shop", "--fields", "spec.nodeName", "-o", "json"])
+            .fine();
+    let lines: Vec<serde_json::Value> =
+        only.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{only}");
+    assert_eq!(lines[0]["changed"][0]["after"], "node-1");
+    let error = run(shop.path(), &["log", "pod/never", "-n", "shop"]).wrong(1);
+    assert!(error.ends_with("error: the history never saw pods \"never\" in namespace shop\n"), "{error}");
+}
+
+#[test]
+fn diff_answers_as_diff_does() {
+    let shop = shop();
+    let differs = run(shop.path(), &["diff", "14:00:02", "14:00:06"]);
+    assert_eq!(differs.code, 1);
+    assert!(differs.out.contains("  ~ shop/web-1\n      + spec.nodeName: \"node-1\"\n"), "{}", differs.out);
+    assert_eq!(run(shop.path(), &["diff", "14:01", "14:02"]).fine(), "nothing differs\n");
+    assert_eq!(run(shop.path(), &["diff", "start", "end", "-o", "name"]).out, "");
+    run(shop.path(), &["diff", "14:01", "noon"]).wrong(2);
+    run(shop.path(), &["diff", "14:01", "14:02", "--history", "none.kine"]).wrong(2);
+}
+
+#[test]
+fn export_and_import_lose_nothing() {
+    let shop = shop();
+    run(shop.path(), &["export", "--format", "jsonl", "--out", "out.jsonl.gz"]).fine();
+    run(shop.path(), &["import", "out.jsonl.gz", "--into", "again.kine"]).fine();
+    let export = |history: &str| run(shop.path(), &["export", history, "--format", "jsonl"]).fine();
+    assert_eq!(export("shop.kine"), export("again.kine"));
+    let manifests = run(shop.path(), &["export", "shop.kine", "--format", "manifests", "--at", "14:01"]);
+    assert!(
+        manifests.err.contains("left out: 2 changes that are not the state at 2026-11-01T14:01:00Z, 1 gaps")
+    );
+    std::fs::write(shop.path().join("then.yaml"), manifests.fine()).unwrap();
+    let told = run(shop.path(), &["import", "then.yaml"]).fine();
+    assert!(told.contains("2 changes written to then.kine"), "{told}");
+    let info = run(shop.path(), &["info", "then.kine"]).fine();
+    assert!(info.contains("times inferred"), "{info}");
+    assert!(info.contains("2026-11-01T14:00:01Z to 2026-11-01T14:00:01Z"), "{info}");
+}
+
+#[test]
+fn an_export_of_a_window_begins_with_the_state_then() {
+    let shop = shop();
+    let lines = |more: &[&str]| {
+        let arguments =
+            [&["export", "--format", "jsonl", "--from", "14:00:04", "--to", "14:00:05"], more].concat();
+        run(shop.path(), &arguments).fine().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = lines(&[]);
+    assert_eq!(whole.len(), 3);
+    assert!(
+        whole[0].starts_with(r#"{"at":"2026-11-01T14:00:04Z","source":"shop","type":"ADDED""#),
+        "{}",
+        whole[0]
+    );
+    assert_eq!(lines(&["--changes-only"]).len(), 1);
+    assert_eq!(lines(&["--kinds", "nodes"]).len(), 1);
+    assert_eq!(lines(&["-l", "app=web"]).len(), 2);
+}
+
+#[test]
+fn an_anonymous_export_says_no_name() {
+    let shop = shop();
+    let export = || {
+        let arguments = ["export", "--format", "jsonl", "--anonymise", "--key", "my.key"];
+        run(shop.path(), &arguments).fine()
+    };
+    let one = export();
+    assert!(!one.contains("web") && !one.contains("shop") && one.contains("Pending"), "{one}");
+    assert_eq!(one, export(), "the same key gives the same names");
+    std::fs::remove_file(shop.path().join("my.key")).unwrap();
+    assert_ne!(one, export(), "another key gives others");
+}
+
+#[test]
+fn strip_hides_environment_values_by_a_key_of_the_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let pod = |env: &str| {
+        format!(
+            r#"{{"at":1,"type":"ADDED","object":{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{env}","managedFields":[]}},"spec":{{"containers":[{{"name":"c","env":[{{"name":"PASSWORD","value":"{env}"}}]}}]}}}}}}"#
+        )
+    };
+    std::fs::write(folder.path().join("a.jsonl"), format!("{}\n", pod("hunter2"))).unwrap();
+    run(folder.path(), &["import", "a.jsonl", "--strip"]).fine();
+    let shown = run(folder.path(), &["get", "pods", "-A", "-o", "json", "--history", "a.kine"]).fine();
+    assert!(shown.contains("redacted:") && !shown.contains("\"value\": \"hunter2\""), "{shown}");
+    assert!(folder.path().join(".local/share/kinescope/redact.key").exists());
+    run(folder.path(), &["import", "a.jsonl", "--strip", "--no-redact", "--into", "b.kine"]).fine();
+    let shown = run(folder.path(), &["get", "pods", "-A", "-o", "json", "--history", "b.kine"]).fine();
+    assert!(shown.contains("\"value\": \"hunter2\"") && !shown.contains("managedFields"), "{shown}");
+}
+
+#[test]
+fn a_history_is_chosen_or_asked_for() {
+    let shop = shop();
+    assert!(run(shop.path(), &["info"]).fine().starts_with("shop.kine\n"));
+    std::fs::copy(shop.path().join("shop.kine"), shop.path().join("other.kine")).unwrap();
+    let error = run(shop.path(), &["info"]).wrong(1);
+    assert!(error.contains("several histories in this folder (other.kine, shop.kine)"), "{error}");
+    let chosen = command(shop.path()).env("KINESCOPE_HISTORY", "other.kine").arg("info").output().unwrap();
+    assert!(said(chosen).fine().starts_with("other.kine\n"));
+    let empty = tempfile::tempdir().unwrap();
+    let error = run(empty.path(), &["info"]).wrong(1);
+    assert!(error.contains("there is no .kine file in this folder"), "{error}");
+    let error = run(empty.path(), &["info", "none.kine"]).wrong(1);
+    assert_eq!(error, "error: there is no history at none.kine\n");
+}
+
+#[test]
+fn what_is_imported_twice_is_refused_and_what_is_later_appended() {
+    let shop = shop();
+    let error = run(shop.path(), &["import", "shop.jsonl"]).wrong(1);
+    assert!(
+        error.contains("source \"shop\" is already in the history up to 2026-11-01T14:30:00Z"),
+        "{error}"
+    );
+    let later = EVENTS.replace("2026-11-01T", "2026-11-02T");
+    std::fs::write(shop.path().join("later.jsonl"), later).unwrap();
+    let told = run(shop.path(), &["import", "later.jsonl", "--into", "shop.kine", "--source", "shop"]).fine();
+    assert!(told.contains("4 changes appended to shop.kine"), "{told}");
+    let told = run(shop.path(), &["import", "later.jsonl", "--into", "shop.kine", "--source", "west"]).fine();
+    assert!(told.contains("4 changes appended"), "{told}");
+    let error = run(shop.path(), &["get", "pods", "-A"]).wrong(1);
+    assert!(error.contains("several sources: name one with --source: shop, west"), "{error}");
+    run(shop.path(), &["doctor"]).fine();
+}
+
+#[test]
+fn a_failed_import_leaves_nothing_and_says_where_it_failed() {
+    let check = |name: &str, bytes: &[u8], because: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        let error = run(folder.path(), &["import", name, "--into", "h.kine"]).wrong(1);
+        assert!(error.contains(because), "{name}: {error}");
+        assert_eq!(files(folder.path()), [name], "{error}");
+    };
+    let line = |number: usize| EVENTS.lines().nth(number - 1).unwrap();
+    check("cut.jsonl", &EVENTS.as_bytes()[..EVENTS.len() - 20], "cut.jsonl, line 5: not an event: EOF");
+    check("word.jsonl", line(1).replace("ADDED", "BORN").as_bytes(), "type \"BORN\" is none of ADDED");
+    check("field.jsonl", line(1).replace("\"object\"", "\"objekt\"").as_bytes(), "unknown field `objekt`");
+    check("time.jsonl", line(1).replace("14:00:00Z", "25:00:00Z").as_bytes(), "is not a time such as");
+    check(
+        "far.jsonl",
+        line(1).replace("\"2026-11-01T14:00:00Z\",\"type", "9223372036854775807,\"type").as_bytes(),
+        "beyond the year 2262",
+    );
+    check("name.jsonl", line(1).replace("node-1", "../etc").as_bytes(), "cannot be the name");
+    check("escape.jsonl", line(1).replace("node-1", "\\u001b[31m").as_bytes(), "cannot be the name");
+    check(
+        "twice.jsonl",
+        line(1).replace("\"name\"", "\"name\":\"a\",\"name\"").as_bytes(),
+        "duplicate field `name`",
+    );
+    check("huge.jsonl", line(1).replace("\"n1\"", "1e999").as_bytes(), "out of range");
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    check("deep.jsonl", line(1).replace("\"n1\"", &deep).as_bytes(), "nested deeper than");
+    check(
+        "utf8.jsonl",
+        &[line(1).as_bytes(), b"\n{\"at\":\"\xff\"}\n"].concat(),
+        "utf8.jsonl, line 2: byte 7 is no UTF-8",
+    );
+    check(
+        "gap.jsonl",
+        line(4).replace("\"to\":\"2026", "\"to\":\"2025").as_bytes(),
+        "cannot end before that",
+    );
+    check("nothing.bin", b"\x00\x01\x02", "neither events nor manifests begin like this");
+    check("empty.jsonl", b"", "neither events nor manifests");
+    check("odd.yaml", b"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n", "odd.yaml, line 4");
+    check("part.yaml", b"apiVersion: v1\nkind: Pod\n", "missing field `metadata`");
+    let gzip = |bytes: &[u8]| {
+        use std::io::Write;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let whole = gzip(EVENTS.repeat(50).as_bytes());
+    check("cut.jsonl.gz", &whole[..whole.len() - 9], "cannot read cut.jsonl.gz");
+}
+
+#[test]
+fn another_process_may_read_but_not_write() {
+    let shop = shop();
+    let path = shop.path().join("shop.kine");
+    let writer = history::Writer::open(&path).unwrap();
+    run(shop.path(), &["info"]).fine();
+    let error = run(shop.path(), &["prune", "--before", "14:10"]).wrong(1);
+    assert!(
+        error.contains(&format!("being written by another process (process {})", std::process::id())),
+        "{error}"
+    );
+    writer.close().unwrap();
+    run(shop.path(), &["prune", "--before", "14:10"]).fine();
+}
+
+#[test]
+fn pruning_keeps_the_state_as_the_beginning() {
+    let shop = shop();
+    let told = run(shop.path(), &["prune", "--before", "14:05"]).fine();
+    assert!(told.contains("begins at 2026-11-01T14:05:00Z now\n3 of 4 changes are left"), "{told}");
+    let error = run(shop.path(), &["get", "pods", "-A", "--at", "14:01"]).wrong(1);
+    assert!(error.contains("begins at 2026-11-01T14:05:00Z"), "{error}");
+    assert!(run(shop.path(), &["get", "pods", "-A", "--at", "14:05"]).fine().contains("web-1"));
+    let error = run(shop.path(), &["prune", "--before", "2027-01-01"]).wrong(1);
+    assert!(error.contains("after the history's end"), "{error}");
+}
+
+#[test]
+fn files_that_are_no_histories_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("text.kine", b"just some text that goes on for a while, longer than a header of SQLite would be .........................");
+    write("empty.kine", b"");
+    let sqlite = rusqlite::Connection::open(folder.path().join("other.kine")).unwrap();
+    sqlite.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 7;").unwrap();
+    let sqlite = rusqlite::Connection::open(folder.path().join("newer.kine")).unwrap();
+    sqlite
+        .execute_batch("CREATE TABLE t (a); PRAGMA application_id = 0x4b494e45; PRAGMA user_version = 99;")
+        .unwrap();
+    let hostile = rusqlite::Connection::open(folder.path().join("hostile.kine")).unwrap();
+    hostile
+        .execute_batch(
+            "CREATE VIEW source AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r;
+             PRAGMA application_id = 0x4b494e45; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    for (name, because) in [
+        ("text.kine", "is not a Kinescope history: it is no SQLite file"),
+        ("empty.kine", "is not a Kinescope history: it is empty"),
+        ("other.kine", "is not a Kinescope history: it is an SQLite file of another program"),
+        ("newer.kine", "has file version 99, this program reads up to"),
+        ("hostile.kine", "is not a Kinescope history: it has no table named"),
+    ] {
+        for command in ["info", "doctor"] {
+            let error = run(folder.path(), &[command, name]).wrong(1);
+            assert!(error.contains(because), "{error}");
+        }
+    }
+    let error = run(folder.path(), &["info", "."]).wrong(1);
+    assert!(error.starts_with("error: "), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_an_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for number in 0..3_000 {
+        let noise: String =
+            (0..200).map(|step| char::from(b'a' + ((number * 7919 + step * step * 31) % 26) as u8)).collect();
+        lines += &format!(
+            "{{\"at\":{number},\"type\":\"ADDED\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"p{number}\"}},\"x\":\"{noise}\"}}}}\n"
+        );
+    }
+    std::fs::write(folder.path().join("many.jsonl"), lines).unwrap();
+    // The shell's limit stands for the disk: files of at most 100 blocks of 512 or 1,024 bytes.
+    let script = format!("trap '' XFSZ; ulimit -f 100; exec {PROGRAM} import many.jsonl");
+    let output = Command::new("sh").arg("-c").arg(script).current_dir(folder.path()).output().unwrap();
+    let error = said(output).wrong(1);
+    assert!(error.starts_with("error: cannot "), "{error}");
+    assert_eq!(files(folder.path()), ["many.jsonl"]);
+}
+
+#[test]
+fn whoever_reads_no_further_hears_no_complaint() {
+    let shop = shop();
+    let mut child = command(shop.path())
+        .args(["export", "--format", "jsonl"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.err.contains("error")), (0, false), "{}", said.err);
+}
+
+#[test]
+fn every_command_explains_itself_with_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = run(folder.path(), &["--help"]).fine();
+    for command in ["import", "export", "info", "get", "log", "diff", "doctor", "prune", "demo", "completion"]
+    {
+        assert!(help.contains(&format!("  {command} ")), "{help}");
+        assert!(run(folder.path(), &[command, "--help"]).fine().contains("Examples:\n  "), "{command}");
+    }
+    assert!(run(folder.path(), &["man"]).fine().starts_with(".ie"));
+    run(folder.path(), &["man", "pages"]).fine();
+    assert!(files(&folder.path().join("pages")).contains(&"kinescope-get.1".to_owned()));
+}
+
+#[test]
+fn the_shell_completes_kinds_namespaces_and_names_of_the_history() {
+    let shop = shop();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(run(shop.path(), &["completion", shell]).fine().contains("kinescope"), "{shell}");
+    }
+    run(shop.path(), &["completion", "tcsh"]).wrong(1);
+    let complete = |words: &[&str]| {
+        let output = command(shop.path()).env("COMPLETE", "fish").arg("--").args(words).output().unwrap();
+        said(output).fine()
+    };
+    assert!(complete(&["kinescope", "get", "po"]).lines().any(|line| line == "pods"));
+    assert!(complete(&["kinescope", "get", "pods", "-n", "sh"]).lines().any(|line| line == "shop"));
+    assert!(complete(&["kinescope", "get", "pods", "we"]).lines().any(|line| line == "web-1"));
+    assert!(complete(&["kinescope", "log", "pod/we"]).lines().any(|line| line == "pod/web-1"));
+}

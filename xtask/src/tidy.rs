@@ -1,0 +1,281 @@
+//! What the compiler does not check: the rooms' order, the size of files, and what must not be left lying about.
+
+mod manifest;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use manifest::Manifest;
+
+/// Something that is not as it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Relative to the workspace.
+    file: String,
+    /// Zero where it concerns the whole file.
+    line: usize,
+    what: String,
+}
+
+/// Each crate and those of the workspace it may lean on.
+const ROOMS: &[(&str, Leans)] = &[
+    ("model", Leans::On(&[])),
+    ("kubernetes", Leans::On(&["model"])),
+    ("history", Leans::On(&["model"])),
+    ("formats", Leans::On(&["model", "kubernetes"])),
+    ("workload", Leans::On(&["model"])),
+    ("kinescope", Leans::OnAny),
+    ("benches", Leans::OnAny),
+    ("xtask", Leans::OnAny),
+];
+
+enum Leans {
+    On(&'static [&'static str]),
+    OnAny,
+}
+
+/// What the tests of every crate may lean on besides.
+const FOR_TESTS: &str = "workload";
+
+const MOST_LINES: usize = 700;
+/// Written in two parts, so that this file may hold them.
+const UNFINISHED: [&str; 3] = [concat!("todo", "!"), concat!("dbg", "!"), concat!("#[", "ignore")];
+/// Folders in which people and machines keep their own things.
+const PRIVATE_FOLDERS: [&str; 4] =
+    [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
+/// Not ours to check: what is built, and what git keeps.
+const NOT_OURS: [&str; 2] = ["target", ".git"];
+
+/// All that is not as it should be, in the order of the files.
+pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
+    let mut files = Vec::new();
+    walk(root, &mut files)?;
+    files.sort_unstable();
+    let mut found = Vec::new();
+    for path in &files {
+        // What is no text has no lines.
+        let Ok(text) = String::from_utf8(fs::read(path)?) else { continue };
+        let file = relative(root, path);
+        check_file(&file, &text, &mut found);
+        if path.file_name().is_some_and(|name| name == "Cargo.toml") {
+            check_manifest(&file, &text, &mut found);
+        }
+    }
+    let testdata = root.join("testdata");
+    let notes = fs::read_to_string(testdata.join("README.md")).unwrap_or_default();
+    for path in files.iter().filter(|path| path.starts_with(&testdata)) {
+        check_is_named(&relative(&testdata, path), &notes, &mut found);
+    }
+    Ok(found)
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_file() {
+            files.push(entry.path());
+        } else if kind.is_dir() && !NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+            walk(&entry.path(), files)?;
+        }
+    }
+    Ok(())
+}
+
+fn relative(root: &Path, path: &Path) -> String {
+    path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
+}
+
+fn check_file(file: &str, text: &str, found: &mut Vec<Finding>) {
+    let mut find = |line, what: String| found.push(Finding { file: file.to_owned(), line, what });
+    let (is_rust, is_prose) = (file.ends_with(".rs"), file.ends_with(".md"));
+    for (line, content) in (1..).zip(text.lines()) {
+        for folder in PRIVATE_FOLDERS.iter().filter(|folder| has_path(content, folder)) {
+            find(line, format!("a path of one machine: {folder}…"));
+        }
+        if is_rust {
+            for word in UNFINISHED.iter().filter(|word| content.contains(**word)) {
+                find(line, format!("unfinished: {word}"));
+            }
+        }
+        if is_rust || is_prose {
+            if content.contains('\t') {
+                find(line, "a tab".to_owned());
+            }
+            if content.ends_with([' ', '\t']) {
+                find(line, "blanks at the end of the line".to_owned());
+            }
+        }
+    }
+    let lines = text.lines().count();
+    if is_rust && lines > MOST_LINES {
+        find(0, format!("{lines} lines, the most is {MOST_LINES}: split it by meaning"));
+    }
+}
+
+/// Whether an absolute path through `folder` stands in a line: not the end of a longer path or of an address.
+fn has_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        !line[..at].ends_with(|before: char| before.is_alphanumeric() || "._-~/}>*".contains(before))
+    })
+}
+
+fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
+    let mut find = |what: String| found.push(Finding { file: file.to_owned(), line: 0, what });
+    let manifest = Manifest::read(text);
+    // The workspace's own file names no package.
+    let Some(name) = &manifest.name else { return };
+    if !manifest.has_workspace_lints {
+        find("[lints] workspace = true is missing".to_owned());
+    }
+    match ROOMS.iter().find(|(room, _)| room == name) {
+        None => find(format!("{name} has no place in the order of crates: give it one in xtask/src/tidy.rs")),
+        Some((_, Leans::OnAny)) => {}
+        Some((_, Leans::On(allowed))) => {
+            let is_room = |name: &&String| ROOMS.iter().any(|(room, _)| room == name);
+            let tests = manifest.test_dependencies.iter().filter(|other| *other != FOR_TESTS);
+            for other in manifest.dependencies.iter().chain(tests).filter(is_room) {
+                if !allowed.contains(&other.as_str()) {
+                    find(format!("{name} must not depend on {other}"));
+                }
+            }
+        }
+    }
+}
+
+/// That the notes on test data have a word on this file, or on a folder it lies in.
+fn check_is_named(file: &str, notes: &str, found: &mut Vec<Finding>) {
+    let folders = file.match_indices('/').map(|(at, _)| &file[..=at]);
+    let is_named = folders.chain([file]).any(|path| notes.contains(&format!("`{path}`")));
+    if !is_named && file != "README.md" {
+        let what = "testdata/README.md does not say what it is and how it was made".to_owned();
+        found.push(Finding { file: format!("testdata/{file}"), line: 0, what });
+    }
+}
+
+// === impl Finding ===
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.what),
+            line => write!(f, "{}:{line}: {}", self.file, self.what),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(run: impl FnOnce(&mut Vec<Finding>), expected: &[&str]) {
+        let mut found = Vec::new();
+        run(&mut found);
+        let found: Vec<String> = found.iter().map(Finding::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[track_caller]
+    fn check_lines(file: &str, text: &str, expected: &[&str]) {
+        check(|found| check_file(file, text, found), expected);
+    }
+
+    #[track_caller]
+    fn check_dependencies(name: &str, dependencies: &str, expected: &[&str]) {
+        let text = format!(
+            "[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n[dependencies]\n{dependencies}"
+        );
+        check(|found| check_manifest("Cargo.toml", &text, found), expected);
+    }
+
+    #[test]
+    fn blanks_and_tabs_are_found_where_people_write() {
+        check_lines("a.md", "good\nbad \n", &["a.md:2: blanks at the end of the line"]);
+        check_lines("a.rs", "\tx\n", &["a.rs:1: a tab"]);
+        check_lines("a.jsonl", "\tx \n", &[]);
+    }
+
+    #[test]
+    fn unfinished_code_is_found() {
+        check_lines(
+            "a.rs",
+            &format!("{}()", UNFINISHED[0]),
+            &[&format!("a.rs:1: unfinished: {}", UNFINISHED[0])],
+        );
+        check_lines("a.rs", "// what is left to do!", &[]);
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        check_lines("a.rs", &"x\n".repeat(MOST_LINES), &[]);
+        check_lines(
+            "a.rs",
+            &"x\n".repeat(MOST_LINES + 1),
+            &["a.rs: 701 lines, the most is 700: split it by meaning"],
+        );
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        let folder = PRIVATE_FOLDERS[0];
+        let expected = format!("a.toml:1: a path of one machine: {folder}…");
+        check_lines("a.toml", &format!("cd {folder}me"), &[&expected]);
+        check_lines("a.toml", &format!("\"{folder}me\""), &[&expected]);
+        check_lines("a.toml", &format!("https://example.com{folder}page"), &[]);
+        check_lines("a.toml", &format!("/var{folder}me"), &[]);
+    }
+
+    #[test]
+    fn a_crate_leans_only_on_those_below_it() {
+        check_dependencies(
+            "formats",
+            "model.workspace = true\nkubernetes.workspace = true\nzstd = \"1\"",
+            &[],
+        );
+        check_dependencies(
+            "history",
+            "model.workspace = true\nkubernetes.workspace = true",
+            &["Cargo.toml: history must not depend on kubernetes"],
+        );
+        check_dependencies("benches", "history.workspace = true", &[]);
+        check_dependencies("history", "[dev-dependencies]\nworkload.workspace = true", &[]);
+        check_dependencies(
+            "history",
+            "workload.workspace = true\n[dev-dependencies]\nformats.workspace = true",
+            &[
+                "Cargo.toml: history must not depend on workload",
+                "Cargo.toml: history must not depend on formats",
+            ],
+        );
+        check_dependencies(
+            "new",
+            "",
+            &["Cargo.toml: new has no place in the order of crates: give it one in xtask/src/tidy.rs"],
+        );
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_found() {
+        let text = "[package]\nname = \"model\"\n";
+        check(
+            |found| check_manifest("Cargo.toml", text, found),
+            &["Cargo.toml: [lints] workspace = true is missing"],
+        );
+        check(|found| check_manifest("Cargo.toml", "[workspace]\n", found), &[]);
+    }
+
+    #[test]
+    fn test_data_without_a_word_is_found() {
+        let notes = "* `a/one.jsonl`: what it is.\n* `films/`: three films.\n";
+        for named in ["a/one.jsonl", "films/x/y.gz", "README.md"] {
+            check(|found| check_is_named(named, notes, found), &[]);
+        }
+        check(
+            |found| check_is_named("a/two.jsonl", notes, found),
+            &["testdata/a/two.jsonl: testdata/README.md does not say what it is and how it was made"],
+        );
+    }
+}
