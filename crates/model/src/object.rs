@@ -57,6 +57,9 @@ pub enum BadObject {
     /// Arrays and maps inside each other beyond [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels at byte {0}")]
     Deep(usize),
+    /// An escape that is half a character.
+    #[error("the escape at byte {0} is no character")]
+    Escape(usize),
     /// A number no program can hold.
     #[error("the number {0} at byte {1} is out of range")]
     Number(String, usize),
@@ -247,7 +250,7 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
     let (mut at, mut depth) = (0, 0);
     while at < bytes.len() {
         match bytes[at] {
-            b'"' => at = end_of_string(bytes, at),
+            b'"' => at = end_of_string(bytes, at)?,
             b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_DEPTH {
@@ -275,12 +278,27 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
 }
 
 /// The index of the quote that ends the string begun at `start`, or of the last byte if none does.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
+fn end_of_string(bytes: &[u8], start: usize) -> Result<usize, BadObject> {
     let mut at = start + 1;
     while at < bytes.len() && bytes[at] != b'"' {
-        at += if bytes[at] == b'\\' { 2 } else { 1 };
+        at += match (bytes[at], bytes.get(at + 1)) {
+            (b'\\', Some(b'u')) => match (unit(bytes, at), unit(bytes, at + 6)) {
+                // Characters beyond the first 65,536 are escaped in two halves.
+                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+                (Some(0xd800..=0xdfff), _) => return Err(BadObject::Escape(at)),
+                _ => 2,
+            },
+            (b'\\', _) => 2,
+            _ => 1,
+        };
     }
-    at.min(bytes.len() - 1)
+    Ok(at.min(bytes.len() - 1))
+}
+
+/// The number of an escape such as `\u00e9`; what is no such escape is for the parser to complain about.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(test)]
@@ -342,6 +360,8 @@ mod tests {
         refused(&with("1e999"), "out of range");
         refused(&with(&"9".repeat(400)), "out of range");
         refused(&with(&("[".repeat(200) + &"]".repeat(200))), "nested deeper");
+        refused(&with(r#""\ud800""#), "is no character");
+        refused(&with(r#""\udc00\ud800""#), "is no character");
         for fine in [
             "1e300",
             "123456789012345678901234567890",
