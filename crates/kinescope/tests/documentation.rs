@@ -1,0 +1,63 @@
+//! The documents' commands, run as they stand: what a reader sees is what a reader gets.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::PROGRAM;
+
+/// A command line of a document and what it says the answer is.
+struct Example {
+    line: usize,
+    command: String,
+    answer: String,
+}
+
+#[test]
+fn the_commands_of_the_readme_answer_as_it_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let examples = examples(&text);
+    assert!(examples.len() > 10, "the README has lost its tour");
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(PROGRAM).parent().unwrap();
+    let path = std::env::join_paths([PathBuf::from(program), "/usr/bin".into(), "/bin".into()]).unwrap();
+    // What is exported in one line counts in those below.
+    let mut before = String::new();
+    for example in examples {
+        if example.command.starts_with("export ") {
+            before += &format!("{}; ", example.command);
+            continue;
+        }
+        let script = format!("{{ {before}{}; }} 2>&1", example.command);
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(folder.path())
+            .env_clear()
+            .envs([("TZ", "UTC"), ("NO_COLOR", "1")])
+            .env("HOME", folder.path())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        let answer = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(answer, example.answer, "README.md, line {}: {}", example.line, example.command);
+    }
+}
+
+fn examples(text: &str) -> Vec<Example> {
+    let mut examples: Vec<Example> = Vec::new();
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            examples.push(Example { line: index + 1, command: command.to_owned(), answer: String::new() });
+        } else if inside {
+            let last = examples.last_mut().expect("an answer follows a command");
+            last.answer += line;
+            last.answer.push('\n');
+        }
+    }
+    examples
+}
