@@ -29,13 +29,14 @@ use self::output::{Out, is_broken_pipe};
 const ABOUT: &str = "Films a Kubernetes cluster and plays it again";
 
 const AFTER: &str = "\
-Times: 2026-11-01T14:03Z, '2026-11-01 14:03', 14:03 (the last one), -2h, start, start+30m, end, now. They count from
-the end of the history, in your time zone.
+Times: 2026-11-01T14:03Z, '2026-11-01 14:03', 14:03 (the last one), -2h, start, start+30m, end, now. They count \
+from the end of the history, in your time zone.
 
-A history is chosen by --history or as first argument, else by $KINESCOPE_HISTORY, else it is the only .kine file here.
+A history is chosen by --history or as first argument, else by $KINESCOPE_HISTORY, else it is the only .kine file \
+here.
 
-Exit codes: 0 done; 1 not done, or `doctor` found damage; 2 the command line is wrong. `diff` answers as diff(1) does:
-0 nothing differs, 1 something does, 2 trouble.";
+Exit codes: 0 done; 1 not done, or `doctor` found damage; 2 the command line is wrong. `diff` answers as diff(1) \
+does: 0 nothing differs, 1 something does, 2 trouble.";
 
 /// Films a Kubernetes cluster and plays it again.
 #[derive(Parser)]

@@ -119,6 +119,9 @@ fn entries<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a [V
     }
 }
 
+/// An entry's name, and the entry before and after.
+type Pair<'a> = (String, Option<&'a Value>, Option<&'a Value>);
+
 /// The entries of two lists side by side, matched by what names them, if something does.
 ///
 /// Conditions go by `type`, containers and volumes by `name`, owners and claims by `uid`: the keys Kubernetes
@@ -126,11 +129,11 @@ fn entries<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a [V
 fn matched_by_name<'a>(
     old: &'a [Value],
     new: &'a [Value],
-) -> Option<Vec<(String, Option<&'a Value>, Option<&'a Value>)>> {
+) -> Option<Vec<Pair<'a>>> {
     const KEYS: [&str; 8] = ["name", "type", "uid", "ip", "containerPort", "port", "key", "mountPath"];
     let (key_of_old, key_of_new) =
         KEYS.into_iter().find_map(|key| Some((entry_names(old, key)?, entry_names(new, key)?)))?;
-    let mut pairs: Vec<(String, Option<&Value>, Option<&Value>)> = Vec::new();
+    let mut pairs: Vec<Pair<'a>> = Vec::new();
     for (name, entry) in key_of_old.iter().zip(old) {
         let place = key_of_new.iter().position(|other| other == name);
         pairs.push((name.clone(), Some(entry), place.map(|place| &new[place])));

@@ -24,7 +24,7 @@ Formats:
   jsonl      a watch event a line, nothing lost
   manifests  the objects of one moment as YAML documents
 
-With --from a jsonl file begins with the cluster as it was then, as if each object had been added; --changes-only
+With --from a jsonl file begins with the cluster as it was then, as if each object had been added; --changes-only \
 leaves that out. A file name that ends in .gz or .zst is compressed.
 
 Examples:

@@ -65,7 +65,7 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
             writeln!(out, "  times inferred: the input had none of its own")?;
         }
         let mut rows =
-            vec![["KIND", "CHANGES", "OBJECTS", "ALIVE AT END", "SIZE", "PACKED"].map(str::to_owned)];
+            vec![["KIND", "CHANGES", "OBJECTS", "ALIVE", "SIZE", "PACKED"].map(str::to_owned)];
         for kind in &source.kinds {
             let (objects, alive) = match kind.objects {
                 Some((objects, alive)) => (grouped(objects), grouped(alive)),
@@ -103,13 +103,13 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
     Ok(())
 }
 
-/// The first column to the left, numbers to the right.
+/// The first column to the left, numbers to the right, as narrow as it goes: terminals have 80 columns.
 fn write_columns(out: &mut Out, rows: &[[String; 6]]) -> anyhow::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     for row in rows {
-        write!(out, "  {:<1$}", row[0], width(0))?;
+        write!(out, "{:<1$}", row[0], width(0))?;
         for (column, cell) in row.iter().enumerate().skip(1) {
-            write!(out, "   {cell:>0$}", width(column))?;
+            write!(out, "  {cell:>0$}", width(column))?;
         }
         writeln!(out)?;
     }
