@@ -187,7 +187,10 @@ fn change(
         "DELETED" => What::Deleted,
         "ERROR" => return Err(format!("the watch ended with an error: {}", short(object.get()))),
         other => {
-            return Err(format!("type {:?} is none of ADDED, MODIFIED, DELETED, GAP, BOOKMARK", short(other)));
+            return Err(format!(
+                "type {:?} is none of ADDED, MODIFIED, DELETED, GAP, BOOKMARK",
+                short(other)
+            ));
         }
     };
     if line.to.is_some() || line.kinds.is_some() || line.why.is_some() {

@@ -33,7 +33,8 @@ const WATCH: &str = r#"{
 
 const YAML: &str = "apiVersion: v1\nkind: Pod\nmetadata: &m\n  name: a\n  labels: {b: yes, c: 012}\nspec:\n  text: |\n    two\n    lines\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: b}\n";
 
-const LIST: &str = r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
+const LIST: &str =
+    r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
 
 /// Pieces that parsers stumble over.
 const NASTY: [&[u8]; 16] = [
@@ -61,7 +62,8 @@ fn mutated_files_are_read_or_refused() {
     println!("seed {seed}");
     let mut rng = Pcg64::seed_from_u64(seed);
     let compressed = zstd::encode_all(JSONL.as_bytes(), 3).unwrap();
-    let samples: [&[u8]; 5] = [JSONL.as_bytes(), WATCH.as_bytes(), YAML.as_bytes(), LIST.as_bytes(), &compressed];
+    let samples: [&[u8]; 5] =
+        [JSONL.as_bytes(), WATCH.as_bytes(), YAML.as_bytes(), LIST.as_bytes(), &compressed];
     let (mut read, mut refused) = (0, 0);
     for sample in samples {
         go_through(sample.to_vec()).expect("the sample itself is good");
@@ -80,7 +82,10 @@ fn mutated_files_are_read_or_refused() {
         }
     }
     println!("{read} read, {refused} refused");
-    assert!(read > 2_000 && refused > 20_000, "the mutations are all harmless or all alike: {read}, {refused}");
+    assert!(
+        read > 2_000 && refused > 20_000,
+        "the mutations are all harmless or all alike: {read}, {refused}"
+    );
 }
 
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Pcg64) {

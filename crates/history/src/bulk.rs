@@ -8,13 +8,15 @@ use model::{Gap, Moment, Observed};
 use rusqlite::Connection;
 
 use crate::error::{Doing, Error, Result};
-use crate::frame::{Codec, Pending};
+use crate::frame::{Codec, Pending, Row};
 use crate::gaps;
 use crate::intake::{Intake, Stream};
 use crate::lock::WriterLock;
 use crate::pack::{Block, KeyframeClock, insert_keyframe, keyframe};
+use crate::prune::note_pruned;
 use crate::schema::{self, Safety};
 use crate::state::Tools;
+use crate::writer::Position;
 
 /// An import under way. Dropped before [`finish`](Bulk::finish) it leaves no trace.
 ///
@@ -23,7 +25,7 @@ use crate::state::Tools;
 pub struct Bulk {
     path: PathBuf,
     /// Where a new history is written meanwhile.
-    scratch: Option<PathBuf>,
+    scratch: Option<Scratch>,
     connection: Option<Connection>,
     intake: Intake,
     pending: HashMap<i64, (Arc<Stream>, Pending)>,
@@ -41,14 +43,10 @@ impl Bulk {
     pub fn into(path: &Path) -> Result<Bulk> {
         let lock = WriterLock::take(path)?;
         let exists = path.exists();
-        let scratch = (!exists).then(|| scratch_beside(path));
+        let scratch = (!exists).then(|| Scratch::beside(path));
         let connection = match &scratch {
             None => schema::open_writable(path, Safety::Durable)?,
-            Some(scratch) => {
-                // What a killed import left behind under this process number.
-                let _ = std::fs::remove_file(scratch);
-                schema::open_writable(scratch, Safety::Scratch)?
-            }
+            Some(scratch) => schema::open_writable(&scratch.path, Safety::Scratch)?,
         };
         connection.execute_batch("BEGIN IMMEDIATE").doing("write to", path)?;
         let intake = Intake::open(&connection, path)?;
@@ -72,15 +70,14 @@ impl Bulk {
         let connection = self.connection.as_ref().expect("open until finished");
         self.intake.refuse_overlap(connection, &mut self.ends, &observed.key.source, observed.seen)?;
         let (stream, row) = self.intake.place(connection, observed)?;
-        let (_, pending) =
-            self.pending.entry(stream.id).or_insert_with(|| (stream.clone(), Pending::default()));
-        pending.push(row, observed.what.object().as_str());
-        self.changes += 1;
-        if pending.is_full() {
-            let pending = std::mem::take(pending);
-            self.close_block(&stream, &pending)?;
-        }
-        Ok(())
+        self.gather(&stream, row, observed.what.object().as_str())
+    }
+
+    /// Adds a change of another history with the number and the moment it has there; both must rise.
+    pub(crate) fn push_as(&mut self, observed: &Observed, seq: i64, at: Moment) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        let (stream, row) = self.intake.place_as(connection, observed, seq, at)?;
+        self.gather(&stream, row, observed.what.object().as_str())
     }
 
     /// Adds a gap.
@@ -100,6 +97,20 @@ impl Bulk {
         Ok(())
     }
 
+    /// Adds where watching goes on.
+    pub(crate) fn push_position(&mut self, position: &Position) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        let source = self.intake.source_id(connection, &position.source)?;
+        position.insert(connection, &self.path, source)
+    }
+
+    /// Notes that what was pushed so far comes from a history that was pruned.
+    pub(crate) fn note_pruned(&mut self, begins: Moment, last_seq: i64) -> Result<()> {
+        let connection = self.connection.as_ref().expect("open until finished");
+        self.intake.settle(connection)?;
+        note_pruned(connection, begins, last_seq).doing("write to", &self.path)
+    }
+
     /// Makes the import count. Says how many changes it brought.
     pub fn finish(mut self) -> Result<u64> {
         let mut rest: Vec<(Arc<Stream>, Pending)> = std::mem::take(&mut self.pending).into_values().collect();
@@ -114,21 +125,33 @@ impl Bulk {
         connection.execute_batch("COMMIT").doing("commit to", &self.path)?;
         schema::close(connection, &self.path)?;
         if let Some(scratch) = self.scratch.take() {
-            publish(&scratch, &self.path)?;
+            scratch.publish(&self.path)?;
         }
         Ok(self.changes)
+    }
+
+    fn gather(&mut self, stream: &Arc<Stream>, row: Row, text: &str) -> Result<()> {
+        let (_, pending) =
+            self.pending.entry(stream.id).or_insert_with(|| (stream.clone(), Pending::default()));
+        pending.push(row, text);
+        self.changes += 1;
+        if pending.is_full() {
+            let pending = std::mem::take(pending);
+            self.close_block(stream, &pending)?;
+        }
+        Ok(())
     }
 
     fn close_block(&mut self, stream: &Stream, pending: &Pending) -> Result<()> {
         let connection = self.connection.as_ref().expect("open until finished");
         let block = Block::pack(&mut self.codec, stream, pending);
-        let due = self.clock.tick(connection, &self.path, stream.id, block.packed())?;
+        let due = self.clock.tick(connection, &self.path, &mut self.tools, stream, &block)?;
         block.insert(connection, &self.path)?;
         if due {
             let (seq, at) = block.end();
             let parts = keyframe(connection, &self.path, &mut self.tools, stream, seq)?;
-            let packed = insert_keyframe(connection, &self.path, stream.id, seq, at, &parts)?;
-            self.clock.reset(stream.id, packed);
+            insert_keyframe(connection, &self.path, stream.id, seq, at, &parts)?;
+            self.clock.reset(stream, &parts);
         }
         Ok(())
     }
@@ -136,37 +159,51 @@ impl Bulk {
 
 impl Drop for Bulk {
     fn drop(&mut self) {
-        // Closing the connection rolls back; a file that never became a history goes.
+        // Closing the connection rolls back; only then may the file it wrote to go.
         self.connection.take();
-        if let Some(scratch) = &self.scratch {
-            let _ = std::fs::remove_file(scratch);
-        }
     }
 }
 
-/// A name beside `path` that no other process takes.
-pub(crate) fn scratch_beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
+/// A file that is not in its place yet. If it never gets there it goes.
+struct Scratch {
+    path: PathBuf,
 }
 
-/// Puts a finished file in its place, durably, unless something has come to be there meanwhile.
-pub(crate) fn publish(scratch: &Path, path: &Path) -> Result<()> {
-    let doing = "put in its place";
-    std::fs::File::open(scratch).and_then(|file| file.sync_all()).doing(doing, path)?;
-    // A link is refused where a rename would replace.
-    match std::fs::hard_link(scratch, path) {
-        Ok(()) => std::fs::remove_file(scratch).doing(doing, path)?,
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let _ = std::fs::remove_file(scratch);
-            return Err(Error::Exists(path.to_owned()));
-        }
-        // Not every file system has links.
-        Err(_) => std::fs::rename(scratch, path).doing(doing, path)?,
+// === impl Scratch ===
+
+impl Scratch {
+    /// A name beside `path` that no other process takes.
+    fn beside(path: &Path) -> Scratch {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let path = path.with_file_name(name);
+        // What a killed import left behind under this process number.
+        let _ = std::fs::remove_file(&path);
+        Scratch { path }
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Directories cannot be synchronised everywhere; where they can, the name is durable too.
-    let _ = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+
+    /// Puts the finished file in its place, durably, unless something has come to be there meanwhile.
+    fn publish(self, path: &Path) -> Result<()> {
+        let doing = "put in its place";
+        std::fs::File::open(&self.path).and_then(|file| file.sync_all()).doing(doing, path)?;
+        // A link is refused where a rename would replace; the other name goes with `self`.
+        match std::fs::hard_link(&self.path, path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::Exists(path.to_owned()));
+            }
+            // Not every file system has links.
+            Err(_) => std::fs::rename(&self.path, path).doing(doing, path)?,
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Directories cannot be synchronised everywhere; where they can, the name is durable too.
+        let _ = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
 }

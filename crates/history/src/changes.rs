@@ -106,7 +106,7 @@ impl Changes {
                 })?;
             } else if let Some(after) = cursor.rows_after {
                 let mut pending = Pending::default();
-                self.tools.rows.read(&self.connection, &self.path, cursor.stream.id, after, &mut pending)?;
+                self.tools.rows.read(&self.connection, &self.path, &cursor.stream, after, &mut pending)?;
                 cursor.rows_after = pending.rows.last().map(|row| row.seq);
                 taken.extend(
                     pending.iter().filter(|(row, _)| wanted(row)).map(|(row, text)| (*row, text.to_owned())),
@@ -155,9 +155,9 @@ impl Iterator for Changes {
 
 /// The name and the object of a stored text.
 pub(crate) fn identify(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
-    let meta = Meta::read(text).map_err(|error| Error::Damaged {
+    let meta = Meta::read_first(text).ok_or_else(|| Error::Damaged {
         path: path.to_owned(),
-        what: format!("change {seq} holds no Kubernetes object: {error}"),
+        what: format!("change {seq} holds no Kubernetes object"),
     })?;
     let key = Key {
         source: stream.source.clone(),

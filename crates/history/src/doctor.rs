@@ -14,6 +14,7 @@ use crate::intake::{self, Life, Stream, streams};
 use crate::members;
 use crate::schema;
 use crate::state::Tools;
+use crate::wal;
 
 /// A file that is this broken is not described further.
 const MOST_FINDINGS: usize = 100;
@@ -80,6 +81,8 @@ pub fn doctor(path: &Path) -> Result<Report> {
     let mut check =
         Check { path, connection: &connection, tools: Tools::new(), report, frames: HashSet::new() };
     check.sqlite();
+    check.log();
+    check.schema();
     let found = streams(&connection, path);
     for stream in check.report.take(found).unwrap_or_default() {
         check.stream(&stream);
@@ -142,6 +145,31 @@ impl Check<'_> {
             Ok(lines) if lines == ["ok"] => {}
             Ok(lines) => lines.into_iter().for_each(|line| self.report.find(format!("SQLite: {line}"))),
             Err(error) => self.report.find(format!("SQLite: {error}")),
+        }
+    }
+
+    /// The log beside the file, of which SQLite takes what is before the first damage without a word.
+    fn log(&mut self) {
+        let size = self.connection.pragma_query_value(None, "page_size", |row| row.get(0));
+        let page_bytes = size.map_or(schema::PAGE_BYTES, |size: u32| size as usize);
+        // A page that is just being written looks damaged once, not three times.
+        if (0..3).all(|_| wal::read(&wal::beside(self.path), page_bytes).is_damaged) {
+            self.report.find("the log beside the file is damaged: what was committed after that is lost");
+        }
+    }
+
+    /// That the tables are laid out as we would, and refer to what is there.
+    fn schema(&mut self) {
+        let missing = schema::altered(self.connection).doing("read the schema of", self.path);
+        for name in self.report.take(missing).unwrap_or_default() {
+            self.report.find(format!("{name} is missing or not as it was made"));
+        }
+        let read = || -> rusqlite::Result<Vec<String>> {
+            self.connection.prepare("PRAGMA foreign_key_check")?.query_map([], |row| row.get(0))?.collect()
+        };
+        let strays = read().doing("read", self.path);
+        for table in self.report.take(strays).unwrap_or_default() {
+            self.report.find(format!("a row of {table} is of a source that is not there"));
         }
     }
 
@@ -300,7 +328,7 @@ impl Check<'_> {
         let mut after = i64::MIN;
         loop {
             let mut pending = Pending::default();
-            let read = self.tools.rows.read(self.connection, self.path, stream.id, after, &mut pending);
+            let read = self.tools.rows.read(self.connection, self.path, stream, after, &mut pending);
             let whole = self.report.take(read).is_some();
             for (row, text) in pending.iter() {
                 self.version(stream, row, text, told);

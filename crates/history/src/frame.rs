@@ -12,10 +12,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::varint::{self, Reader};
 
-/// A frame is closed at so many versions…
-pub(crate) const FRAME_VERSIONS: usize = if cfg!(test) { 8 } else { 256 };
-/// …or so many bytes of objects, whichever comes first.
-pub(crate) const FRAME_BYTES: usize = 1 << 20;
+/// A frame is closed at so many versions: half as many take a tenth more room, twice as many twice the memory.
+/// Tests make blocks of few changes, so that short histories have many.
+pub(crate) const FRAME_VERSIONS: usize = if cfg!(test) { 8 } else { 512 };
+/// It is closed at so many bytes of objects too, whichever comes first.
+pub(crate) const FRAME_BYTES: usize = 2 << 20;
 /// The largest object a history takes. API servers stop at 1.5 to 3 MB.
 pub(crate) const OBJECT_BYTES: usize = 32 << 20;
 
@@ -110,6 +111,15 @@ impl Code {
 
     pub(crate) fn is_deleted(self) -> bool {
         self.0 & 3 == Code::DELETED
+    }
+
+    /// One more object, one less, or as many as before.
+    pub(crate) fn birth(self) -> i64 {
+        match self.0 & 3 {
+            Code::ADDED => 1,
+            Code::DELETED => -1,
+            _ => 0,
+        }
     }
 
     pub(crate) fn is_inferred(self) -> bool {

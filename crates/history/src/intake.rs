@@ -33,6 +33,8 @@ pub(crate) struct Intake {
 
 struct Source {
     id: i64,
+    /// Of the first change that was placed here.
+    first_at: Option<Moment>,
     last_at: Moment,
     changed: bool,
 }
@@ -92,6 +94,18 @@ impl Intake {
         connection: &Connection,
         observed: &Observed,
     ) -> Result<(Arc<Stream>, Row)> {
+        let last_at = self.source(connection, &observed.key.source)?.last_at;
+        self.place_as(connection, observed, self.next_seq, last_at.max(observed.seen))
+    }
+
+    /// The place of a change that has its number and its moment already; neither may be before those that are here.
+    pub(crate) fn place_as(
+        &mut self,
+        connection: &Connection,
+        observed: &Observed,
+        seq: i64,
+        at: Moment,
+    ) -> Result<(Arc<Stream>, Row)> {
         let object = observed.what.object();
         let length = object.as_str().len();
         if length > OBJECT_BYTES {
@@ -103,10 +117,9 @@ impl Intake {
             });
         }
         let source = self.source(connection, &observed.key.source)?;
-        let (source_id, at) = (source.id, source.last_at.max(observed.seen));
-        if !source.changed || source.last_at != at {
-            (source.last_at, source.changed) = (at, true);
-        }
+        let source_id = source.id;
+        source.first_at.get_or_insert(at);
+        (source.last_at, source.changed) = (at, true);
         let stream = self.stream(connection, source_id, &observed.key.source, &observed.key.kind)?;
         let name = Name::new(&stream, &observed.key.namespace, &observed.key.name);
         let object_id = if has_directory(&stream.kind) {
@@ -115,7 +128,7 @@ impl Intake {
             ObjectId(name.0 as i64)
         };
         let row = Row {
-            seq: self.next_seq,
+            seq,
             at,
             seen: observed.seen,
             object: object_id,
@@ -123,7 +136,7 @@ impl Intake {
             hash: object.content_hash().0 as u32,
             length: length as u32,
         };
-        self.next_seq += 1;
+        self.next_seq = seq.saturating_add(1);
         Ok((stream, row))
     }
 
@@ -169,9 +182,12 @@ impl Intake {
         for source in changed {
             connection
                 .prepare_cached(
-                    "UPDATE source SET last_at = ?2, first_at = coalesce(first_at, ?2) WHERE id = ?1",
+                    "UPDATE source SET last_at = ?2, first_at = coalesce(first_at, ?3) WHERE id = ?1",
                 )
-                .and_then(|mut update| update.execute(params![source.id, source.last_at.nanos()]))
+                .and_then(|mut update| {
+                    let first_at = source.first_at.map(Moment::nanos);
+                    update.execute(params![source.id, source.last_at.nanos(), first_at])
+                })
                 .doing("write to", &self.path)?;
             source.changed = false;
         }
@@ -185,7 +201,7 @@ impl Intake {
                 connection.query_row("SELECT id, last_at FROM source WHERE name = ?1", [&**name], |row| {
                     let last_at: Option<i64> = row.get(1)?;
                     let last_at = last_at.map_or(Moment::MIN, Moment::from_nanos);
-                    Ok(Source { id: row.get(0)?, last_at, changed: false })
+                    Ok(Source { id: row.get(0)?, first_at: None, last_at, changed: false })
                 })
             })()
             .doing("file a source in", &self.path)?;

@@ -16,11 +16,14 @@ mod lock;
 mod members;
 mod pack;
 mod packer;
+mod pages;
 mod prune;
 mod rows;
+mod salvage;
 mod schema;
 mod state;
 mod varint;
+mod wal;
 mod writer;
 
 #[cfg(test)]
@@ -32,4 +35,5 @@ pub use doctor::{Report, doctor};
 pub use error::{Error, Result};
 pub use history::{History, KindSummary, Selection, SourceSummary, Summary};
 pub use prune::{Pruned, prune};
+pub use salvage::{Salvaged, salvage};
 pub use writer::{Batch, Position, Writer};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::error::{Doing, Result};
 use crate::frame::{Codec, Pending, Role};
@@ -11,8 +11,12 @@ use crate::intake::Stream;
 use crate::members;
 use crate::state::{Tools, Until, fold};
 
-/// A keyframe is due when the blocks since the last one take so many times its room: it then adds an eighth at most.
+/// A keyframe is due when the blocks since the last one take so many times the room it will take itself: keyframes
+/// then add an eighth at most. Where nothing is ever deleted none is due, and none would help.
 const KEYFRAME_EVERY: i64 = 8;
+/// Different objects have less in common than versions of one: in the films a version takes twice as much in a
+/// keyframe as in a block.
+const KEYFRAME_SHARE: i64 = 2;
 /// A keyframe is never worth its rows before so many blocks.
 const KEYFRAME_BLOCKS: i64 = 4;
 
@@ -24,6 +28,8 @@ pub(crate) struct Block {
     first_at: i64,
     last_at: i64,
     changes: usize,
+    /// Objects added less objects deleted.
+    births: i64,
     raw: usize,
     members: Vec<u8>,
     frame: Vec<u8>,
@@ -44,9 +50,11 @@ pub(crate) struct KeyframeClock {
 
 #[derive(Clone, Copy, Default)]
 struct Due {
+    /// Blocks and their bytes since the last keyframe.
     blocks: i64,
-    since: i64,
-    last: i64,
+    bytes: i64,
+    /// Objects alive, more or less.
+    alive: i64,
 }
 
 // === impl Block ===
@@ -67,6 +75,7 @@ impl Block {
             first_at: first.at.nanos(),
             last_at: last.at.nanos(),
             changes: pending.rows.len(),
+            births: pending.rows.iter().map(|row| row.code.birth()).sum(),
             raw: pending.text.len(),
             members: members::encode(&members::members(&pending.rows)),
             frame: codec.pack(Role::Changes, &stream.source, &stream.kind, pending),
@@ -113,7 +122,7 @@ impl Block {
         (self.last_seq, self.last_at)
     }
 
-    pub(crate) fn packed(&self) -> i64 {
+    fn packed(&self) -> i64 {
         self.frame.len() as i64
     }
 }
@@ -128,38 +137,41 @@ impl KeyframePart {
             frame: codec.pack(Role::Keyframe, &stream.source, &stream.kind, pending),
         }
     }
-
-    pub(crate) fn packed(&self) -> i64 {
-        self.frame.len() as i64
-    }
 }
 
 // === impl KeyframeClock ===
 
 impl KeyframeClock {
-    /// Counts a block; says whether a keyframe is due behind it.
+    /// Counts a block that is about to be put in the file; says whether a keyframe is due behind it.
     pub(crate) fn tick(
         &mut self,
         connection: &Connection,
         path: &Path,
-        stream: i64,
-        packed: i64,
+        tools: &mut Tools,
+        stream: &Stream,
+        block: &Block,
     ) -> Result<bool> {
-        let due = match self.streams.get_mut(&stream) {
+        let due = match self.streams.get_mut(&stream.id) {
             Some(due) => due,
             None => {
-                let found = count_since_keyframe(connection, stream).doing("read the blocks of", path)?;
-                self.streams.entry(stream).or_insert(found)
+                let (blocks, bytes) =
+                    since_keyframe(connection, stream.id).doing("read the blocks of", path)?;
+                let state = fold(connection, path, tools, stream, Until::Seq(i64::MAX), None)?;
+                let alive = state.frames.iter().map(|(_, places)| places.len() as i64).sum();
+                self.streams.entry(stream.id).or_insert(Due { blocks, bytes, alive })
             }
         };
         due.blocks += 1;
-        due.since += packed;
-        Ok(due.blocks >= KEYFRAME_BLOCKS && due.since >= KEYFRAME_EVERY * due.last)
+        due.bytes += block.packed();
+        due.alive = (due.alive + block.births).max(0);
+        let estimate = due.alive * KEYFRAME_SHARE * block.packed() / block.changes as i64;
+        Ok(due.blocks >= KEYFRAME_BLOCKS && due.bytes >= KEYFRAME_EVERY * estimate)
     }
 
-    /// Starts anew behind a keyframe of so many bytes.
-    pub(crate) fn reset(&mut self, stream: i64, packed: i64) {
-        self.streams.insert(stream, Due { blocks: 0, since: 0, last: packed });
+    /// Starts anew behind a keyframe of so many objects.
+    pub(crate) fn reset(&mut self, stream: &Stream, parts: &[KeyframePart]) {
+        let alive = parts.iter().map(|part| part.objects as i64).sum();
+        self.streams.insert(stream.id, Due { blocks: 0, bytes: 0, alive });
     }
 }
 
@@ -186,7 +198,7 @@ pub(crate) fn keyframe(
     Ok(parts)
 }
 
-/// Puts a keyframe in the file. Says how many bytes its frames have.
+/// Puts a keyframe in the file.
 pub(crate) fn insert_keyframe(
     connection: &Connection,
     path: &Path,
@@ -194,8 +206,7 @@ pub(crate) fn insert_keyframe(
     seq: i64,
     at: i64,
     parts: &[KeyframePart],
-) -> Result<i64> {
-    let mut packed = 0;
+) -> Result<()> {
     for (part, number) in parts.iter().zip(0i64..) {
         let frame = insert_frame(connection, &part.frame).doing("write a keyframe to", path)?;
         connection
@@ -216,9 +227,8 @@ pub(crate) fn insert_keyframe(
                 ])
             })
             .doing("write a keyframe to", path)?;
-        packed += part.frame.len() as i64;
     }
-    Ok(packed)
+    Ok(())
 }
 
 fn insert_frame(connection: &Connection, bytes: &[u8]) -> rusqlite::Result<i64> {
@@ -226,18 +236,12 @@ fn insert_frame(connection: &Connection, bytes: &[u8]) -> rusqlite::Result<i64> 
     Ok(connection.last_insert_rowid())
 }
 
-fn count_since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Result<Due> {
-    let last: Option<(i64, i64)> = connection
-        .query_row(
-            "SELECT seq, sum(packed) FROM keyframe WHERE stream = ?1 GROUP BY seq ORDER BY seq DESC LIMIT 1",
-            [stream],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )
-        .optional()?;
-    let (seq, last) = last.unwrap_or((i64::MIN, 0));
+/// How many blocks there are since the last keyframe, and their bytes.
+fn since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Result<(i64, i64)> {
     connection.query_row(
-        "SELECT count(*), coalesce(sum(packed), 0) FROM block WHERE stream = ?1 AND first_seq > ?2",
-        params![stream, seq],
-        |row| Ok(Due { blocks: row.get(0)?, since: row.get(1)?, last }),
+        "SELECT count(*), coalesce(sum(packed), 0) FROM block WHERE stream = ?1
+         AND first_seq > (SELECT coalesce(max(seq), 0) FROM keyframe WHERE stream = ?1)",
+        [stream],
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )
 }

@@ -75,7 +75,7 @@ impl Packed {
                 dictionary.as_ref().map_or(Ok(()), |dictionary| dictionary.insert(connection, path))
             }
             Made::Keyframe { seq, at, parts } => {
-                insert_keyframe(connection, path, self.stream, *seq, *at, parts).map(drop)
+                insert_keyframe(connection, path, self.stream, *seq, *at, parts)
             }
         }
     }
@@ -152,14 +152,13 @@ impl Packer {
         let made = self.make_block(stream, rest);
         self.connection.execute_batch("COMMIT").doing("read", &self.path)?;
         let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
-        let due = self.clock.tick(&self.connection, &self.path, stream.id, block.packed())?;
+        let due = self.clock.tick(&self.connection, &self.path, &mut self.tools, stream, &block)?;
         let (seq, at) = block.end();
         self.deliver(stream.id, rows, Made::Block { block, instead_of, dictionary })?;
         if due {
             let parts = keyframe(&self.connection, &self.path, &mut self.tools, stream, seq)?;
-            let packed = parts.iter().map(KeyframePart::packed).sum();
+            self.clock.reset(stream, &parts);
             self.deliver(stream.id, 0, Made::Keyframe { seq, at, parts })?;
-            self.clock.reset(stream.id, packed);
         }
         Ok(true)
     }
@@ -180,16 +179,14 @@ impl Packer {
             self.tools.texts(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
         }
         let old = pending.rows.len();
-        let row_bytes = self.tools.rows.read(&self.connection, &self.path, stream.id, after, &mut pending)?;
+        let taken = self.tools.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
         let rows = pending.rows.len() - old;
         if rows == 0 || !(rest || pending.is_full()) {
             return Ok(None);
         }
         // What is at the end of a history will not be read as rows again: no need to learn from it.
         let dictionary = match small {
-            None if !rest => {
-                NewDictionary::train(&self.connection, &self.path, stream.id, &pending, row_bytes)?
-            }
+            None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)?,
             _ => None,
         };
         let block = Block::pack(&mut self.tools.codec, stream, &pending);

@@ -118,6 +118,12 @@ fn prune_tables(connection: &Connection, begins: Moment, last_seq: i64) -> rusql
         [begins],
     )?;
     connection.execute("DELETE FROM gap WHERE to_at <= ?1", [begins])?;
+    note_pruned(connection, Moment::from_nanos(begins), last_seq)
+}
+
+/// Writes down where the history begins, and which numbers were given out.
+pub(crate) fn note_pruned(connection: &Connection, begins: Moment, last_seq: i64) -> rusqlite::Result<()> {
+    let begins = begins.nanos();
     connection.execute("UPDATE source SET first_at = min(max(first_at, ?1), last_at)", [begins])?;
     connection.execute(
         "INSERT OR REPLACE INTO setting (name, value) VALUES ('pruned_to', ?1), ('last_seq', ?2)",

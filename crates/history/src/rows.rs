@@ -1,15 +1,18 @@
 //! Changes that are not packed yet: one row each, compressed with their stream's dictionary.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
-use model::{ContentHash, Moment};
+use model::{ContentHash, Kind, Moment};
 use rusqlite::{Connection, OptionalExtension, params};
 use xxhash_rust::xxh3::xxh3_64;
 use zstd::zstd_safe::{CCtx, CDict, DCtx, DDict};
 
 use crate::error::{Doing, Error, Result};
 use crate::frame::{Code, OBJECT_BYTES, ObjectId, Pending, Row};
+use crate::intake::Stream;
+use crate::varint;
 
 /// Rows are packed again soon: what counts is how fast they are written.
 const LEVEL: i32 = 1;
@@ -29,6 +32,28 @@ pub(crate) struct RowCodec {
     writing: HashMap<i64, Option<(i64, CDict<'static>)>>,
     reading: HashMap<i64, DDict<'static>>,
     buffer: Vec<u8>,
+}
+
+/// A row of `change` as it is stored.
+pub(crate) struct Stored<'a> {
+    pub(crate) seq: i64,
+    pub(crate) object: i64,
+    pub(crate) at: i64,
+    pub(crate) seen: i64,
+    pub(crate) what: i64,
+    pub(crate) hash: i64,
+    pub(crate) length: i64,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// What rows that were read took.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    rows: usize,
+    bytes: usize,
+    raw: usize,
+    /// `None` if one of them was written without a dictionary.
+    oldest_dictionary: Option<i64>,
 }
 
 /// A dictionary on its way into the file.
@@ -55,18 +80,18 @@ impl RowCodec {
         &mut self,
         connection: &Connection,
         path: &Path,
-        stream: i64,
+        stream: &Stream,
         row: &Row,
         text: &str,
     ) -> Result<()> {
-        if !self.writing.contains_key(&stream) {
-            let found = newest_dictionary(connection, stream).doing("read a dictionary of", path)?;
+        if let Entry::Vacant(entry) = self.writing.entry(stream.id) {
+            let found = newest_dictionary(connection, stream.id).doing("read a dictionary of", path)?;
             let found = found.map(|(id, bytes)| (id, CDict::create(&bytes, LEVEL)));
-            self.writing.insert(stream, found);
+            entry.insert(found);
         }
         self.buffer.clear();
         self.buffer.reserve(zstd::zstd_safe::compress_bound(text.len()));
-        let dictionary = self.writing[&stream].as_ref();
+        let dictionary = self.writing[&stream.id].as_ref();
         match dictionary {
             Some((_, dictionary)) => {
                 self.compress.compress_using_cdict(&mut self.buffer, text.as_bytes(), dictionary)
@@ -82,12 +107,12 @@ impl RowCodec {
             .and_then(|mut insert| {
                 insert.execute(params![
                     row.seq,
-                    stream,
+                    stream.id,
                     row.object.0,
                     row.at.nanos(),
                     row.seen.nanos(),
                     row.code.stored(),
-                    ContentHash::of(text).0 as i64,
+                    hash(&stream.source, &stream.kind, row, ContentHash::of(text)),
                     dictionary.map(|(id, _)| id),
                     row.length,
                     self.buffer,
@@ -97,15 +122,15 @@ impl RowCodec {
         Ok(())
     }
 
-    /// The next rows of a stream after `after`, until `pending` is full. Says how many bytes they took.
+    /// The next rows of a stream after `after`, until `pending` is full. Says what they took.
     pub(crate) fn read(
         &mut self,
         connection: &Connection,
         path: &Path,
-        stream: i64,
+        stream: &Stream,
         after: i64,
         pending: &mut Pending,
-    ) -> Result<usize> {
+    ) -> Result<Taken> {
         let doing = "read changes of";
         let mut statement = connection
             .prepare_cached(
@@ -113,46 +138,38 @@ impl RowCodec {
                  WHERE stream = ?1 AND seq > ?2 ORDER BY seq",
             )
             .doing(doing, path)?;
-        let mut rows = statement.query(params![stream, after]).doing(doing, path)?;
-        let mut taken = 0;
+        let mut rows = statement.query(params![stream.id, after]).doing(doing, path)?;
+        let mut taken = Taken::default();
         while !pending.is_full() {
             let Some(row) = rows.next().doing(doing, path)? else { break };
             let seq: i64 = row.get(0).doing(doing, path)?;
             let damaged =
                 |what: &str| Error::Damaged { path: path.to_owned(), what: format!("change {seq} {what}") };
             let get = |index| row.get::<_, i64>(index).doing(doing, path);
-            let code = Code::from_stored(get(4)?).ok_or_else(|| damaged("says no known word"))?;
-            let (hash, length) = (get(5)?, get(7)?);
-            let length = usize::try_from(length).ok().filter(|length| *length <= OBJECT_BYTES);
-            let length = length.ok_or_else(|| damaged("claims an absurd size"))?;
             let dictionary: Option<i64> = row.get(6).doing(doing, path)?;
             if let Some(id) = dictionary {
                 self.load(connection, path, id)?;
             }
-            let bytes = row.get_ref(8).doing(doing, path)?.as_blob().map_err(|_| damaged("has no bytes"))?;
-            taken += bytes.len();
-            self.buffer.clear();
-            self.buffer.reserve(length);
-            match dictionary {
-                Some(id) => {
-                    self.decompress.decompress_using_ddict(&mut self.buffer, bytes, &self.reading[&id])
-                }
-                None => self.decompress.decompress(&mut self.buffer, bytes),
-            }
-            .map_err(|_| damaged("cannot be unpacked"))?;
-            let text = std::str::from_utf8(&self.buffer).map_err(|_| damaged("is no text"))?;
-            if ContentHash::of(text).0 as i64 != hash || text.len() != length {
-                return Err(damaged("does not match its hash"));
-            }
-            let row = Row {
+            let stored = Stored {
                 seq,
-                at: Moment::from_nanos(get(2)?),
-                seen: Moment::from_nanos(get(3)?),
-                object: ObjectId(get(1)?),
-                code,
-                hash: hash as u32,
-                length: length as u32,
+                object: get(1)?,
+                at: get(2)?,
+                seen: get(3)?,
+                what: get(4)?,
+                hash: get(5)?,
+                length: get(7)?,
+                bytes: row.get_ref(8).doing(doing, path)?.as_blob().map_err(|_| damaged("has no bytes"))?,
             };
+            taken.bytes += stored.bytes.len();
+            taken.raw += usize::try_from(stored.length).unwrap_or(0);
+            taken.oldest_dictionary = match taken.rows {
+                0 => dictionary,
+                _ => taken.oldest_dictionary.min(dictionary),
+            };
+            taken.rows += 1;
+            let dictionary = dictionary.map(|id| &self.reading[&id]);
+            let text = stored.text(&mut self.decompress, dictionary, &mut self.buffer).map_err(damaged)?;
+            let row = stored.row(&stream.source, &stream.kind, text).map_err(damaged)?;
             pending.push(row, text);
         }
         Ok(taken)
@@ -177,24 +194,77 @@ impl RowCodec {
     }
 }
 
+// === impl Stored ===
+
+impl Stored<'_> {
+    /// The object's text, unpacked into `out`. The error says what is wrong with the row.
+    pub(crate) fn text<'o>(
+        &self,
+        context: &mut DCtx<'static>,
+        dictionary: Option<&DDict<'static>>,
+        out: &'o mut Vec<u8>,
+    ) -> std::result::Result<&'o str, &'static str> {
+        let length = usize::try_from(self.length).ok().filter(|length| *length <= OBJECT_BYTES);
+        let length = length.ok_or("claims an absurd size")?;
+        out.clear();
+        out.reserve(length);
+        match dictionary {
+            Some(dictionary) => context.decompress_using_ddict(out, self.bytes, dictionary),
+            None => context.decompress(out, self.bytes),
+        }
+        .map_err(|_| "cannot be unpacked")?;
+        if out.len() != length {
+            return Err("has another size than it claims");
+        }
+        std::str::from_utf8(out).map_err(|_| "is no text")
+    }
+
+    /// All but the text, if everything is what was written for this source and kind.
+    pub(crate) fn row(
+        &self,
+        source: &str,
+        kind: &Kind,
+        text: &str,
+    ) -> std::result::Result<Row, &'static str> {
+        let content = ContentHash::of(text);
+        let row = Row {
+            seq: self.seq,
+            at: Moment::from_nanos(self.at),
+            seen: Moment::from_nanos(self.seen),
+            object: ObjectId(self.object),
+            code: Code::from_stored(self.what).ok_or("says no known word")?,
+            hash: content.0 as u32,
+            length: text.len() as u32,
+        };
+        match hash(source, kind, &row, content) == self.hash {
+            true => Ok(row),
+            false => Err("does not match its hash"),
+        }
+    }
+}
+
 // === impl NewDictionary ===
 
 impl NewDictionary {
-    /// A dictionary learnt from these versions, if they are enough and the stream needs one: it has none, or its
-    /// rows have come to take much more room than those it was made from.
+    /// A dictionary learnt from these versions, if they are enough and the stream needs one: it has none, or rows
+    /// written with its newest have come to take much more room than those it was made from.
     pub(crate) fn train(
         connection: &Connection,
         path: &Path,
         stream: i64,
         pending: &Pending,
-        row_bytes: usize,
+        taken: &Taken,
     ) -> Result<Option<NewDictionary>> {
-        let old: Option<f64> = connection
-            .prepare_cached("SELECT ratio FROM dictionary WHERE stream = ?1 ORDER BY id DESC LIMIT 1")
-            .and_then(|mut select| select.query_row([stream], |row| row.get(0)).optional())
+        let newest: Option<(i64, f64)> = connection
+            .prepare_cached("SELECT id, ratio FROM dictionary WHERE stream = ?1 ORDER BY id DESC LIMIT 1")
+            .and_then(|mut select| {
+                select.query_row([stream], |row| Ok((row.get(0)?, row.get(1)?))).optional()
+            })
             .doing("read a dictionary of", path)?;
-        let ratio = pending.text.len() as f64 / row_bytes.max(1) as f64;
-        let needed = old.is_none_or(|old| ratio < old * TIRED);
+        let ratio = taken.raw as f64 / taken.bytes.max(1) as f64;
+        // Rows of the time before the newest dictionary say nothing about it.
+        let needed = newest
+            .is_none_or(|(id, achieved)| taken.oldest_dictionary == Some(id) && ratio < achieved * TIRED);
         if !needed || pending.rows.len() < DICTIONARY_SAMPLES {
             return Ok(None);
         }
@@ -230,6 +300,19 @@ impl NewDictionary {
             .doing("write a dictionary to", path)?;
         Ok(())
     }
+}
+
+/// What `change.hash` holds: nothing of a row can become something else unnoticed.
+fn hash(source: &str, kind: &Kind, row: &Row, content: ContentHash) -> i64 {
+    let mut all = Vec::with_capacity(128);
+    for number in [row.seq, row.object.0, row.at.nanos(), row.seen.nanos(), content.0 as i64] {
+        all.extend_from_slice(&number.to_le_bytes());
+    }
+    all.push(row.code.stored());
+    for name in [source, &kind.group, &kind.kind] {
+        varint::put_text(&mut all, name);
+    }
+    xxh3_64(&all) as i64
 }
 
 fn newest_dictionary(connection: &Connection, stream: i64) -> rusqlite::Result<Option<(i64, Vec<u8>)>> {

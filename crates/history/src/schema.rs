@@ -45,6 +45,7 @@ pub(crate) fn open_writable(path: &Path, safety: Safety) -> Result<Connection> {
     connection
         .execute_batch(&format!(
             "PRAGMA page_size = {PAGE_BYTES};
+             PRAGMA auto_vacuum = INCREMENTAL;
              PRAGMA journal_mode = {journal};
              PRAGMA synchronous = {synchronous};
              PRAGMA trusted_schema = OFF;
@@ -90,8 +91,16 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
 
 /// Closes a written history so that the file is alone: nothing beside it is needed to read it.
 pub(crate) fn close(connection: Connection, path: &Path) -> Result<()> {
+    let tidy_up = || -> rusqlite::Result<()> {
+        // Rows that were packed leave free pages behind, after a burst more than there are others. SQLite gives back
+        // one a step.
+        let mut statement = connection.prepare("PRAGMA incremental_vacuum")?;
+        let mut pages = statement.query([])?;
+        while pages.next()?.is_some() {}
+        connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;")
+    };
     // A reader of another process holds on to the log; whoever closes last then finds it. That is no failure.
-    match connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE;") {
+    match tidy_up() {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) => {}
         other => other.doing("close", path)?,
     }
@@ -114,6 +123,9 @@ fn check(connection: &Connection, path: &Path) -> Result<()> {
     let known = MIGRATIONS.len() as i64;
     if version > known {
         return Err(Error::TooNew { path: path.to_owned(), found: version, known });
+    }
+    if version < 1 {
+        return Err(Error::Damaged { path: path.to_owned(), what: format!("it says version {version}") });
     }
     check_tables(connection, path)
 }
@@ -147,6 +159,25 @@ fn check_tables(connection: &Connection, path: &Path) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// The tables, indexes and views of ours that a file lacks or has otherwise.
+pub(crate) fn altered(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let read = |connection: &Connection| -> rusqlite::Result<Vec<(String, Option<String>)>> {
+        connection
+            .prepare("SELECT name, sql FROM sqlite_schema ORDER BY name")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
+    };
+    let fresh = Connection::open_in_memory()?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for step in MIGRATIONS.iter().take(usize::try_from(version).unwrap_or(0)) {
+        fresh.execute_batch(step)?;
+    }
+    // Whatever else others have put there is theirs.
+    let found = read(connection)?;
+    let altered = read(&fresh)?.into_iter().filter(|made| !found.contains(made));
+    Ok(altered.map(|(name, _)| name).collect())
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {

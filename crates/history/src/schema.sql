@@ -9,6 +9,8 @@ CREATE TABLE setting (
     name  TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- What has no checksum is told twice: a check of the file compares each table with its indexes.
+CREATE INDEX setting_again ON setting (value);
 
 CREATE TABLE source (
     id       INTEGER PRIMARY KEY,
@@ -17,6 +19,7 @@ CREATE TABLE source (
     last_at  INTEGER,                   -- the last effective moment given out
     inferred INTEGER NOT NULL DEFAULT 0 -- 1: the input had no times of its own
 ) STRICT;
+CREATE INDEX source_again ON source (name, first_at, last_at, inferred);
 
 CREATE TABLE stream (
     id        INTEGER PRIMARY KEY,
@@ -62,7 +65,7 @@ CREATE TABLE change (
     at         INTEGER NOT NULL,
     seen       INTEGER NOT NULL,
     what       INTEGER NOT NULL,        -- 0 added, 1 modified, 2 deleted; + 4: inferred
-    hash       INTEGER NOT NULL,        -- xxh3 of the object's bytes
+    hash       INTEGER NOT NULL,        -- xxh3 of source, kind, all of this row, and the object's bytes
     dictionary INTEGER,
     length     INTEGER NOT NULL,
     bytes      BLOB NOT NULL            -- zstd, with the dictionary
@@ -117,7 +120,7 @@ CREATE TABLE gap (
     from_at INTEGER NOT NULL,
     to_at   INTEGER NOT NULL,
     why     TEXT NOT NULL,
-    hash    INTEGER NOT NULL
+    hash    INTEGER NOT NULL            -- xxh3 of the source's name and the rest
 ) STRICT;
 
 -- Where watching goes on after a restart; written in the transaction of the changes before it.
@@ -129,6 +132,7 @@ CREATE TABLE position (
     at               INTEGER NOT NULL,
     PRIMARY KEY (source, api_group, kind)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX position_again ON position (resource_version, at);
 
 CREATE VIEW lives AS
     WITH life AS (

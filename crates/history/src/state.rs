@@ -107,7 +107,7 @@ impl Tools {
         let mut wanted = places.rows.iter().peekable();
         while let Some(&&first) = wanted.peek() {
             let mut pending = Pending::default();
-            self.rows.read(connection, path, stream.id, first - 1, &mut pending)?;
+            self.rows.read(connection, path, stream, first - 1, &mut pending)?;
             let last = pending.rows.last().map_or(first, |row| row.seq);
             for (row, text) in pending.iter() {
                 if wanted.next_if_eq(&&row.seq).is_some() {

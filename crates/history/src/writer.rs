@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use model::{Gap, Kind, Moment, Observed};
@@ -136,6 +136,30 @@ impl Drop for Writer {
     }
 }
 
+// === impl Position ===
+
+impl Position {
+    /// Puts it in the file, in place of the one before.
+    pub(crate) fn insert(&self, connection: &Connection, path: &Path, source: i64) -> Result<()> {
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO position (source, api_group, kind, resource_version, at)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
+            .and_then(|mut insert| {
+                insert.execute(params![
+                    source,
+                    &*self.kind.group,
+                    &*self.kind.kind,
+                    self.resource_version,
+                    self.at.nanos()
+                ])
+            })
+            .doing("write a position to", path)?;
+        Ok(())
+    }
+}
+
 /// The thread that writes.
 struct Scribe {
     path: PathBuf,
@@ -222,14 +246,7 @@ impl Scribe {
             }
             self.take(command, &mut room, answers)?;
             let stop = room == 0 || answers.close.is_some() || answers.packer_done;
-            next = if stop {
-                None
-            } else {
-                match inbox.try_recv() {
-                    Ok(command) => Some(command),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                }
-            };
+            next = if stop { None } else { inbox.try_recv().ok() };
         }
         if begun {
             self.intake.settle(&self.connection)?;
@@ -269,7 +286,7 @@ impl Scribe {
         for observed in &batch.changes {
             let (stream, row) = self.intake.place(&self.connection, observed)?;
             let text = observed.what.object().as_str();
-            self.rows.insert(&self.connection, &self.path, stream.id, &row, text)?;
+            self.rows.insert(&self.connection, &self.path, &stream, &row, text)?;
             *self.waiting.entry(stream.id).or_default() += 1;
             self.last_seq = row.seq;
         }
@@ -279,21 +296,7 @@ impl Scribe {
         }
         for position in &batch.positions {
             let source = self.intake.source_id(&self.connection, &position.source)?;
-            self.connection
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO position (source, api_group, kind, resource_version, at)
-                     VALUES (?1, ?2, ?3, ?4, ?5)",
-                )
-                .and_then(|mut insert| {
-                    insert.execute(params![
-                        source,
-                        &*position.kind.group,
-                        &*position.kind.kind,
-                        position.resource_version,
-                        position.at.nanos()
-                    ])
-                })
-                .doing("write a position to", &self.path)?;
+            position.insert(&self.connection, &self.path, source)?;
         }
         Ok(())
     }

@@ -305,6 +305,30 @@ fn pruning_keeps_the_state_as_the_beginning() {
 }
 
 #[test]
+fn damage_is_found_and_the_rest_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["demo", "--folder", "."]).fine();
+    run(folder.path(), &["doctor", "shop.kine"]).fine();
+    let mut bytes = std::fs::read(folder.path().join("shop.kine")).unwrap();
+    // The first page: nothing can be opened any more.
+    bytes[..4096].fill(0);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(folder.path().join("broken.kine"), bytes).unwrap();
+    run(folder.path(), &["doctor", "broken.kine"]).wrong(1);
+    let told = run(folder.path(), &["doctor", "broken.kine", "--salvage", "saved.kine", "-o", "json"]).fine();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let (saved, lost) = (told["changes"].as_i64().unwrap(), told["lost"].as_i64().unwrap());
+    assert!(saved > 8_000 && lost <= 512, "{told}");
+    assert!(run(folder.path(), &["doctor", "saved.kine"]).fine().starts_with("the history is whole"));
+    if lost > 0 {
+        assert!(run(folder.path(), &["info", "saved.kine"]).fine().contains("lost to damage"));
+    }
+    let error = run(folder.path(), &["doctor", "broken.kine", "--salvage", "saved.kine"]).wrong(1);
+    assert_eq!(error, "error: saved.kine exists already\n");
+}
+
+#[test]
 fn files_that_are_no_histories_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();

@@ -126,10 +126,7 @@ type Pair<'a> = (String, Option<&'a Value>, Option<&'a Value>);
 ///
 /// Conditions go by `type`, containers and volumes by `name`, owners and claims by `uid`: the keys Kubernetes
 /// itself merges such lists by. Without them a condition inserted in front would look like a change of all.
-fn matched_by_name<'a>(
-    old: &'a [Value],
-    new: &'a [Value],
-) -> Option<Vec<Pair<'a>>> {
+fn matched_by_name<'a>(old: &'a [Value], new: &'a [Value]) -> Option<Vec<Pair<'a>>> {
     const KEYS: [&str; 8] = ["name", "type", "uid", "ip", "containerPort", "port", "key", "mountPath"];
     let (key_of_old, key_of_new) =
         KEYS.into_iter().find_map(|key| Some((entry_names(old, key)?, entry_names(new, key)?)))?;

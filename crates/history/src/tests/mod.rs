@@ -1,4 +1,5 @@
-//! A history against a list: whatever is done to both, they answer alike.
+//! A history against a list: whatever is done to both, they answer alike. And against damage.
 
+mod damage;
 mod naive;
 mod random_histories;

@@ -80,7 +80,7 @@ impl Seen {
 
 #[test]
 fn a_history_answers_as_a_list_does() {
-    let cases = 3_000;
+    let cases = 2_000;
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&proptest::collection::vec(step(), 1..5), |steps| {
         let folder = folder();

@@ -1,9 +1,9 @@
 //! `kinescope doctor`: whether a history is whole, and saving what can be saved.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use history::{Report, doctor};
+use history::{Report, doctor, salvage};
 use serde_json::json;
 
 use super::output::{Out, grouped};
@@ -33,6 +33,9 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         let path = chosen::path(self.history.as_deref())?;
+        if let Some(into) = &self.salvage {
+            return self.save(out, &path, into);
+        }
         let report = doctor(&path)?;
         if self.output == "json" {
             let report = json!({
@@ -48,6 +51,37 @@ impl Doctor {
             as_text(out, &report)?;
         }
         Ok(if report.is_clean() { Outcome::Done } else { Outcome::Otherwise })
+    }
+}
+
+impl Doctor {
+    fn save(&self, out: &mut Out, path: &Path, into: &Path) -> anyhow::Result<Outcome> {
+        let saved = salvage(path, into)?;
+        let lost: i64 = saved.lost.iter().map(|(first, last)| last - first + 1).sum();
+        if self.output == "json" {
+            let report = json!({
+                "history": path.display().to_string(),
+                "salvaged": into.display().to_string(),
+                "changes": saved.changes,
+                "lost": lost,
+                "lostNumbers": saved.lost,
+                "gaps": saved.gaps,
+                "notes": saved.notes,
+            });
+            writeln!(out, "{report:#}")?;
+            return Ok(Outcome::Done);
+        }
+        writeln!(out, "{} changes saved in {}", grouped(saved.changes), into.display())?;
+        if lost > 0 {
+            writeln!(out, "{} changes are lost", grouped(lost.unsigned_abs()))?;
+        }
+        if saved.gaps > 0 {
+            writeln!(out, "{} gaps tell when: `kinescope info` lists them", grouped(saved.gaps as u64))?;
+        }
+        for note in &saved.notes {
+            writeln!(out, "{note}")?;
+        }
+        Ok(Outcome::Done)
     }
 }
 

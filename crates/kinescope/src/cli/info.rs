@@ -64,8 +64,7 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
         if source.times_inferred {
             writeln!(out, "  times inferred: the input had none of its own")?;
         }
-        let mut rows =
-            vec![["KIND", "CHANGES", "OBJECTS", "ALIVE", "SIZE", "PACKED"].map(str::to_owned)];
+        let mut rows = vec![["KIND", "CHANGES", "OBJECTS", "ALIVE", "SIZE", "PACKED"].map(str::to_owned)];
         for kind in &source.kinds {
             let (objects, alive) = match kind.objects {
                 Some((objects, alive)) => (grouped(objects), grouped(alive)),

@@ -1,0 +1,499 @@
+//! Histories with flipped, cut and zeroed bytes: the doctor finds what readers would see, and salvage brings back what
+//! was not hit, as it was, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use model::{Change, Gap, Kind, Moment, Object, Observed, What, Window};
+use rusqlite::{Connection, params};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::schema::PAGE_BYTES;
+use crate::wal;
+use crate::{Batch, Bulk, Error, History, Position, Selection, Writer, doctor, prune, salvage};
+
+/// So many histories of each kind are damaged.
+const SEEDS: u64 = 70;
+/// Tables and indexes, each of which has its first page at the beginning of the file.
+const TABLES: usize = 30;
+
+/// xorshift: the same on every machine, so that a seed tells all.
+struct Chance(u64);
+
+impl Chance {
+    fn new(seed: u64) -> Chance {
+        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+/// All that readers of a history can be told.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    changes: Vec<Change>,
+    gaps: Vec<Gap>,
+    positions: Vec<Position>,
+    span: Option<(Moment, Moment)>,
+    pruned_to: Option<Moment>,
+    inferred: Vec<(String, bool)>,
+    middle: Vec<(i64, String)>,
+}
+
+/// A history and the log beside it, as bytes.
+struct Film {
+    file: Vec<u8>,
+    log: Vec<u8>,
+    told: Told,
+}
+
+/// What is done to a film, and which pages of its file that hits.
+struct Damage {
+    pages: BTreeSet<usize>,
+    /// The last transaction of the log, which may look as if it was never finished.
+    end_is_hit: bool,
+    /// Cut so short that not even the first page of every table is left.
+    tables_are_cut: bool,
+}
+
+#[test]
+fn whatever_is_damaged_the_doctor_finds_it_and_the_rest_is_salvaged() {
+    let films = [closed(), pruned(), left_open()];
+    for film in &films {
+        let held = film.held_by_pages();
+        for seed in 0..SEEDS {
+            let outcome = std::panic::catch_unwind(|| film.check(seed, &held));
+            outcome.unwrap_or_else(|_| panic!("seed {seed}, film of {} bytes", film.file.len()));
+        }
+    }
+}
+
+#[test]
+fn what_is_whole_is_salvaged_whole() {
+    for film in [closed(), pruned(), left_open()] {
+        let folder = folder();
+        let path = film.put(folder.path());
+        let into = folder.path().join("new.kine");
+        let salvaged = salvage(&path, &into).unwrap();
+        assert_eq!(salvaged.changes, film.told.changes.len() as u64);
+        let ats = || film.told.changes.iter().map(|change| change.at);
+        assert_eq!(film.told.span, ats().min().zip(ats().max()));
+        assert_eq!((salvaged.lost, salvaged.gaps, salvaged.notes), (vec![], 0, vec![]));
+        Told::by(&into).unwrap().must_be(&film.told);
+        assert!(doctor(&into).unwrap().is_clean());
+        // Writing goes on where it stopped.
+        let end = film.told.changes.iter().map(|change| change.seq).max().unwrap();
+        let writer = Writer::open(&into).unwrap();
+        writer.append(Batch { changes: vec![seen(9_999, "east", 0, 0, 0)], ..Batch::default() }).unwrap();
+        assert!(writer.flush().unwrap() > end);
+    }
+}
+
+#[test]
+fn a_lost_block_is_told_of_from_a_keyframe_as_far_as_that_goes() {
+    let film = closed();
+    let folder = folder();
+    let path = film.put(folder.path());
+    let connection = Connection::open(&path).unwrap();
+    let (first, last): (i64, i64) = connection
+        .query_row(
+            "SELECT block.first_seq, block.last_seq FROM block JOIN keyframe USING (stream)
+             WHERE keyframe.seq = block.last_seq AND keyframe.objects > 2 LIMIT 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .unwrap();
+    connection
+        .execute_batch(&format!(
+            "UPDATE frame SET bytes = zeroblob(length(bytes)) WHERE id = (SELECT frame FROM block WHERE first_seq = {first})"
+        ))
+        .unwrap();
+    drop(connection);
+    let into = folder.path().join("new.kine");
+    let salvaged = salvage(&path, &into).unwrap();
+    let lost: i64 = salvaged.lost.iter().map(|(first, last)| last - first + 1).sum();
+    assert!((1..8).contains(&lost), "{lost} lost");
+    assert!(salvaged.gaps > 0);
+    let left = Told::by(&into).unwrap();
+    assert!(left.changes.iter().any(|change| change.seq == last), "the keyframe has the last change");
+}
+
+#[test]
+fn a_place_that_is_taken_and_a_file_that_is_none_are_refused() {
+    let folder = folder();
+    let path = closed().put(folder.path());
+    assert!(matches!(salvage(&path, &path), Err(Error::Exists(_))));
+    let (other, into) = (folder.path().join("other"), folder.path().join("new.kine"));
+    assert!(matches!(salvage(&other, &into), Err(Error::Missing(_))));
+    std::fs::write(&other, "no history at all").unwrap();
+    assert!(matches!(salvage(&other, &into), Err(Error::NotOurs { .. })));
+    assert!(!into.exists());
+    let writer = Writer::open(&path).unwrap();
+    assert!(matches!(salvage(&path, &into), Err(Error::Busy { .. })));
+    drop(writer);
+}
+
+// === impl Film ===
+
+impl Film {
+    fn of(path: &Path) -> Film {
+        let log = std::fs::read(wal::beside(path)).unwrap_or_default();
+        Film { file: std::fs::read(path).unwrap(), log, told: Told::by(path).unwrap() }
+    }
+
+    fn put(&self, folder: &Path) -> PathBuf {
+        let path = folder.join("h.kine");
+        std::fs::write(&path, &self.file).unwrap();
+        if !self.log.is_empty() {
+            std::fs::write(wal::beside(&path), &self.log).unwrap();
+        }
+        path
+    }
+
+    fn check(&self, seed: u64, held: &BTreeMap<i64, BTreeSet<usize>>) {
+        let folder = folder();
+        let path = self.put(folder.path());
+        let damage = self.damage(seed, &path);
+
+        // The doctor may change nothing, so salvage sees the same.
+        let report = doctor(&path);
+        if report.is_ok_and(|report| report.is_clean()) {
+            let told = Told::by(&path).unwrap();
+            if damage.end_is_hit {
+                // A log that ends early is what a killed writer leaves: a history that ends early.
+                assert!(told.changes.iter().all(|change| self.told.changes.contains(change)));
+            } else {
+                told.must_be(&self.told);
+            }
+        }
+
+        let into = folder.path().join("new.kine");
+        let salvaged = match salvage(&path, &into) {
+            Ok(salvaged) => salvaged,
+            Err(Error::NotOurs { .. }) => {
+                let hit = |pages: &BTreeSet<usize>| !pages.is_disjoint(&damage.pages);
+                assert!(held.values().all(hit), "something was there");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let report = doctor(&into).unwrap();
+        assert!(report.is_clean(), "{:?}", report.findings);
+        let left = Told::by(&into).unwrap();
+        assert_eq!(salvaged.changes, left.changes.len() as u64);
+        let left_seqs: BTreeSet<i64> = left.changes.iter().map(|change| change.seq).collect();
+        for change in &left.changes {
+            assert!(self.told.changes.contains(change), "{change:?} is invented");
+        }
+        for gap in &left.gaps {
+            assert!(
+                self.told.gaps.contains(gap) || gap.why == "lost to damage of the file",
+                "{gap:?} is invented"
+            );
+        }
+        for change in &self.told.changes {
+            if left_seqs.contains(&change.seq) {
+                continue;
+            }
+            assert!(
+                held.get(&change.seq).is_none_or(|pages| !pages.is_disjoint(&damage.pages)),
+                "change {} was not hit and is lost",
+                change.seq
+            );
+            // What was before the beginning of a pruned history shows at its beginning.
+            let at = self.told.pruned_to.map_or(change.at, |begins| begins.max(change.at));
+            let is_told = |gap: &Gap| gap.source == change.key.source && gap.from <= at && at <= gap.to;
+            // Where nothing is left that says how long a source went on, nothing can be said of its end.
+            assert!(
+                damage.end_is_hit || damage.tables_are_cut || left.gaps.iter().any(is_told),
+                "change {} at {} is lost in silence: {salvaged:?}",
+                change.seq,
+                change.at.nanos()
+            );
+        }
+    }
+
+    fn damage(&self, seed: u64, path: &Path) -> Damage {
+        let mut chance = Chance::new(seed);
+        let log_is_hit = !self.log.is_empty() && chance.below(2) == 0;
+        let mut bytes = if log_is_hit { self.log.clone() } else { self.file.clone() };
+        let whole = bytes.len();
+        let end = self.last_transaction(path);
+        let mut hit = BTreeSet::new();
+        let mut is_cut = false;
+        match chance.below(4) {
+            0 => {
+                bytes.truncate(chance.below(whole));
+                hit.extend(bytes.len() / PAGE_BYTES..whole.div_ceil(PAGE_BYTES));
+                is_cut = true;
+            }
+            1 => {
+                let page = chance.below(whole / PAGE_BYTES);
+                bytes[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].fill(0);
+                hit.insert(page);
+            }
+            _ => {
+                for _ in 0..=chance.below(20) {
+                    let at = chance.below(whole);
+                    bytes[at] ^= 1 << chance.below(8);
+                    hit.insert(at / PAGE_BYTES);
+                }
+            }
+        }
+        std::fs::write(if log_is_hit { wal::beside(path) } else { path.to_owned() }, &bytes).unwrap();
+        match log_is_hit {
+            // Which pages the log has is not followed here: any may be hit.
+            true => Damage {
+                pages: (0..=self.file.len() / PAGE_BYTES).collect(),
+                end_is_hit: is_cut || bytes[end..] != self.log[end..],
+                tables_are_cut: false,
+            },
+            false => Damage {
+                tables_are_cut: is_cut && hit.first() < Some(&TABLES),
+                pages: hit,
+                end_is_hit: false,
+            },
+        }
+    }
+
+    /// Where in the log the last transaction begins, and the checksum before it that it goes on from.
+    fn last_transaction(&self, path: &Path) -> usize {
+        let size = 24 + PAGE_BYTES;
+        let pages = wal::read(&wal::beside(path), PAGE_BYTES).pages.len();
+        let ends = |page: &usize| self.log[32 + page * size + 4..][..4] != [0; 4];
+        // The last but one ends where the last begins.
+        (0..pages).filter(ends).rev().nth(1).map_or(0, |page| 32 + page * size)
+    }
+
+    /// Which pages hold each change: where its frame lies, as SQLite's own statistics tell. Pages count from 0 here.
+    /// Rows and what is only in the log are left out.
+    fn held_by_pages(&self) -> BTreeMap<i64, BTreeSet<usize>> {
+        let folder = folder();
+        let path = self.put(folder.path());
+        let mut held = BTreeMap::new();
+        if !self.log.is_empty() {
+            return held;
+        }
+        let connection = Connection::open(&path).unwrap();
+        let pages: Vec<(String, i64, i64)> = connection
+            .prepare("SELECT path, pageno, ncell FROM dbstat WHERE name = 'frame' AND pagetype <> 'internal' ORDER BY path")
+            .unwrap()
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        let mut ids: Vec<i64> = numbers(&connection, "SELECT id FROM frame ORDER BY id DESC");
+        let mut frames: BTreeMap<i64, BTreeSet<usize>> = BTreeMap::new();
+        for (leaf, page, cells) in pages.iter().filter(|(path, ..)| !path.contains('+')) {
+            for cell in 0..*cells {
+                let id = ids.pop().unwrap();
+                let place = frames.entry(id).or_default();
+                place.insert(*page as usize - 1);
+                let chain = format!("{leaf}{cell:03x}+");
+                let on = pages.iter().filter(|(path, ..)| path.starts_with(&chain));
+                place.extend(on.map(|(_, page, _)| *page as usize - 1));
+            }
+        }
+        for change in &self.told.changes {
+            let sql = format!(
+                "SELECT frame FROM block JOIN stream ON stream.id = stream JOIN source ON source.id = source
+                 WHERE kind = '{}' AND name = '{}' AND {} BETWEEN first_seq AND last_seq",
+                change.key.kind.kind, change.key.source, change.seq
+            );
+            if let [frame] = numbers(&connection, &sql)[..] {
+                held.insert(change.seq, frames[&frame].clone());
+            }
+        }
+        assert!(ids.is_empty() && !held.is_empty());
+        held
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    /// Compares with the original, part by part for the sake of who reads the difference.
+    #[track_caller]
+    fn must_be(&self, original: &Told) {
+        let gone = original.changes.iter().find(|change| !self.changes.contains(change));
+        let new = self.changes.iter().find(|change| !original.changes.contains(change));
+        assert_eq!((gone, new), (None, None));
+        assert_eq!(self.changes.len(), original.changes.len());
+        let rest = |told: &Told| Told { changes: Vec::new(), ..told.clone() };
+        assert_eq!(rest(self), rest(original));
+    }
+
+    fn by(path: &Path) -> Result<Told, Error> {
+        let history = History::open(path)?;
+        let changes = history.between(Window::ALL, &Selection::default())?.collect::<Result<_, _>>()?;
+        let summary = history.summary()?;
+        let span = history.span()?;
+        let middle = match span {
+            Some((from, to)) => {
+                let moment = Moment::from_nanos(from.nanos() / 2 + to.nanos() / 2);
+                let cluster = history.at(moment, &Selection::default())?;
+                cluster.objects().iter().map(|version| (version.seq, version.key.to_string())).collect()
+            }
+            None => Vec::new(),
+        };
+        let mut inferred: Vec<(String, bool)> =
+            summary.sources.iter().map(|source| (source.name.to_string(), source.times_inferred)).collect();
+        inferred.sort();
+        Ok(Told {
+            changes,
+            gaps: history.gaps()?,
+            positions: history.positions()?,
+            span,
+            pruned_to: summary.pruned_to,
+            inferred,
+            middle,
+        })
+    }
+}
+
+/// Written by a recorder and an import, closed.
+fn closed() -> Film {
+    let folder = folder();
+    let path = folder.path().join("h.kine");
+    record(&path, 0..400);
+    import(&path);
+    Film::of(&path)
+}
+
+fn pruned() -> Film {
+    let folder = folder();
+    let path = folder.path().join("h.kine");
+    record(&path, 0..300);
+    prune(&path, Moment::from_nanos(1_500)).unwrap();
+    record(&path, 300..400);
+    import(&path);
+    Film::of(&path)
+}
+
+/// As a killed recorder leaves it: rows that are not packed, and a log that is not in the file.
+fn left_open() -> Film {
+    let folder = folder();
+    let path = folder.path().join("h.kine");
+    record(&path, 0..200);
+    let connection = Connection::open(&path).unwrap();
+    let samples: Vec<String> = (0..100).map(|n| object(n, 0, n)).collect();
+    let bytes = zstd::dict::from_samples(&samples, 4096).unwrap();
+    connection
+        .execute(
+            "INSERT INTO dictionary (stream, hash, ratio, bytes) SELECT id, ?1, 3.0, ?2 FROM stream WHERE kind = 'Pod'",
+            params![xxh3_64(&bytes) as i64, bytes],
+        )
+        .unwrap();
+    drop(connection);
+    let writer = Writer::open(&path).unwrap();
+    let copy = folder.path().join("copy.kine");
+    append(&writer, 200..300);
+    // Until the packer has nothing to do and stays away from the file while it is copied.
+    loop {
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::copy(wal::beside(&path), wal::beside(&copy)).unwrap();
+        let still = || {
+            let same = |a: &Path, b: &Path| std::fs::read(a).unwrap() == std::fs::read(b).unwrap();
+            same(&path, &copy) && same(&wal::beside(&path), &wal::beside(&copy))
+        };
+        if still() && doctor(&copy).is_ok_and(|report| report.is_clean()) && still() {
+            break;
+        }
+    }
+    let film = Film::of(&copy);
+    let connection = Connection::open(&copy).unwrap();
+    let rows = numbers(&connection, "SELECT count(*) FROM change WHERE dictionary IS NOT NULL");
+    assert!(rows[0] > 2 && film.log.len() > PAGE_BYTES && film.file.len() > PAGE_BYTES, "{rows:?}");
+    film
+}
+
+fn record(path: &Path, numbers: std::ops::Range<usize>) {
+    let writer = Writer::open(path).unwrap();
+    append(&writer, numbers);
+    writer.close().unwrap();
+}
+
+fn append(writer: &Writer, numbers: std::ops::Range<usize>) {
+    let all: Vec<usize> = numbers.collect();
+    for batch in all.chunks(7) {
+        let changes: Vec<Observed> = batch
+            .iter()
+            .map(|&n| {
+                let source = if n.is_multiple_of(5) { "west" } else { "east" };
+                let mut chance = Chance::new(n as u64);
+                seen(n as i64 * 10, source, chance.below(4), chance.below(9), n)
+            })
+            .collect();
+        let end = changes.last().map_or(Moment::MIN, |change| change.seen);
+        let kind = Kind::new("", "Pod");
+        let resource_version = format!("{}", end.nanos());
+        let mut batch = Batch { changes, ..Batch::default() };
+        batch.positions.push(Position {
+            source: "east".into(),
+            kind: kind.clone(),
+            resource_version,
+            at: end,
+        });
+        if end.nanos() % 3 == 0 {
+            let (from, to) = (end.plus_nanos(-5), end);
+            batch.gaps.push(Gap {
+                source: "east".into(),
+                kinds: vec![kind],
+                from,
+                to,
+                why: "cut off".to_owned(),
+            });
+        }
+        writer.append(batch).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
+fn import(path: &Path) {
+    let mut bulk = Bulk::into(path).unwrap();
+    bulk.note_inferred_times(&"old".into()).unwrap();
+    for n in 0..60 {
+        bulk.push(&seen(n as i64 * 7, "old", n % 2, n % 5, n)).unwrap();
+    }
+    bulk.finish().unwrap();
+}
+
+fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> Observed {
+    let object = Object::parse(&object(n, kind, name)).unwrap();
+    let what = match n % 6 {
+        0 => What::Added(object),
+        5 => What::Deleted(object),
+        _ => What::Modified(object),
+    };
+    Observed {
+        inferred: n.is_multiple_of(17),
+        ..Observed::received(Moment::from_nanos(moment), &source.into(), what)
+    }
+}
+
+/// Some are small, some fill more than a page.
+fn object(n: usize, kind: usize, name: usize) -> String {
+    let kind = ["Pod", "Node", "Event", "Service"][kind];
+    let mut chance = Chance::new(n as u64 + 1000);
+    let length = if n.is_multiple_of(13) { 3000 } else { 60 };
+    let filler: String = (0..length).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
+    format!(
+        r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"n{name}","namespace":"shop","uid":"u{}"}},"f":"{filler}"}}"#,
+        n / 100
+    )
+}
+
+fn numbers(connection: &Connection, sql: &str) -> Vec<i64> {
+    connection.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// In memory where there is such a place.
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
