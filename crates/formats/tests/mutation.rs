@@ -1,5 +1,11 @@
 //! Broken files of every kind: seeded mutations of good ones must be read or refused, never worse.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
 use std::io::Cursor;
 
 use formats::{Format, Input, jsonl, manifests};

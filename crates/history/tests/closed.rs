@@ -1,5 +1,11 @@
 //! A history after its writer is done: one file, as small as it can be, for anyone to open.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
 use history::{Batch, History, Selection, Writer};
 use model::Window;
 use rusqlite::Connection;

@@ -1,5 +1,12 @@
 //! A writer that is killed at any instant: what it acknowledged is there, and nothing else is wrong.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops where something is not as it should be, prints its seed, and tells its child what to do"
+)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -1,5 +1,11 @@
 //! The program as a user meets it: what it answers, what it refuses, and how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
 mod common;
 
 use std::path::Path;

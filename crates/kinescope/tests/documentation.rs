@@ -1,5 +1,11 @@
 //! The documents' commands, run as they stand: what a reader sees is what a reader gets.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};

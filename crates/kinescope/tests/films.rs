@@ -1,5 +1,11 @@
 //! Recordings of real control planes against a naive replay of their lines.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where something is not as it should be, and prints its seed"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Kubernetes' strategic merge patch: a merge patch that knows which lists are merged entry by entry, and by what key.
 //!
-//! Only built-in kinds have that knowledge ([`types`]); an API server refuses such patches of custom resources, too.
+//! Only built-in kinds have that knowledge (in `types`); an API server refuses such patches of custom resources, too.
 
 mod lists;
 mod types;

@@ -111,7 +111,7 @@ impl Import {
             let written = write(&mut bulk, receiver);
             let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
             // A broken write ends the reading too; it is the one to tell of.
-            written.and_then(|()| read)
+            written.and(read)
         })?;
         bulk.finish()?;
         drop(progress);

@@ -81,7 +81,7 @@ pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -105,7 +105,7 @@ pub(super) fn bytes(number: u64) -> String {
 pub(super) fn span(nanos: i64) -> String {
     match nanos {
         ..1_000_000_000 => format!("{}ms", nanos / 1_000_000),
-        ..10_000_000_000 => format!("{}s", (nanos / 100_000_000) as f64 / 10.0),
+        1_000_000_000..10_000_000_000 => format!("{}s", (nanos / 100_000_000) as f64 / 10.0),
         _ => kubernetes::table::human(nanos),
     }
 }
