@@ -2,7 +2,8 @@
 //! so that neither the writer nor any reader waits for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -15,9 +16,19 @@ use crate::schema;
 use crate::state::Tools;
 use crate::writer::Command;
 
-/// A stream with rows enough for a block.
-pub(crate) struct Request {
-    pub(crate) stream: i64,
+/// What the writer asks for.
+pub(crate) enum Request {
+    /// A block of a stream that has rows enough for one.
+    Pack(i64),
+    /// A dictionary for a stream that has rows enough to learn from.
+    Train(i64),
+}
+
+/// Where the packer puts what it made. The writer looks here between two batches, so that nothing made waits behind
+/// all the batches in the queue.
+#[derive(Default)]
+pub(crate) struct Tray {
+    packed: Mutex<Option<Packed>>,
 }
 
 /// What the packer made, for the writer to put in the file.
@@ -41,6 +52,7 @@ enum Made {
         at: i64,
         parts: Vec<KeyframePart>,
     },
+    Dictionary(NewDictionary),
 }
 
 pub(crate) struct Packer {
@@ -50,6 +62,7 @@ pub(crate) struct Packer {
     tools: Tools,
     clock: KeyframeClock,
     writer: SyncSender<Command>,
+    tray: Arc<Tray>,
     requests: Receiver<Request>,
 }
 
@@ -59,6 +72,18 @@ struct LastBlock {
     last_seq: i64,
     frame: i64,
     is_small: bool,
+}
+
+// === impl Tray ===
+
+impl Tray {
+    pub(crate) fn take(&self) -> Option<Packed> {
+        self.packed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, packed: Packed) {
+        *self.packed.lock().unwrap_or_else(PoisonError::into_inner) = Some(packed);
+    }
 }
 
 // === impl Packed ===
@@ -77,6 +102,7 @@ impl Packed {
             Made::Keyframe { seq, at, parts } => {
                 insert_keyframe(connection, path, self.stream, *seq, *at, parts)
             }
+            Made::Dictionary(dictionary) => dictionary.insert(connection, path),
         }
     }
 
@@ -100,6 +126,7 @@ impl Packer {
     pub(crate) fn open(
         path: &Path,
         writer: SyncSender<Command>,
+        tray: Arc<Tray>,
         requests: Receiver<Request>,
     ) -> Result<Packer> {
         Ok(Packer {
@@ -109,6 +136,7 @@ impl Packer {
             tools: Tools::new(),
             clock: KeyframeClock::default(),
             writer,
+            tray,
             requests,
         })
     }
@@ -127,8 +155,16 @@ impl Packer {
 
     fn serve(&mut self) -> Result<()> {
         while let Ok(request) = self.requests.recv() {
-            let stream = self.stream(request.stream)?;
-            while self.pack(&stream, false)? {}
+            match request {
+                Request::Pack(stream) => {
+                    let stream = self.stream(stream)?;
+                    while self.pack(&stream, false)? {}
+                }
+                Request::Train(stream) => {
+                    let stream = self.stream(stream)?;
+                    self.train(&stream)?;
+                }
+            }
         }
         for stream in streams(&self.connection, &self.path)? {
             while self.pack(&stream, true)? {}
@@ -144,6 +180,16 @@ impl Packer {
             path: self.path.clone(),
             what: format!("there is no stream {id}"),
         })
+    }
+
+    /// Learns a dictionary from the rows of a stream, so that those to come need not wait for its first block.
+    fn train(&mut self, stream: &Stream) -> Result<()> {
+        let mut pending = Pending::default();
+        let taken = self.tools.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
+        match NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)? {
+            Some(dictionary) => self.deliver(stream.id, 0, Made::Dictionary(dictionary)),
+            None => Ok(()),
+        }
     }
 
     /// Packs the oldest rows of a stream into one block. `rest` takes also too few. Says whether there were any.
@@ -197,9 +243,12 @@ impl Packer {
     fn deliver(&self, stream: i64, rows: usize, what: Made) -> Result<()> {
         let (done, wait) = sync_channel(1);
         let stopped = || Error::Stopped("its thread has ended".to_owned());
-        self.writer
-            .send(Command::Packed(Box::new(Packed { stream, rows, what, done })))
-            .map_err(|_| stopped())?;
+        self.tray.put(Packed { stream, rows, what, done });
+        // Only a writer that has nothing to do must be told to look.
+        match self.writer.try_send(Command::Look) {
+            Ok(()) | Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Disconnected(_)) => return Err(stopped()),
+        }
         wait.recv().map_err(|_| stopped())
     }
 }

@@ -19,7 +19,7 @@ const LEVEL: i32 = 1;
 /// With 16 KiB the films' rows take 5 to 10 % more than with 64 KiB, and a small history is not all dictionary.
 const DICTIONARY_BYTES: usize = 16 << 10;
 /// Below this zstd's trainer has too little to learn from.
-const DICTIONARY_SAMPLES: usize = 64;
+pub(crate) const DICTIONARY_SAMPLES: usize = 64;
 /// A dictionary is made anew when it does worse than this share of what it did on the rows it was made from, which it
 /// knows better than any that follow.
 const TIRED: f64 = 0.33;
@@ -173,6 +173,11 @@ impl RowCodec {
             pending.push(row, text);
         }
         Ok(taken)
+    }
+
+    /// Whether rows of the stream are written with a dictionary.
+    pub(crate) fn has_dictionary(&self, stream: i64) -> bool {
+        self.writing.get(&stream).is_some_and(Option::is_some)
     }
 
     /// Uses the stream's newest dictionary from here on.

@@ -19,6 +19,9 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 /// How long a connection waits for another to finish a transaction.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// More than there are different statements, so that none is ever parsed twice.
+const STATEMENTS: usize = 64;
+
 /// How a file that is to be written is kept safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Safety {
@@ -42,6 +45,7 @@ pub(crate) fn open_writable(path: &Path, safety: Safety) -> Result<Connection> {
         Safety::Scratch => ("OFF", "OFF"),
     };
     connection.busy_timeout(PATIENCE).doing("open", path)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection
         .execute_batch(&format!(
             "PRAGMA page_size = {PAGE_BYTES};
@@ -65,6 +69,7 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
     let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, read).doing("open", path)?;
     connection.busy_timeout(PATIENCE).doing("open", path)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let connection = match check(&connection, path) {
         Ok(()) => connection,
         // A file left in write-ahead mode wants a shared-memory file beside it, which a read-only folder refuses.

@@ -14,14 +14,14 @@ use crate::frame::FRAME_VERSIONS;
 use crate::gaps;
 use crate::intake::Intake;
 use crate::lock::WriterLock;
-use crate::packer::{Packed, Packer, Request};
-use crate::rows::RowCodec;
+use crate::packer::{Packed, Packer, Request, Tray};
+use crate::rows::{DICTIONARY_SAMPLES, RowCodec};
 use crate::schema::{self, Safety};
 
 /// Batches that may wait. A full queue makes [`Writer::append`] wait, and through it whoever sends.
 const QUEUE: usize = 16;
 /// A transaction is closed after so many changes even if more are waiting.
-const TRANSACTION_CHANGES: usize = 4096;
+const TRANSACTION_CHANGES: usize = 2048;
 /// Streams that may wait for the packer; the others are asked for again with their next change.
 const PACK_QUEUE: usize = 1024;
 
@@ -61,7 +61,8 @@ pub(crate) enum Command {
     Append(Batch),
     /// Answered when all that came before is durable, with the number of the last change.
     Flush(SyncSender<Result<i64>>),
-    Packed(Box<Packed>),
+    /// The packer has put something in the tray.
+    Look,
     /// The packer cannot go on.
     PackerFailed(Error),
     /// The packer has packed all there was and ended.
@@ -80,7 +81,8 @@ impl Writer {
         let waiting = count_rows(&connection).doing("read", path)?;
         let (commands, inbox) = sync_channel(QUEUE);
         let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
-        let packer = Packer::open(path, commands.clone(), packer_inbox)?;
+        let tray = Arc::new(Tray::default());
+        let packer = Packer::open(path, commands.clone(), tray.clone(), packer_inbox)?;
         let packer = spawn("packer", path, move || packer.run())?;
         let scribe = Scribe {
             path: path.to_owned(),
@@ -89,7 +91,9 @@ impl Writer {
             rows: RowCodec::new(),
             waiting,
             requested: HashSet::new(),
+            trained: HashSet::new(),
             requests: Some(requests),
+            tray,
             packer: Some(packer),
             last_seq: 0,
             failed: None,
@@ -170,7 +174,10 @@ struct Scribe {
     waiting: HashMap<i64, usize>,
     /// Streams the packer was asked for and has not delivered.
     requested: HashSet<i64>,
+    /// Streams for which a dictionary was asked for; once is enough.
+    trained: HashSet<i64>,
     requests: Option<SyncSender<Request>>,
+    tray: Arc<Tray>,
     packer: Option<JoinHandle<()>>,
     last_seq: i64,
     failed: Option<String>,
@@ -240,12 +247,20 @@ impl Scribe {
         let mut next = Some(first);
         let mut begun = false;
         while let Some(command) = next {
-            if self.failed.is_none() && !begun && matches!(command, Command::Append(_) | Command::Packed(_)) {
+            let packed = self.tray.take();
+            let writes = matches!(command, Command::Append(_)) || packed.is_some();
+            if self.failed.is_none() && !begun && writes {
                 self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
                 begun = true;
             }
+            // The packer waits for the commit: it is not to wait for long.
+            let stop = packed.is_some();
+            if let Some(packed) = packed {
+                answers.packed.push(packed.done());
+                self.file(&packed)?;
+            }
             self.take(command, &mut room, answers)?;
-            let stop = room == 0 || answers.close.is_some() || answers.packer_done;
+            let stop = stop || room == 0 || answers.close.is_some() || answers.packer_done;
             next = if stop { None } else { inbox.try_recv().ok() };
         }
         if begun {
@@ -265,19 +280,23 @@ impl Scribe {
                 self.append(&batch)?;
             }
             Command::Flush(answer) => answers.flushed.push(answer),
-            Command::Packed(packed) => {
-                if self.failed.is_none() {
-                    packed.apply(&self.connection, &self.path)?;
-                    self.rows.refresh(packed.stream());
-                    let waiting = self.waiting.entry(packed.stream()).or_default();
-                    *waiting = waiting.saturating_sub(packed.rows());
-                    self.requested.remove(&packed.stream());
-                }
-                answers.packed.push(packed.done());
-            }
+            // The tray is looked at before every command.
+            Command::Look => {}
             Command::PackerFailed(error) => return Err(error),
             Command::PackerDone => answers.packer_done = true,
             Command::Close(answer) => answers.close = Some(answer),
+        }
+        Ok(())
+    }
+
+    /// Puts in the file what the packer made.
+    fn file(&mut self, packed: &Packed) -> Result<()> {
+        if self.failed.is_none() {
+            packed.apply(&self.connection, &self.path)?;
+            self.rows.refresh(packed.stream());
+            let waiting = self.waiting.entry(packed.stream()).or_default();
+            *waiting = waiting.saturating_sub(packed.rows());
+            self.requested.remove(&packed.stream());
         }
         Ok(())
     }
@@ -303,17 +322,21 @@ impl Scribe {
 
     fn request_packing(&mut self) {
         let Some(requests) = &self.requests else { return };
-        let mut full: Vec<i64> = self
-            .waiting
-            .iter()
-            .filter(|(stream, rows)| **rows >= FRAME_VERSIONS && !self.requested.contains(stream))
-            .map(|(stream, _)| *stream)
-            .collect();
-        full.sort_unstable();
-        for stream in full {
+        let mut waiting: Vec<(i64, usize)> =
+            self.waiting.iter().map(|(stream, rows)| (*stream, *rows)).collect();
+        waiting.sort_unstable();
+        for (stream, rows) in waiting {
             // A full queue is no loss: the stream is asked for again after the next commit.
-            if requests.try_send(Request { stream }).is_ok() {
-                self.requested.insert(stream);
+            if rows >= FRAME_VERSIONS && !self.requested.contains(&stream) {
+                if requests.try_send(Request::Pack(stream)).is_ok() {
+                    self.requested.insert(stream);
+                }
+            } else if rows >= DICTIONARY_SAMPLES
+                && !self.trained.contains(&stream)
+                && !self.rows.has_dictionary(stream)
+                && requests.try_send(Request::Train(stream)).is_ok()
+            {
+                self.trained.insert(stream);
             }
         }
     }
