@@ -97,6 +97,8 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
 /// Closes a written history so that the file is alone: nothing beside it is needed to read it.
 pub(crate) fn close(connection: Connection, path: &Path) -> Result<()> {
     let tidy_up = || -> rusqlite::Result<()> {
+        // Dictionaries are for rows; when all are packed the next writer learns its own from its first ones.
+        connection.execute("DELETE FROM dictionary WHERE NOT EXISTS (SELECT 1 FROM change)", [])?;
         // Rows that were packed leave free pages behind, after a burst more than there are others. SQLite gives back
         // one a step.
         let mut statement = connection.prepare("PRAGMA incremental_vacuum")?;

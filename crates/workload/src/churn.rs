@@ -64,6 +64,8 @@ struct Stream {
     /// The places of lives that are just beginning or ending; the others rest. In a real cluster too a pod changes
     /// five times in its first seconds and then not for hours.
     moving: Vec<usize>,
+    /// The first place of the workload that is being rolled out, and how many of its places have had their turn.
+    rollout: (usize, usize),
     /// The place of what was deleted last.
     vacant: Option<usize>,
 }
@@ -84,6 +86,8 @@ pub const SOURCE: &str = "churn";
 
 /// As many lives are beginning or ending at a time as when a Deployment or two are rolled out.
 const MOVING: usize = 48;
+/// Twenty pods, and what goes with them.
+const WORKLOAD_PLACES: usize = 28;
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
 const NAMESPACES: [&str; 8] = ["ads", "billing", "catalog", "checkout", "ingest", "media", "ml", "search"];
@@ -119,7 +123,15 @@ impl Stream {
         let pods = settings.alive * 70 / 100;
         let workloads = (0..pods.div_ceil(20).max(1)).map(|number| tape.workload(number)).collect();
         let lives = Vec::with_capacity(settings.alive);
-        Stream { settings, tape, workloads, lives, moving: Vec::new(), vacant: None }
+        Stream {
+            settings,
+            tape,
+            workloads,
+            lives,
+            moving: Vec::new(),
+            rollout: (0, WORKLOAD_PLACES),
+            vacant: None,
+        }
     }
 
     fn next_change(&mut self) -> Observed {
@@ -141,7 +153,8 @@ impl Stream {
             return self.lives[place].emit(&mut self.tape, What::Added);
         }
         while self.moving.len() < MOVING {
-            self.moving.push(self.tape.chance.below(self.lives.len()));
+            let place = self.next_to_move();
+            self.moving.push(place);
         }
         let turn = self.tape.chance.below(MOVING);
         let place = self.moving[turn];
@@ -151,7 +164,7 @@ impl Stream {
             life.advance(&mut self.tape);
             // Grown up, it rests until its end; a node rests after each heartbeat.
             if life.step + 1 == life.steps || is_node {
-                self.moving[turn] = self.tape.chance.below(self.lives.len());
+                self.moving[turn] = self.next_to_move();
             }
             return self.lives[place].emit(&mut self.tape, What::Modified);
         }
@@ -160,10 +173,22 @@ impl Stream {
         life.emit(&mut self.tape, What::Deleted)
     }
 
-    /// A new life. Its kind follows from its place, so that the shares of kinds never change.
+    /// Whose turn it is to end or to go on: workload after workload, as when one is rolled out after the other.
+    fn next_to_move(&mut self) -> usize {
+        let (mut first, mut past) = self.rollout;
+        if past >= WORKLOAD_PLACES {
+            let workloads = self.lives.len().div_ceil(WORKLOAD_PLACES);
+            (first, past) = (self.tape.chance.below(workloads) * WORKLOAD_PLACES, 0);
+        }
+        self.rollout = (first, past + 1);
+        (first + past) % self.lives.len()
+    }
+
+    /// A new life. Its kind and its workload follow from its place, so that the shares of kinds never change and
+    /// what comes is of the workload of what went.
     fn begin(&mut self, place: usize) -> Life {
         let tape = &mut self.tape;
-        let workload = &self.workloads[tape.chance.below(self.workloads.len())];
+        let workload = &self.workloads[place / WORKLOAD_PLACES % self.workloads.len()];
         let it = match place % 100 {
             0 | 50 => Living::Node(Box::new(tape.node(place))),
             1..=10 => Living::Set(Box::new(tape.replica_set(workload))),
