@@ -105,36 +105,17 @@ impl Export {
         };
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let masks = self.anonymise.then(|| self.anonymiser()).transpose()?;
+        let job = Job { export: &self, chosen: &chosen, selection, labels, masks, end };
 
         let mut tally = Tally::default();
         if self.out == Path::new("-") {
             let mut writer = BufWriter::new(&mut *out);
-            self.write(
-                &chosen,
-                &selection,
-                labels.as_ref(),
-                masks.as_ref(),
-                end,
-                &mut writer,
-                None,
-                &mut tally,
-            )?;
+            job.write(&mut writer, None, &mut tally)?;
             writer.flush()?;
         } else {
             let progress = Progress::changes(out, total(&chosen)?);
             let scratch = scratch_beside(&self.out);
-            let written = self.write_file(&scratch, |writer| {
-                self.write(
-                    &chosen,
-                    &selection,
-                    labels.as_ref(),
-                    masks.as_ref(),
-                    end,
-                    writer,
-                    Some(&progress),
-                    &mut tally,
-                )
-            });
+            let written = self.write_file(&scratch, |writer| job.write(writer, Some(&progress), &mut tally));
             if let Err(error) = written {
                 let _ = std::fs::remove_file(&scratch);
                 return Err(error);
@@ -144,117 +125,6 @@ impl Export {
         }
         self.report(out, &tally);
         Ok(Outcome::Done)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "two callers, one line each")]
-    fn write(
-        &self,
-        chosen: &Chosen,
-        selection: &Selection,
-        labels: Option<&Selector>,
-        masks: Option<&Anonymiser>,
-        end: Option<Moment>,
-        writer: &mut dyn Write,
-        progress: Option<&Progress>,
-        tally: &mut Tally,
-    ) -> anyhow::Result<()> {
-        if self.format == "manifests" {
-            if self.from.is_some() {
-                bail!("manifests show one moment: say --at, not --from");
-            }
-            return self.write_manifests(chosen, selection, labels, masks, end, writer, tally);
-        }
-        if self.at.is_some() {
-            bail!("jsonl holds a span of time: say --from and --to, not --at");
-        }
-        let mut lines = jsonl::Writer::new(writer, None);
-        let mut filter = Filter { labels, inside: HashSet::new() };
-        let mut window = Window::ALL;
-        if let Some(end) = end {
-            window.to = end.plus_nanos(1);
-        }
-        if let Some(word) = &self.from {
-            window.from = chosen.moment(Some(word))?;
-            if window.to <= window.from {
-                bail!("the window ends at {} before it begins at {}", end.unwrap_or_default(), window.from);
-            }
-        }
-        if self.from.is_some() && !self.changes_only {
-            let mut state = chosen.history.at(window.from, selection)?.into_objects();
-            state.sort_unstable_by_key(|version| version.seq);
-            for version in state {
-                let (seq, at) = (version.seq, window.from);
-                let what = What::Added(version.object);
-                let change = Change { seq, at, seen: at, key: version.key, what, inferred: false };
-                if let Some(change) = filter.pass(change) {
-                    lines.change(&masked(change, masks))?;
-                    tally.state += 1;
-                }
-            }
-            window.from = window.from.plus_nanos(1);
-        }
-        let gaps = chosen.history.gaps()?;
-        let wanted = |gap: &&Gap| {
-            gap.from < window.to
-                && window.from <= gap.to
-                && selection.source.as_ref().is_none_or(|source| *source == gap.source)
-        };
-        let mut gaps = gaps.iter().filter(wanted).peekable();
-        for change in chosen.history.between(window, selection)? {
-            let change = change?;
-            while let Some(gap) = gaps.next_if(|gap| gap.from <= change.at) {
-                write_gap(&mut lines, gap, masks)?;
-                tally.gaps += 1;
-            }
-            if let Some(progress) = progress {
-                progress.step();
-            }
-            if let Some(change) = filter.pass(change) {
-                lines.change(&masked(change, masks))?;
-                tally.written += 1;
-            }
-        }
-        for gap in gaps {
-            write_gap(&mut lines, gap, masks)?;
-            tally.gaps += 1;
-        }
-        Ok(())
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one caller")]
-    fn write_manifests(
-        &self,
-        chosen: &Chosen,
-        selection: &Selection,
-        labels: Option<&Selector>,
-        masks: Option<&Anonymiser>,
-        end: Option<Moment>,
-        writer: &mut dyn Write,
-        tally: &mut Tally,
-    ) -> anyhow::Result<()> {
-        let moment = end.unwrap_or(chosen.times.end);
-        let cluster = chosen.history.at(moment, selection)?;
-        let objects: Vec<Object> = cluster
-            .into_objects()
-            .into_iter()
-            .map(|version| version.object)
-            .filter(|object| labels.is_none_or(|labels| has_labels(object, labels)))
-            .map(|object| masks.map_or(object.clone(), |masks| masks.object(&object)))
-            .collect();
-        manifests::write(writer, objects.iter())?;
-        tally.written = objects.len() as u64;
-        let changes = total(chosen)?;
-        if changes > tally.written {
-            tally.left_out.push(format!(
-                "{} changes that are not the state at {moment}",
-                grouped(changes - tally.written)
-            ));
-        }
-        let gaps = chosen.history.gaps()?.len() as u64;
-        if gaps > 0 {
-            tally.left_out.push(format!("{} gaps", grouped(gaps)));
-        }
-        Ok(())
     }
 
     /// Writes a file, compressed if its name says so.
@@ -314,6 +184,145 @@ impl Export {
     }
 }
 
+/// What is written, of what.
+struct Job<'a> {
+    export: &'a Export,
+    chosen: &'a Chosen,
+    selection: Selection,
+    labels: Option<Selector>,
+    masks: Option<Anonymiser>,
+    /// The moment of `--at` or `--to`.
+    end: Option<Moment>,
+}
+
+impl Job<'_> {
+    fn write(
+        &self,
+        writer: &mut dyn Write,
+        progress: Option<&Progress>,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        match (self.export.format.as_str(), &self.export.from, &self.export.at) {
+            ("manifests", Some(_), _) => bail!("manifests show one moment: say --at, not --from"),
+            ("manifests", None, _) => self.write_manifests(writer, tally),
+            (_, _, Some(_)) => bail!("jsonl holds a span of time: say --from and --to, not --at"),
+            _ => self.write_lines(writer, progress, tally),
+        }
+    }
+
+    fn write_lines(
+        &self,
+        writer: &mut dyn Write,
+        progress: Option<&Progress>,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        let mut lines = jsonl::Writer::new(writer, None);
+        let mut filter = Filter { labels: self.labels.as_ref(), inside: HashSet::new() };
+        let mut window = Window { to: self.end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
+        if let Some(word) = &self.export.from {
+            window.from = self.chosen.moment(Some(word))?;
+            if window.to <= window.from {
+                bail!(
+                    "the window ends at {} before it begins at {}",
+                    self.end.unwrap_or_default(),
+                    window.from
+                );
+            }
+            if !self.export.changes_only {
+                for change in self.state_at(window.from)? {
+                    if let Some(change) = filter.pass(change) {
+                        lines.change(&self.masked(change))?;
+                        tally.state += 1;
+                    }
+                }
+                window.from = window.from.plus_nanos(1);
+            }
+        }
+        let gaps = self.chosen.history.gaps()?;
+        let wanted = |gap: &&Gap| {
+            gap.from < window.to
+                && window.from <= gap.to
+                && self.selection.source.as_ref().is_none_or(|source| *source == gap.source)
+        };
+        let mut gaps = gaps.iter().filter(wanted).peekable();
+        for change in self.chosen.history.between(window, &self.selection)? {
+            let change = change?;
+            while let Some(gap) = gaps.next_if(|gap| gap.from <= change.at) {
+                self.write_gap(&mut lines, gap, tally)?;
+            }
+            if let Some(progress) = progress {
+                progress.step();
+            }
+            if let Some(change) = filter.pass(change) {
+                lines.change(&self.masked(change))?;
+                tally.written += 1;
+            }
+        }
+        gaps.try_for_each(|gap| self.write_gap(&mut lines, gap, tally))?;
+        Ok(())
+    }
+
+    /// The cluster as it was, as if each object had been added then.
+    fn state_at(&self, at: Moment) -> anyhow::Result<impl Iterator<Item = Change>> {
+        let mut state = self.chosen.history.at(at, &self.selection)?.into_objects();
+        state.sort_unstable_by_key(|version| version.seq);
+        Ok(state.into_iter().map(move |version| Change {
+            seq: version.seq,
+            at,
+            seen: at,
+            key: version.key,
+            what: What::Added(version.object),
+            inferred: false,
+        }))
+    }
+
+    fn write_manifests(&self, writer: &mut dyn Write, tally: &mut Tally) -> anyhow::Result<()> {
+        let moment = self.end.unwrap_or(self.chosen.times.end);
+        let objects: Vec<Object> = self
+            .chosen
+            .history
+            .at(moment, &self.selection)?
+            .into_objects()
+            .into_iter()
+            .map(|version| version.object)
+            .filter(|object| self.labels.as_ref().is_none_or(|labels| has_labels(object, labels)))
+            .map(|object| self.masks.as_ref().map_or(object.clone(), |masks| masks.object(&object)))
+            .collect();
+        manifests::write(writer, objects.iter())?;
+        tally.written = objects.len() as u64;
+        let changes = total(self.chosen)?;
+        if changes > tally.written {
+            let left_out = grouped(changes - tally.written);
+            tally.left_out.push(format!("{left_out} changes that are not the state at {moment}"));
+        }
+        let gaps = self.chosen.history.gaps()?.len() as u64;
+        if gaps > 0 {
+            tally.left_out.push(format!("{} gaps", grouped(gaps)));
+        }
+        Ok(())
+    }
+
+    fn masked(&self, change: Change) -> Change {
+        match &self.masks {
+            Some(masks) => Change { key: masks.key(&change.key), what: masks.what(&change.what), ..change },
+            None => change,
+        }
+    }
+
+    fn write_gap(
+        &self,
+        lines: &mut jsonl::Writer<&mut dyn Write>,
+        gap: &Gap,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
+        tally.gaps += 1;
+        match &self.masks {
+            Some(masks) => lines.gap(&masks.gap(gap)),
+            None => lines.gap(gap),
+        }
+    }
+}
+
 /// Which changes pass a label selector. As in a watch with a selector, an object that no longer has the labels is
 /// gone for those who asked for them.
 struct Filter<'a> {
@@ -338,24 +347,6 @@ impl Filter<'_> {
             }
             _ => None,
         }
-    }
-}
-
-fn masked(change: Change, masks: Option<&Anonymiser>) -> Change {
-    match masks {
-        Some(masks) => Change { key: masks.key(&change.key), what: masks.what(&change.what), ..change },
-        None => change,
-    }
-}
-
-fn write_gap(
-    lines: &mut jsonl::Writer<&mut dyn Write>,
-    gap: &Gap,
-    masks: Option<&Anonymiser>,
-) -> io::Result<()> {
-    match masks {
-        Some(masks) => lines.gap(&masks.gap(gap)),
-        None => lines.gap(gap),
     }
 }
 
