@@ -66,6 +66,9 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
     if !path.exists() {
         return Err(Error::Missing(path.to_owned()));
     }
+    if path.is_dir() {
+        return Err(Error::NotOurs { path: path.to_owned(), why: "it is a folder".to_owned() });
+    }
     let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, read).doing("open", path)?;
     connection.busy_timeout(PATIENCE).doing("open", path)?;

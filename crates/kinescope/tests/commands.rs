@@ -212,6 +212,28 @@ fn a_history_is_chosen_or_asked_for() {
 }
 
 #[test]
+fn a_folder_of_manifests_is_one_moment_of_one_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("shop/b.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: web\n");
+    write(
+        "shop/a/pods.json",
+        r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p","namespace":"web","creationTimestamp":"2026-11-01T10:00:00Z"}}]}"#,
+    );
+    write("shop/notes.txt", "not a manifest");
+    run(folder.path(), &["import", "shop"]).fine();
+    let info = run(folder.path(), &["info"]).fine();
+    assert!(info.contains("source shop\n  2026-11-01T10:00:00Z to 2026-11-01T10:00:00Z"), "{info}");
+    assert_eq!(run(folder.path(), &["get", "ns,pods", "-A", "-o", "name"]).fine(), "namespace/web\npod/p\n");
+    let error = run(folder.path(), &["import", "shop.kine", "--into", "again.kine"]).wrong(1);
+    assert_eq!(error, "error: shop.kine is a history already: look into it with --history\n");
+}
+
+#[test]
 fn what_is_imported_twice_is_refused_and_what_is_later_appended() {
     let shop = shop();
     let error = run(shop.path(), &["import", "shop.jsonl"]).wrong(1);
@@ -366,7 +388,7 @@ fn files_that_are_no_histories_are_told_apart() {
         }
     }
     let error = run(folder.path(), &["info", "."]).wrong(1);
-    assert!(error.starts_with("error: "), "{error}");
+    assert_eq!(error, "error: . is not a Kinescope history: it is a folder\n");
 }
 
 #[cfg(unix)]

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use anyhow::{Context, bail};
 use formats::jsonl::{self, Item};
 use formats::{Format, Input, manifests};
-use history::Bulk;
+use history::{Bulk, History};
 use jiff::tz::TimeZone;
 use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
 use model::{Moment, Object, Observed, TimeWords, What};
@@ -56,7 +56,7 @@ pub(super) struct Import {
     /// When it was like this, for files without times [default: the newest time in the objects]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
-    /// The name of the recording [default: each file's name]
+    /// The name of the recording [default: that of the file or folder]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// Apply the recorder's rules: leave out what means nothing to scheduling, hide environment values
@@ -99,7 +99,7 @@ impl Import {
         let at = self.at.as_deref().map(wall_time).transpose()?;
         let sieve = self.strip.then(|| self.sieve()).transpose()?;
         let files = expand(&self.files)?;
-        let total = files.iter().map(|file| std::fs::metadata(file).map(|data| data.len()).ok()).sum();
+        let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
         let progress = Progress::bytes(out, total);
 
         let mut bulk = Bulk::into(&into)?;
@@ -121,7 +121,7 @@ impl Import {
     /// Reads all files and sends what they say.
     fn read(
         &self,
-        files: &[PathBuf],
+        files: &[Found],
         at: Option<Moment>,
         mut sieve: Option<Sieve>,
         progress: &Progress,
@@ -130,11 +130,8 @@ impl Import {
         let mut tally = Tally::default();
         // Manifests are one moment, however many files they come in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
-        for path in files {
-            let source: Arc<str> = match &self.source {
-                Some(name) => name.as_str().into(),
-                None => stem(path).into(),
-            };
+        for Found { path, source } in files {
+            let source: Arc<str> = self.source.as_deref().unwrap_or(source).into();
             let input = open(path, progress)?;
             let named = self.format.as_ref().map(|name| Format::ALL.into_iter().find(|f| f.name() == name));
             match named.unwrap_or(input.format) {
@@ -153,6 +150,9 @@ impl Import {
                     for object in manifests::Reader::new(input)? {
                         snapshot.push((source.clone(), object?));
                     }
+                }
+                None if History::open(path).is_ok() => {
+                    bail!("{} is a history already: look into it with --history", input.name)
                 }
                 None => bail!(
                     "{}: neither events nor manifests begin like this; say what it is with --format",
@@ -230,7 +230,8 @@ impl Import {
         if tally.gaps > 0 {
             writeln!(out, "{} gaps: times in which something may have been missed", grouped(tally.gaps))?;
         }
-        if !existed && tally.changes > 0 {
+        // Below some hundreds of changes a file is mostly its own tables.
+        if !existed && tally.changes >= 500 {
             let each = size as f64 / tally.changes as f64;
             writeln!(
                 out,
@@ -309,30 +310,41 @@ fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
     Ok(Input::open(&name, reader)?)
 }
 
+/// A file to be imported.
+struct Found {
+    path: PathBuf,
+    /// The name of what the user typed: the file, or the folder it is in.
+    source: String,
+}
+
 /// Folders become the manifests in them, in order of their names.
-fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
     let mut files = Vec::new();
-    let mut folders = 0;
-    let mut waiting: Vec<PathBuf> = paths.iter().rev().cloned().collect();
-    while let Some(path) = waiting.pop() {
-        if !path.is_dir() {
-            files.push(path);
-            continue;
+    for typed in paths {
+        let mut folders = 0;
+        let mut waiting = vec![typed.clone()];
+        while let Some(path) = waiting.pop() {
+            if !path.is_dir() {
+                files.push(Found { path, source: stem(typed) });
+                continue;
+            }
+            folders += 1;
+            // Links may lead in circles.
+            if folders > 10_000 {
+                bail!("more than 10,000 folders in {}: is there a circle of links?", typed.display());
+            }
+            let entries = std::fs::read_dir(&path)
+                .with_context(|| format!("cannot read the folder {}", path.display()))?;
+            let mut entries: Vec<PathBuf> =
+                entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+            let wanted = ["yaml", "yml", "json"];
+            entries.retain(|path| {
+                path.is_dir()
+                    || path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
+            });
+            entries.sort_unstable_by(|a, b| b.cmp(a));
+            waiting.extend(entries);
         }
-        folders += 1;
-        // Links may lead in circles.
-        if folders > 10_000 {
-            bail!("more than 10,000 folders in what is to be imported: is there a circle of links?");
-        }
-        let entries =
-            std::fs::read_dir(&path).with_context(|| format!("cannot read the folder {}", path.display()))?;
-        let mut entries: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-        let wanted = ["yaml", "yml", "json"];
-        entries.retain(|path| {
-            path.is_dir() || path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
-        });
-        entries.sort_unstable_by(|a, b| b.cmp(a));
-        waiting.extend(entries);
     }
     if files.is_empty() {
         bail!("there are no .yaml, .yml or .json files in what is to be imported");
