@@ -62,147 +62,119 @@ impl Demo {
         writeln!(out, "A working day in the cluster of a small shop, made up with seed {}:", self.seed)?;
         writeln!(out, "{} changes, recorded in {}.", grouped(changes), path.display())?;
         let history = path.display().to_string();
+        writeln!(out, "\n$ export KINESCOPE_HISTORY={}", quoted(&history))?;
         let export = self.folder.join("worst-minutes.jsonl").display().to_string();
-        for scene in scenes(&day.story, &history, &export) {
-            play(&scene, out)?;
+        for scene in scenes(&day.story, &export) {
+            play(&scene, &history, out)?;
         }
-        writeln!(out, "\nThe history stays in {}. Look around:", path.display())?;
-        writeln!(out, "  export KINESCOPE_HISTORY={history}")?;
+        writeln!(out, "\nThe history stays in {history}. Look around:")?;
+        writeln!(out, "  export KINESCOPE_HISTORY={}", quoted(&history))?;
         writeln!(out, "  kinescope get pods -A --at {}", clock(day.story.bad_moment))?;
         writeln!(out, "  kinescope --help")?;
         Ok(Outcome::Done)
     }
 }
 
-fn scenes(story: &Story, history: &str, export: &str) -> Vec<Scene> {
-    let at = |moment: Moment| moment.to_string();
-    let scene = |words: &str, lines: usize, command: &[&str]| Scene {
-        words: words.to_owned(),
+fn scenes(story: &Story, export: &str) -> Vec<Scene> {
+    let scene = |words: String, lines: usize, command: &[&str]| Scene {
+        words,
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         lines,
     };
-    let (pod, node) = (&story.unlucky_pod, &story.lost_node);
-    let pod_name = format!("pod/{}", pod.name);
-    let broken = &story.broken_deployment;
-    let after = story.bad_moment.plus_nanos(90 * SECOND);
+    let (pod, node, broken) = (&story.unlucky_pod, &story.lost_node, &story.broken_deployment);
+    let at = |seconds: i64| clock(story.bad_moment.plus_nanos(seconds * SECOND));
+    let image = format!("spec.template.spec.containers[{}].image", broken.name);
     vec![
-        scene("What is in the history?", 30, &["info", history]),
+        scene("What is in the history?".to_owned(), 30, &["info"]),
         scene(
-            &format!(
-                "In the afternoon something went wrong. The nodes a minute and a half after {}:",
-                clock(story.bad_moment)
-            ),
+            format!("In the afternoon something went wrong. The nodes 90 seconds after {}:", at(0)),
             12,
-            &["get", "nodes", "--at", &at(after), "--history", history],
+            &["get", "nodes", "--at", &at(90)],
         ),
         scene(
-            "Who was waiting for a place then?",
+            "Who was waiting for a place then?".to_owned(),
             16,
-            &[
-                "get",
-                "pods",
-                "-A",
-                "--field-selector",
-                "status.phase=Pending",
-                "--at",
-                &at(after),
-                "--history",
-                history,
-            ],
+            &["get", "pods", "-n", "web", "--field-selector", "status.phase=Pending", "--at", &at(90)],
         ),
         scene(
-            "And what did the scheduler say?",
-            8,
+            "And what did the scheduler say?".to_owned(),
+            3,
             &[
                 "get",
                 "events",
                 "-n",
-                &pod.namespace,
+                "web",
                 "--field-selector",
                 "reason=FailedScheduling",
                 "--at",
-                &at(after),
-                "--history",
-                history,
+                &at(90),
+                "--sort-by",
+                ".eventTime",
             ],
         ),
         scene(
-            &format!(
-                "The life of one unlucky pod, which waited, found a place on {}, and was driven out again:",
+            format!(
+                "The life of a pod that waited, found a place on {}, and was driven out again:",
                 node.name
             ),
             24,
             &[
                 "log",
-                &pod_name,
+                &format!("pod/{}", pod.name),
                 "-n",
                 &pod.namespace,
                 "--fields",
-                "spec.nodeName,status.phase,status.conditions[PodScheduled].message,metadata.deletionTimestamp",
-                "--history",
-                history,
+                "spec.nodeName,status.phase,metadata.deletionTimestamp",
             ],
         ),
         scene(
-            &format!(
+            format!(
                 "A roll-out of {} had begun just before, with an image that does not exist:",
                 broken.name
             ),
             14,
-            &[
-                "log",
-                &format!("deploy/{}", broken.name),
-                "-n",
-                &broken.namespace,
-                "--fields",
-                "spec.template.spec.containers[checkout].image",
-                "--history",
-                history,
-            ],
+            &["log", &format!("deploy/{}", broken.name), "-n", &broken.namespace, "--fields", &image],
         ),
         scene(
-            "What changed in the worst five minutes?",
+            "What changed in the worst five minutes?".to_owned(),
             24,
-            &[
-                "diff",
-                &at(story.bad_moment.plus_nanos(-30 * SECOND)),
-                &at(story.bad_moment.plus_nanos(270 * SECOND)),
-                "nodes,deploy",
-                "--history",
-                history,
-            ],
+            &["diff", &at(-30), &at(270), "nodes,deploy"],
         ),
         scene(
-            "Those minutes as a file that any program can read, names replaced:",
+            "Those minutes as a file that any program can read, names replaced:".to_owned(),
             4,
             &[
                 "export",
-                history,
                 "--format",
                 "jsonl",
                 "--from",
-                &at(story.worst_from),
+                &at(-30),
                 "--to",
-                &at(story.worst_to),
+                &at(270),
                 "--anonymise",
                 "--out",
                 export,
             ],
         ),
-        scene("Is the file whole?", 4, &["doctor", history]),
+        scene("Is the history whole?".to_owned(), 4, &["doctor"]),
     ]
 }
 
 /// Prints a command as a user would type it, and the first lines of what it answers.
-fn play(scene: &Scene, out: &mut Out) -> anyhow::Result<()> {
+fn play(scene: &Scene, history: &str, out: &mut Out) -> anyhow::Result<()> {
     writeln!(out, "\n{HEADING}# {}{HEADING:#}", scene.words)?;
     let typed: Vec<String> = scene.command.iter().map(|word| quoted(word)).collect();
     writeln!(out, "$ kinescope {}", typed.join(" "))?;
     out.flush()?;
-    let arguments = Arguments::try_parse_from(
-        std::iter::once("kinescope").chain(scene.command.iter().map(String::as_str)),
-    );
-    let command = arguments.context("the demo types a command that does not exist")?.command;
+    // What was exported above counts for a shell, not for this process: the history is named where it can be.
+    let mut words: Vec<&str> =
+        std::iter::once("kinescope").chain(scene.command.iter().map(String::as_str)).collect();
+    match words[1] {
+        "info" | "export" | "doctor" => words.insert(2, history),
+        _ => words.extend(["--history", history]),
+    }
+    let command =
+        Arguments::try_parse_from(words).context("the demo types a command that does not exist")?.command;
     let answer = Shared::default();
     super::run(command, &mut Out::into_one(answer.clone()))?;
     let bytes = answer.0.borrow();
@@ -211,13 +183,27 @@ fn play(scene: &Scene, out: &mut Out) -> anyhow::Result<()> {
     if lines.is_empty() {
         bail!("the demo's command answered nothing");
     }
+    // What is told in sentences is worth a second line; tables and long lists that wrap cannot be read.
+    let sentences = scene.command.iter().any(|word| matches!(word.as_str(), "events" | "log" | "export"));
+    let width = if sentences { None } else { out.width() };
     for line in lines.iter().take(scene.lines) {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", shortened(line, width))?;
     }
     if lines.len() > scene.lines {
         writeln!(out, "[… {} of {} lines]", scene.lines, grouped(lines.len() as u64))?;
     }
     Ok(())
+}
+
+/// A line that fits.
+fn shortened(line: &str, width: Option<usize>) -> String {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    match width {
+        Some(width) if plain.chars().count() > width => {
+            plain.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+        }
+        _ => line.to_owned(),
+    }
 }
 
 /// A place that two can write to.
@@ -241,5 +227,7 @@ fn quoted(word: &str) -> String {
 
 /// The clock time a user would type, in the user's zone.
 fn clock(moment: Moment) -> String {
-    moment.timestamp().to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M").to_string()
+    let time = moment.timestamp().to_zoned(jiff::tz::TimeZone::system());
+    let format = if time.second() == 0 { "%H:%M" } else { "%H:%M:%S" };
+    time.strftime(format).to_string()
 }

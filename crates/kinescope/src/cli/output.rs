@@ -16,6 +16,7 @@ pub(super) struct Out {
     answer: Box<dyn Write>,
     aside: Box<dyn Write>,
     is_terminal: bool,
+    width: Option<usize>,
 }
 
 // === impl Out ===
@@ -26,12 +27,18 @@ impl Out {
             answer: Box::new(io::BufWriter::new(anstream::stdout())),
             aside: Box::new(anstream::stderr()),
             is_terminal: io::stderr().is_terminal(),
+            width: terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)),
         }
     }
 
     /// Both kinds of output into one place, for a command that runs others.
     pub(super) fn into_one(writer: impl Write + Clone + 'static) -> Out {
-        Out { answer: Box::new(writer.clone()), aside: Box::new(writer), is_terminal: false }
+        Out { answer: Box::new(writer.clone()), aside: Box::new(writer), is_terminal: false, width: None }
+    }
+
+    /// How many columns the answer may have; `None` if it does not go to a terminal.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.width
     }
 
     /// Whether someone watches: progress is shown to nobody else.
