@@ -21,6 +21,9 @@ pub(crate) const BENCHES: &[Bench] =
 const CHANGES: u64 = 50_000;
 const RUNS: usize = 3;
 
+/// Bytes a second, for an import from beginning to end.
+const BUDGET: f64 = 100e6;
+
 fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
     let text = lines()?;
     let (mut read, mut imported) = (Vec::new(), Vec::new());
@@ -53,6 +56,7 @@ fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
         let rates = Samples::new(rates);
         figures.add(
             Figure::new(what, rates.median(), Unit::BytesPerSecond)
+                .budget(BUDGET)
                 .also("least", rates.least(), Unit::BytesPerSecond)
                 .also("most", rates.most(), Unit::BytesPerSecond),
         );
