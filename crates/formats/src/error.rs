@@ -15,14 +15,6 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// It is none of the formats known here.
-    #[error("{file} is in no format known here: {why}")]
-    Unknown {
-        /// The file.
-        file: String,
-        /// What was found.
-        why: String,
-    },
     /// Something in it is wrong.
     #[error("{file}, line {line}: {why}")]
     Bad {

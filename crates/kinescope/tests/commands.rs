@@ -49,6 +49,7 @@ fn get_shows_the_past_as_kubectl_shows_the_present() {
         "NAMESPACE   NAME    READY   STATUS    RESTARTS   AGE\nshop        web-1   1/1     Running   0          4m59s\n"
     );
     assert_eq!(get(&["pod/web-1", "-n", "shop", "--at", "-20m", "-o", "name"]).fine(), "pod/web-1\n");
+    assert_eq!(get(&["po", "-A", "-n", "other", "--at", "-20m", "-o", "name"]).fine(), "pod/web-1\n");
     assert_eq!(get(&["nodes", "-o", "name"]).fine(), "node/node-1\n");
     let json = get(&["pod", "web-1", "-n", "shop", "--at", "14:00:05", "-o", "json"]).fine();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -330,6 +331,8 @@ fn pruning_keeps_the_state_as_the_beginning() {
     assert!(run(shop.path(), &["get", "pods", "-A", "--at", "14:05"]).fine().contains("web-1"));
     let error = run(shop.path(), &["prune", "--before", "2027-01-01"]).wrong(1);
     assert!(error.contains("after the history's end"), "{error}");
+    let error = run(shop.path(), &["prune", "--before", "2020-01-01"]).wrong(1);
+    assert!(error.contains("there is nothing before 2020-01-01T00:00:00Z"), "{error}");
 }
 
 #[test]

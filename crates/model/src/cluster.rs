@@ -1,6 +1,6 @@
 //! All objects at one moment.
 
-use crate::{Key, Kind, Moment, Object};
+use crate::{Key, Moment, Object};
 
 /// All objects at one moment, sorted by key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +33,9 @@ impl Cluster {
         Cluster { at, objects }
     }
 
-    /// The object of that name.
-    pub fn get(&self, key: &Key) -> Option<&Version> {
-        self.objects.binary_search_by(|version| version.key.cmp(key)).ok().map(|index| &self.objects[index])
-    }
-
     /// All objects, sorted by key.
     pub fn objects(&self) -> &[Version] {
         &self.objects
-    }
-
-    /// The objects of one kind, of every source, sorted by key.
-    pub fn of_kind(&self, kind: &Kind) -> impl Iterator<Item = &Version> {
-        self.objects.iter().filter(move |version| version.key.kind == *kind)
     }
 
     /// Gives up its objects, sorted by key.

@@ -44,11 +44,6 @@ impl Moment {
         micros.checked_mul(1_000).map(Moment)
     }
 
-    /// From whole seconds since 1970; `None` outside the years 1677 to 2262.
-    pub fn from_seconds(seconds: i64) -> Option<Moment> {
-        seconds.checked_mul(1_000_000_000).map(Moment)
-    }
-
     /// Nanoseconds since 1970.
     pub const fn nanos(self) -> i64 {
         self.0

@@ -81,8 +81,8 @@ pub(super) struct Scope {
     /// The namespace
     #[arg(short, long, value_name = "NAME", default_value = "default", add = ArgValueCompleter::new(completion::namespaces))]
     pub(super) namespace: String,
-    /// All namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    /// All namespaces, whatever -n says
+    #[arg(short = 'A', long)]
     pub(super) all_namespaces: bool,
 }
 

@@ -42,6 +42,9 @@ impl Prune {
                 chosen.times.end
             );
         }
+        if moment <= chosen.times.start {
+            bail!("the history begins at {}: there is nothing before {moment}", chosen.times.start);
+        }
         drop(chosen);
         let pruned = history::prune(&path, moment)?;
         if self.output == "json" {
