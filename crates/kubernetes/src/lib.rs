@@ -5,6 +5,7 @@
 pub mod anonymise;
 pub mod kinds;
 pub mod owners;
+pub mod pod_lives;
 pub mod quantity;
 pub mod requests;
 pub mod rules;

@@ -1,6 +1,8 @@
 //! Who owns an object: its owner references, and the chain of owners up to the root.
 
-use model::{Kind, Object};
+use std::collections::HashMap;
+
+use model::{Key, Kind, Object, What};
 use serde::Deserialize;
 
 /// How many owners a chain may have. Real ones have three or four.
@@ -51,6 +53,23 @@ pub enum End {
     Cycle,
     /// There are more than [`MAX_OWNERS`].
     TooLong,
+}
+
+/// The owners among the objects of one cluster, gathered from its changes.
+///
+/// Of each object that has owners it holds the references, as they were last: also of those that are deleted, which
+/// their pods may outlive, unless it is told to forget them.
+#[derive(Debug, Default)]
+pub struct Owners {
+    /// By group, kind, namespace and name, the lives that had this name.
+    owned: HashMap<String, Vec<Owned>>,
+}
+
+/// An object that has owners.
+#[derive(Debug)]
+struct Owned {
+    uid: Option<String>,
+    references: Vec<OwnerRef>,
 }
 
 /// An object's references to its owners; none if the field is not what Kubernetes makes of it.
@@ -123,6 +142,80 @@ impl Chain<'_> {
     pub fn root(&self) -> Option<&OwnerRef> {
         self.owners.last().map(|owner| &owner.reference)
     }
+}
+
+// === impl Owners ===
+
+impl Owners {
+    /// Before any change.
+    pub fn new() -> Owners {
+        Owners::default()
+    }
+
+    /// Takes a change of any object.
+    pub fn see(&mut self, key: &Key, what: &What) {
+        let object = what.object();
+        let references = owner_references(object);
+        let place = place(&key.kind, &key.namespace, &key.name);
+        let uid = object.meta().uid;
+        let lives = self.owned.get_mut(&place);
+        let known =
+            lives.and_then(|lives| lives.iter_mut().find(|life| life.uid.as_deref() == uid.as_deref()));
+        match known {
+            // What comes with a delete may be a stub.
+            Some(known) if what.state().is_some() => known.references = references,
+            None if !references.is_empty() => {
+                let owned = Owned { uid: uid.map(|uid| uid.into_owned()), references };
+                self.owned.entry(place).or_default().push(owned);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Forgets an object, all lives of its name: what it owned is not asked about any more.
+    pub fn forget(&mut self, key: &Key) {
+        self.owned.remove(&place(&key.kind, &key.namespace, &key.name));
+    }
+
+    /// All owners of an object, each once: every reference is followed by the owners of that owner, as SimKube walks
+    /// them, up to [`MAX_OWNERS`]. An owner that was not seen, or is another life of its name, has none above it.
+    pub fn above(&self, object: &Object) -> Vec<OwnerRef> {
+        let mut above: Vec<OwnerRef> = Vec::new();
+        let mut ahead: Vec<(OwnerRef, &str)> = Vec::new();
+        let meta = object.meta();
+        ahead.extend(
+            owner_references(object).into_iter().rev().map(|reference| (reference, &*meta.namespace)),
+        );
+        while let Some((reference, namespace)) = ahead.pop() {
+            if above.len() == MAX_OWNERS {
+                break;
+            }
+            if reference.is(object) || above.iter().any(|owner| owner.same(&reference)) {
+                continue;
+            }
+            if let Some((owned, namespace)) = self.find(&reference, namespace) {
+                ahead.extend(owned.references.iter().rev().map(|above| (above.clone(), namespace)));
+            }
+            above.push(reference);
+        }
+        above
+    }
+
+    /// What is referred to from this namespace, and its own: an owner lives in the same or in none.
+    fn find<'a>(&self, reference: &OwnerRef, namespace: &'a str) -> Option<(&Owned, &'a str)> {
+        [namespace, ""].into_iter().find_map(|namespace| {
+            let lives = self.owned.get(&place(&reference.kind(), namespace, &reference.name))?;
+            let fits = |life: &&Owned| {
+                reference.uid.is_empty() || life.uid.as_ref().is_none_or(|uid| *uid == reference.uid)
+            };
+            lives.iter().rev().find(fits).map(|owned| (owned, namespace))
+        })
+    }
+}
+
+/// One text for the place of an object; no part of it can hold a slash.
+fn place(kind: &Kind, namespace: &str, name: &str) -> String {
+    format!("{}/{}/{namespace}/{name}", kind.group, kind.kind)
 }
 
 #[cfg(test)]
@@ -205,6 +298,103 @@ mod tests {
             (0..40).map(|n| object(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
         let names: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
         check(&long, &names.iter().map(String::as_str).collect::<Vec<_>>(), End::TooLong);
+    }
+
+    /// The owners above the first object, when all have been seen in this order.
+    #[track_caller]
+    fn check_above(objects: &[Object], expected: &[&str]) {
+        let mut owners = Owners::new();
+        for object in objects {
+            owners.see(&object.key(&"east".into()), &What::Added(object.clone()));
+        }
+        assert_eq!(names(&owners.above(&objects[0])), expected);
+    }
+
+    fn names(owners: &[OwnerRef]) -> Vec<String> {
+        owners.iter().map(|owner| format!("{}/{}", owner.kind, owner.name)).collect()
+    }
+
+    #[test]
+    fn every_reference_is_followed_up_to_its_root() {
+        check_above(
+            &[
+                object("Pod/p", &["A/a", "*B/b"]),
+                object("A/a", &["C/c", "D/d"]),
+                object("B/b", &["C/c"]),
+                object("C/c", &["E/e"]),
+            ],
+            &["A/a", "C/c", "E/e", "D/d", "B/b"],
+        );
+        check_above(&[object("Pod/p", &["A/a"])], &["A/a"]);
+        check_above(&[object("Pod/p", &[])], &[]);
+    }
+
+    #[test]
+    fn walking_cycles_and_endless_chains_ends() {
+        check_above(&[object("A/a", &["A/a", "B/b"]), object("B/b", &["A/a", "B/b"])], &["B/b"]);
+        let long: Vec<Object> =
+            (0..40).map(|n| object(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
+        let expected: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
+        check_above(&long, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn deleted_owners_are_remembered_also_where_the_delete_is_a_stub() {
+        let set = object("ReplicaSet/web-1", &["*Deployment/web"]);
+        let key = set.key(&"east".into());
+        let stub =
+            r#"{"apiVersion":"v1","kind":"ReplicaSet","metadata":{"name":"web-1","uid":"ReplicaSet/web-1"}}"#;
+        let mut owners = Owners::new();
+        owners.see(&key, &What::Added(set));
+        owners.see(&key, &What::Deleted(Object::parse(stub).unwrap()));
+        let above = owners.above(&object("Pod/p", &["*ReplicaSet/web-1"]));
+        assert_eq!(names(&above), ["ReplicaSet/web-1", "Deployment/web"]);
+    }
+
+    #[test]
+    fn what_is_forgotten_has_no_owners() {
+        let pod = object("Pod/p", &["A/a"]);
+        let key = pod.key(&"east".into());
+        let mut owners = Owners::new();
+        owners.see(&key, &What::Added(pod));
+        assert_eq!(names(&owners.above(&object("Claim/c", &["Pod/p"]))), ["Pod/p", "A/a"]);
+        owners.forget(&key);
+        assert_eq!(names(&owners.above(&object("Claim/c", &["Pod/p"]))), ["Pod/p"]);
+    }
+
+    #[test]
+    fn the_last_version_and_the_right_life_count() {
+        let set = |uid: &str, owner: &str| {
+            let json = object("ReplicaSet/web-1", &[owner]).as_str().to_owned();
+            Object::parse(&json.replace(r#""uid":"ReplicaSet/web-1""#, &format!(r#""uid":"{uid}""#))).unwrap()
+        };
+        let mut owners = Owners::new();
+        for (uid, owner) in [("ReplicaSet/web-1", "A/a"), ("ReplicaSet/web-1", "B/b"), ("another", "C/c")] {
+            let set = set(uid, owner);
+            owners.see(&set.key(&"east".into()), &What::Modified(set));
+        }
+        let pod = object("Pod/p", &["ReplicaSet/web-1"]);
+        assert_eq!(names(&owners.above(&pod)), ["ReplicaSet/web-1", "B/b"]);
+        let unknown =
+            Object::parse(&pod.as_str().replace(r#""uid":"ReplicaSet/web-1""#, r#""uid":"x""#)).unwrap();
+        assert_eq!(names(&owners.above(&unknown)), ["ReplicaSet/web-1"]);
+        let without =
+            Object::parse(&pod.as_str().replace(r#""uid":"ReplicaSet/web-1""#, r#""uid":"""#)).unwrap();
+        assert_eq!(names(&owners.above(&without)), ["ReplicaSet/web-1", "C/c"]);
+    }
+
+    #[test]
+    fn owners_live_in_the_same_namespace_or_belong_to_the_cluster() {
+        let inside = |namespace: &str, object: &Object| {
+            let json =
+                object.as_str().replace(r#""name":""#, &format!(r#""namespace":"{namespace}","name":""#));
+            Object::parse(&json).unwrap()
+        };
+        let pod = inside("shop", &object("Pod/p", &["A/a", "B/b"]));
+        check_above(
+            &[pod, inside("else", &object("A/a", &["C/c"])), object("B/b", &["D/d"])],
+            &["A/a", "B/b", "D/d"],
+        );
     }
 
     #[test]

@@ -60,14 +60,8 @@ impl Quantity {
             let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(step).unwrap_or(&"");
             return write!(f, "{whole}{suffix}");
         }
-        let (mut mantissa, mut exponent) = (self.mantissa, i64::from(self.exponent));
-        while mantissa % 10 == 0 {
-            mantissa /= 10;
-            exponent += 1;
-        }
-        let zeros = exponent.rem_euclid(3);
-        exponent -= zeros;
-        write!(f, "{mantissa}{}", &"00"[..zeros as usize])?;
+        let (digits, exponent) = self.thousands();
+        f.write_str(&digits)?;
         if self.format == Format::DecimalExponent {
             return if exponent == 0 { Ok(()) } else { write!(f, "e{exponent}") };
         }
@@ -83,6 +77,23 @@ impl Quantity {
             18 => "E",
             _ => "",
         })
+    }
+
+    /// The shortest digits, whatever its format, that an exponent divisible by three allows, without that exponent:
+    /// `100` for `100m` and for `100`.
+    pub fn canonical_digits(&self) -> String {
+        self.thousands().0
+    }
+
+    /// The shortest digits that an exponent divisible by three allows, and that exponent.
+    fn thousands(&self) -> (String, i64) {
+        let (mut mantissa, mut exponent) = (self.mantissa, i64::from(self.exponent));
+        while mantissa != 0 && mantissa % 10 == 0 {
+            mantissa /= 10;
+            exponent += 1;
+        }
+        let zeros = if mantissa == 0 { 0 } else { exponent.rem_euclid(3) };
+        (format!("{mantissa}{}", &"00"[..zeros as usize]), exponent - zeros)
     }
 
     /// The number, if it is to be written with binary suffixes and can be: whole, and 1024 or more.
