@@ -3,10 +3,11 @@
 use std::io::Cursor;
 use std::time::Instant;
 
-use formats::Input;
-use formats::jsonl::{Given, Item, Reader, Writer};
+use formats::sktrace::{self, Filters, TracerConfig};
+use formats::{Format, Given, Input, Item, Items, Writer, jsonl, sched_record};
 use history::Bulk;
-use model::{Change, Moment, Observed};
+use jiff::tz::Offset;
+use model::{Change, Moment, Observed, Window};
 use workload::churn::{Churn, SOURCE, churn};
 
 use crate::figure::{Figure, Figures, Unit};
@@ -15,48 +16,73 @@ use crate::studio::Studio;
 use crate::{Bench, Result};
 
 /// What is measured of files that are read.
-pub(crate) const BENCHES: &[Bench] =
-    &[Bench { name: "formats.jsonl", about: "reading and importing lines of watch events", run: jsonl }];
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench { name: "formats.jsonl", about: "reading and importing lines of watch events", run: jsonl },
+    Bench {
+        name: "formats.sched-record",
+        about: "reading and importing kube-scheduler-simulator's recording",
+        run: sched_record,
+    },
+    Bench { name: "formats.sktrace", about: "reading and importing SimKube's trace", run: sktrace },
+];
 
 const CHANGES: u64 = 50_000;
 const RUNS: usize = 3;
 
-/// Bytes a second, for an import from beginning to end.
-const BUDGET: f64 = 100e6;
-
 fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = lines()?;
+    let text = written(|out| Ok(Box::new(jsonl::Writer::new(out, Some(SOURCE.into())))))?;
+    measure(studio, figures, Format::Jsonl, text, 100e6)
+}
+
+fn sched_record(studio: &Studio, figures: &mut Figures) -> Result<()> {
+    let text = written(|out| Ok(Box::new(sched_record::Writer::new(out, Offset::UTC, true))))?;
+    measure(studio, figures, Format::SchedRecord, text, 100e6)
+}
+
+fn sktrace(studio: &Studio, figures: &mut Figures) -> Result<()> {
+    let text = written(|out| {
+        let config = "trackedObjects: {v1.Pod: {trackLifecycle: true}, apps/v1.Deployment: {trackLifecycle: true}, \
+                      v1.Event: {}, apps/v1.ReplicaSet: {}}";
+        let (config, _) = TracerConfig::parse("tracer", config)?;
+        Ok(Box::new(sktrace::Writer::new(out, config, Window::ALL, Filters::default())?))
+    })?;
+    measure(studio, figures, Format::Sktrace, text, 50e6)
+}
+
+/// How fast a file is read, and imported from beginning to end, in bytes a second.
+fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>, budget: f64) -> Result<()> {
     let (mut read, mut imported) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let start = Instant::now();
         let mut changes = 0;
-        for item in reader(text.clone())? {
-            item?;
-            changes += 1;
+        for item in reader(&text, format)? {
+            changes += u64::from(matches!(item?, Item::Change(_)));
         }
-        if changes != CHANGES {
-            return Err(format!("{CHANGES} lines were written and {changes} read").into());
+        if changes == 0 {
+            return Err(format!("there are no changes in the {} file", format.name()).into());
         }
         read.push(text.len() as f64 / start.elapsed().as_secs_f64());
 
-        let path = studio.path("jsonl.kine");
+        let path = studio.path("imported.kine");
         let start = Instant::now();
         let mut bulk = Bulk::into(&path)?;
-        for item in reader(text.clone())? {
-            match item? {
-                Item::Change(observed) => bulk.push(&observed)?,
-                Item::Gap(gap) => bulk.push_gap(&gap)?,
+        for item in reader(&text, format)? {
+            if let Item::Change(observed) = item? {
+                bulk.push(&observed)?;
             }
         }
         bulk.finish()?;
         imported.push(text.len() as f64 / start.elapsed().as_secs_f64());
         std::fs::remove_file(&path)?;
     }
-    for (what, rates) in [("reading jsonl", read), ("importing jsonl into a new history", imported)] {
+    let name = format.name();
+    for (what, rates) in
+        [(format!("reading {name}"), read), (format!("importing {name} into a new history"), imported)]
+    {
         let rates = Samples::new(rates);
         figures.add(
             Figure::new(what, rates.median(), Unit::BytesPerSecond)
-                .budget(BUDGET)
+                .budget(budget)
                 .also("least", rates.least(), Unit::BytesPerSecond)
                 .also("most", rates.most(), Unit::BytesPerSecond),
         );
@@ -65,16 +91,18 @@ fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
 }
 
 /// A file of changes, as our own export writes it.
-fn lines() -> Result<Vec<u8>> {
-    let mut writer = Writer::new(Vec::new(), Some(SOURCE.into()));
+fn written(make: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Result<Box<dyn Writer + 'a>>) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut writer = make(&mut bytes)?;
     let changes = churn(Churn { changes: CHANGES, ..Churn::default() });
     for (seq, Observed { seen, key, what, inferred }) in (1..).zip(changes) {
         writer.change(&Change { seq, at: seen, seen, key, what, inferred })?;
     }
-    Ok(writer.into_inner())
+    writer.finish()?;
+    Ok(bytes)
 }
 
-fn reader(text: Vec<u8>) -> Result<Reader> {
-    let input = Input::open("lines", Box::new(Cursor::new(text)))?;
-    Ok(Reader::new(input, Given { source: SOURCE.into(), at: None::<Moment> }))
+fn reader(text: &[u8], format: Format) -> Result<Items> {
+    let input = Input::open("file", Box::new(Cursor::new(text.to_vec())))?;
+    Ok(formats::read(input, format, Given { source: SOURCE.into(), at: None, now: Moment::MAX })?)
 }

@@ -30,6 +30,14 @@ const STEPS: &[(&str, Step)] = &[
         },
     ),
     ("tests", Step::Cargo { arguments: &["test", "--workspace"], comes_with: None }),
+    // Long runs of them are for whoever has the time; that they still build is for everybody.
+    (
+        "fuzz targets",
+        Step::Cargo {
+            arguments: &["check", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"],
+            comes_with: None,
+        },
+    ),
     ("documentation", Step::Cargo { arguments: &["doc", "--workspace", "--no-deps"], comes_with: None }),
     ("tidiness", Step::Tidy),
 ];

@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use formats::Input;
-use formats::jsonl::{Given, Item, Reader};
-use model::Observed;
+use formats::jsonl::Reader;
+use formats::{Given, Input, Item};
+use model::{Moment, Observed};
 
 use crate::Result;
 
@@ -33,10 +33,9 @@ pub(super) fn all() -> Vec<(String, PathBuf)> {
 pub(super) fn read(name: &str, path: &Path) -> Result<Vec<Observed>> {
     let input = Input::open(name, Box::new(File::open(path)?))?;
     let mut changes = Vec::new();
-    for item in Reader::new(input, Given { source: name.into(), at: None }) {
-        match item? {
-            Item::Change(observed) => changes.push(observed),
-            Item::Gap(_) => {}
+    for item in Reader::new(input, Given { source: name.into(), at: None, now: Moment::MAX }) {
+        if let Item::Change(observed) = item? {
+            changes.push(observed);
         }
     }
     Ok(changes)

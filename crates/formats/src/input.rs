@@ -1,13 +1,18 @@
 //! A file to be read: uncompressed on the way, and recognised by what it begins with.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
 
+use crate::recognise::recognise;
 use crate::{Error, Format, Result};
 
 /// As much as is looked at to tell what something is.
 const SNIFF: usize = 64 << 10;
 /// A zstd frame may ask for a window of so many bytes (as a power of two): 128 MiB, what `zstd -d` allows by default.
 const ZSTD_WINDOW_LOG: u32 = 27;
+
+/// What is read from a pipe or uncompressed may take so much of the disk.
+const MAX_COPY: u64 = 16 << 30;
 
 /// How a file was compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +33,24 @@ pub struct Input {
     pub compression: Compression,
     /// What it is; `None` if nothing known here begins like that.
     pub format: Option<Format>,
+    /// Where it lies, if it is a file of its own and not compressed.
+    path: Option<PathBuf>,
     pub(crate) reader: Box<dyn BufRead + Send>,
 }
+
+/// A file that can be read at any place.
+pub(crate) struct FileOnDisk {
+    pub(crate) path: PathBuf,
+    /// Keeps a copy alive.
+    _copy: Option<tempfile::NamedTempFile>,
+}
+
+// === impl Input ===
 
 impl Input {
     /// Looks at the beginning of `reader`, uncompressing it if need be.
     pub fn open(name: &str, mut reader: Box<dyn Read + Send>) -> Result<Input> {
-        let fail = |source| Error::Io { doing: "read", file: name.to_owned(), source };
+        let fail = |source| Error::read(name, source);
         let head = take(&mut reader, 4).map_err(fail)?;
         let compression = match &head[..] {
             [0x1f, 0x8b, ..] => Compression::Gzip,
@@ -54,7 +70,29 @@ impl Input {
         let head = take(&mut plain, SNIFF).map_err(fail)?;
         let format = recognise(&head);
         let reader = Box::new(BufReader::with_capacity(1 << 18, Cursor::new(head).chain(plain)));
-        Ok(Input { name: name.to_owned(), compression, format, reader })
+        Ok(Input { name: name.to_owned(), compression, format, path: None, reader })
+    }
+
+    /// Tells where the file lies, so that a format that needs a file of its own finds it there.
+    #[must_use]
+    pub fn lying_at(self, path: &Path) -> Input {
+        let path = (self.compression == Compression::None).then(|| path.to_owned());
+        Input { path, ..self }
+    }
+
+    /// A file that can be read at any place: the one it is, or a copy that goes with this value.
+    pub(crate) fn into_file(mut self) -> Result<FileOnDisk> {
+        if let Some(path) = self.path {
+            return Ok(FileOnDisk { path, _copy: None });
+        }
+        let fail = |source| Error::Io { doing: "make a temporary copy of", file: self.name.clone(), source };
+        let mut copy = tempfile::NamedTempFile::new().map_err(fail)?;
+        let length = std::io::copy(&mut self.reader.by_ref().take(MAX_COPY + 1), &mut copy).map_err(fail)?;
+        if length > MAX_COPY {
+            let why = format!("holds more than {} GiB: uncompress it into a file first", MAX_COPY >> 30);
+            return Err(Error::unfit(&self.name, why));
+        }
+        Ok(FileOnDisk { path: copy.path().to_owned(), _copy: Some(copy) })
     }
 }
 
@@ -63,28 +101,6 @@ fn take(reader: &mut dyn Read, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(most as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// A JSON object that begins with a field of an event's envelope is a line of events; other JSON objects, and texts
-/// whose first line that says anything looks like YAML, are manifests.
-fn recognise(head: &[u8]) -> Option<Format> {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let text = String::from_utf8_lossy(head);
-    let text = text.trim_start();
-    if let Some(rest) = text.strip_prefix('{') {
-        let key = rest.trim_start().strip_prefix('"')?.split('"').next()?;
-        let envelope =
-            matches!(key, "at" | "seen" | "type" | "object" | "source" | "inferred" | "to" | "kinds" | "why");
-        return Some(if envelope { Format::Jsonl } else { Format::Manifests });
-    }
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    let is_key = |line: &str| {
-        let key = line.split(':').next().unwrap_or_default();
-        line.contains(':')
-            && !key.is_empty()
-            && key.chars().all(|c| c.is_ascii_alphanumeric() || "\"'".contains(c))
-    };
-    (line.starts_with("---") || line.starts_with("%YAML") || is_key(line)).then_some(Format::Manifests)
 }
 
 #[cfg(test)]
@@ -106,18 +122,6 @@ mod tests {
         if compression == Compression::None {
             assert_eq!(plain, bytes);
         }
-    }
-
-    #[test]
-    fn formats_are_told_by_their_content() {
-        check(br#"{"at":1,"type":"ADDED"}"#, Some(Format::Jsonl), Compression::None);
-        check(b"{\n  \"type\": \"ADDED\",\n", Some(Format::Jsonl), Compression::None);
-        check(br#"{"apiVersion":"v1"}"#, Some(Format::Manifests), Compression::None);
-        check(b"# a comment\n\napiVersion: v1\n", Some(Format::Manifests), Compression::None);
-        check(b"---\napiVersion: v1\n", Some(Format::Manifests), Compression::None);
-        check(b"", None, Compression::None);
-        check(b"PK\x03\x04", None, Compression::None);
-        check(b"hello world", None, Compression::None);
     }
 
     #[test]

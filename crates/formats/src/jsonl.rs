@@ -17,25 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::times::newest_time;
 use crate::values::Values;
-use crate::{Input, Result};
-
-/// What a line says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// Something happened.
-    Change(Observed),
-    /// Something may have been missed.
-    Gap(Gap),
-}
-
-/// What lines that do not say so themselves mean.
-#[derive(Clone, Debug)]
-pub struct Given {
-    /// The recording they belong to.
-    pub source: Arc<str>,
-    /// When they were seen. `None`: at the newest time inside each object, but never before the line above.
-    pub at: Option<Moment>,
-}
+use crate::{Given, Input, Item, Result, Written};
 
 /// Reads lines.
 pub struct Reader {
@@ -46,6 +28,7 @@ pub struct Reader {
     /// The time of the line above.
     last: Option<Moment>,
     times_inferred: bool,
+    ended: bool,
 }
 
 /// Writes lines.
@@ -53,6 +36,7 @@ pub struct Writer<W> {
     out: W,
     /// Lines of this source do not name it.
     source: Option<Arc<str>>,
+    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -88,17 +72,15 @@ impl Reader {
     pub fn new(input: Input, given: Given) -> Reader {
         let values = Values::new(&input.name, input.reader);
         let source = given.source.clone();
-        Reader { values, given, source, last: None, times_inferred: false }
-    }
-
-    /// Whether lines without a time were met.
-    pub fn times_inferred(&self) -> bool {
-        self.times_inferred
+        Reader { values, given, source, last: None, times_inferred: false, ended: false }
     }
 
     fn read(&mut self) -> Result<Option<Item>> {
         loop {
-            let Some((number, text)) = self.values.next()? else { return Ok(None) };
+            let Some((number, text)) = self.values.next()? else {
+                let untold = self.times_inferred && !std::mem::replace(&mut self.ended, true);
+                return Ok(untold.then(|| Item::TimesInferred(self.given.source.clone())));
+            };
             let read = serde_json::from_str::<Line<'_>>(text);
             let line = match read {
                 Ok(line) => line,
@@ -265,11 +247,17 @@ struct GapLine<'a> {
 impl<W: Write> Writer<W> {
     /// Writes to `out`. Lines of `source` do not name it; with `None` every line does.
     pub fn new(out: W, source: Option<Arc<str>>) -> Writer<W> {
-        Writer { out, source }
+        Writer { out, source, count: 0 }
     }
 
-    /// Writes a change. The object's bytes go out as they are, but for line ends between its tokens.
-    pub fn change(&mut self, change: &Change) -> std::io::Result<()> {
+    fn named<'a>(&self, source: &'a Arc<str>) -> Option<&'a str> {
+        (self.source.as_ref() != Some(source)).then_some(source)
+    }
+}
+
+impl<W: Write> crate::Writer for Writer<W> {
+    /// The object's bytes go out as they are, but for line ends between its tokens.
+    fn change(&mut self, change: &Change) -> Result<()> {
         let line = ChangeLine {
             at: change.at.to_string(),
             seen: (change.seen != change.at).then(|| change.seen.to_string()),
@@ -277,7 +265,7 @@ impl<W: Write> Writer<W> {
             inferred: change.inferred,
             word: change.what.word(),
         };
-        let envelope = serde_json::to_string(&line)?;
+        let envelope = text(&line);
         let open = envelope.strip_suffix('}').expect("a struct is written in braces");
         let object = change.what.object().as_str();
         // JSON allows no line end inside a string, so every one of them is mere space.
@@ -286,11 +274,12 @@ impl<W: Write> Writer<W> {
         } else {
             object.into()
         };
-        writeln!(self.out, "{open},\"object\":{object}}}")
+        writeln!(self.out, "{open},\"object\":{object}}}")?;
+        self.count += 1;
+        Ok(())
     }
 
-    /// Writes a gap.
-    pub fn gap(&mut self, gap: &Gap) -> std::io::Result<()> {
+    fn gap(&mut self, gap: &Gap) -> Result<()> {
         let line = GapLine {
             at: gap.from.to_string(),
             source: self.named(&gap.source),
@@ -299,15 +288,16 @@ impl<W: Write> Writer<W> {
             kinds: gap.kinds.iter().map(Kind::to_string).collect(),
             why: &gap.why,
         };
-        writeln!(self.out, "{}", serde_json::to_string(&line)?)
+        writeln!(self.out, "{}", text(&line))?;
+        Ok(())
     }
 
-    /// Gives back what was written to.
-    pub fn into_inner(self) -> W {
-        self.out
+    fn finish(mut self: Box<Self>) -> Result<Written> {
+        self.out.flush()?;
+        Ok(Written { count: self.count, ..Written::default() })
     }
+}
 
-    fn named<'a>(&self, source: &'a Arc<str>) -> Option<&'a str> {
-        (self.source.as_ref() != Some(source)).then_some(source)
-    }
+fn text(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect("texts and numbers are JSON")
 }

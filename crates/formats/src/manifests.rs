@@ -1,28 +1,30 @@
 //! Objects as kubectl takes them: YAML or JSON, one or many, lists, documents one after the other.
+//!
+//! They are read by [`kwok`](crate::kwok), whose recordings begin like them.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::io::{BufRead, Write};
 
-use model::{Meta, Object};
+use model::{Change, Gap, Meta, Object};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::values::{MAX_VALUE, Values};
-use crate::{Error, Input, Result};
+use crate::{Error, Input, Result, Written};
 
-mod yaml;
+pub(crate) mod yaml;
 
 pub use yaml::to_yaml;
 
-/// Reads objects. Lists come apart into their items.
-pub struct Reader {
-    documents: Documents,
-    /// Items of a list that are still to come, with the line of their document.
-    ready: VecDeque<(u64, Object)>,
+/// Writes objects as YAML documents.
+pub struct Writer<W> {
+    out: W,
+    written: Written,
 }
 
-enum Documents {
+/// The documents of a file, each as one JSON text.
+pub(crate) enum Documents {
     Json(Values),
     Yaml(yaml::Documents),
 }
@@ -39,65 +41,38 @@ struct List<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-// === impl Reader ===
+// === impl Documents ===
 
-impl Reader {
-    /// Reads the objects of a file.
-    pub fn new(mut input: Input) -> Result<Reader> {
-        let head = input.reader.fill_buf().map_err(|source| Error::Io {
-            doing: "read",
-            file: input.name.clone(),
-            source,
-        })?;
+impl Documents {
+    pub(crate) fn open(mut input: Input) -> Result<Documents> {
+        let head = input.reader.fill_buf().map_err(|source| Error::read(&input.name, source))?;
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let is_json = head.trim_ascii_start().starts_with(b"{");
-        let documents = if is_json {
+        Ok(if is_json {
             Documents::Json(Values::new(&input.name, input.reader))
         } else {
             Documents::Yaml(yaml::Documents::new(&input.name, input.reader))
-        };
-        Ok(Reader { documents, ready: VecDeque::new() })
+        })
     }
 
-    fn read(&mut self) -> Result<Option<Object>> {
-        while self.ready.is_empty() {
-            let (line, text) = match &mut self.documents {
-                Documents::Json(values) => match values.next()? {
-                    Some((line, text)) => (line, Cow::Borrowed(text)),
-                    None => return Ok(None),
-                },
-                Documents::Yaml(documents) => match documents.next()? {
-                    Some((line, text)) => (line, Cow::Owned(text)),
-                    None => return Ok(None),
-                },
-            };
-            let objects = take_apart(&text);
-            match objects {
-                Ok(objects) => self.ready.extend(objects.into_iter().map(|object| (line, object))),
-                Err(why) => return Err(self.bad(line, why)),
-            }
+    /// The next document and the line it begins on.
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, String)>> {
+        match self {
+            Documents::Json(values) => Ok(values.next()?.map(|(line, text)| (line, text.to_owned()))),
+            Documents::Yaml(documents) => documents.next(),
         }
-        Ok(self.ready.pop_front().map(|(_, object)| object))
     }
 
-    fn bad(&self, line: u64, why: String) -> Error {
-        match &self.documents {
+    pub(crate) fn bad(&self, line: u64, why: impl Into<String>) -> Error {
+        match self {
             Documents::Json(values) => values.bad(line, why),
-            Documents::Yaml(documents) => documents.bad(line, why),
+            Documents::Yaml(documents) => documents.bad(line, why.into()),
         }
-    }
-}
-
-impl Iterator for Reader {
-    type Item = Result<Object>;
-
-    fn next(&mut self) -> Option<Result<Object>> {
-        self.read().transpose()
     }
 }
 
 /// The objects of one document: itself, or the items of a list, lists within lists included.
-fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
+pub(crate) fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
     let list: List<'_> = serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
     let Some(kind) = list.kind.strip_suffix("List").filter(|_| list.items.is_some()) else {
         return Ok(vec![Object::parse(text).map_err(|error| error.to_string())?]);
@@ -120,7 +95,7 @@ fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
 }
 
 /// An item with an apiVersion and a kind: those of an API server's list carry none, only the list does.
-fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
+pub(crate) fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Names {
@@ -150,23 +125,62 @@ fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
     text.into()
 }
 
-/// Writes objects as YAML documents.
-pub fn write<'a>(out: &mut dyn Write, objects: impl Iterator<Item = &'a Object>) -> std::io::Result<()> {
-    for object in objects {
-        let value = object.value().map_err(std::io::Error::other)?;
-        write!(out, "---\n{}", to_yaml(&value))?;
+/// An object as an item of a list that says what its items are. Fields come sorted; Go gives them in the order of its
+/// types, and any order is read.
+pub(crate) fn nameless(object: &Object) -> Result<Value> {
+    let mut value = object.value().map_err(std::io::Error::other)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
     }
-    Ok(())
+    Ok(value)
+}
+
+// === impl Writer ===
+
+impl<W: Write> Writer<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Writer<W> {
+        Writer { out, written: Written::default() }
+    }
+}
+
+impl<W: Write> crate::Writer for Writer<W> {
+    fn change(&mut self, change: &Change) -> Result<()> {
+        if let Some(object) = change.what.state() {
+            let value = object.value().map_err(std::io::Error::other)?;
+            write!(self.out, "---\n{}", to_yaml(&value))?;
+            self.written.count += 1;
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, _: &Gap) -> Result<()> {
+        self.written.left_out.count("gaps");
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Written> {
+        self.out.flush()?;
+        Ok(self.written)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Format, Given, Item};
+    use model::Moment;
     use std::io::Cursor;
 
     fn read(text: &str) -> Result<Vec<String>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-        Reader::new(input)?.map(|object| object.map(|object| object.as_str().to_owned())).collect()
+        let given = Given { source: "s".into(), at: None, now: Moment::default() };
+        let text = |item| match item {
+            Item::Object(object) => object.as_str().to_owned(),
+            other => panic!("{other:?} is no object"),
+        };
+        crate::read(input, Format::Manifests, given)?.map(|item| item.map(text)).collect()
     }
 
     #[track_caller]

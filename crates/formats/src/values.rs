@@ -70,17 +70,13 @@ impl Values {
     }
 
     pub(crate) fn bad(&self, line: u64, why: impl Into<String>) -> Error {
-        Error::Bad { file: self.file.clone(), line, why: why.into() }
+        Error::line(&self.file, line, why)
     }
 
     /// Appends a line to the buffer; nothing at the end.
     fn read_line(&mut self) -> Result<()> {
         loop {
-            let chunk = self.reader.fill_buf().map_err(|source| Error::Io {
-                doing: "read",
-                file: self.file.clone(),
-                source,
-            })?;
+            let chunk = self.reader.fill_buf().map_err(|source| Error::read(&self.file, source))?;
             if chunk.is_empty() {
                 return Ok(());
             }

@@ -134,7 +134,7 @@ fn export_and_import_lose_nothing() {
     assert_eq!(export("shop.kine"), export("again.kine"));
     let manifests = run(shop.path(), &["export", "shop.kine", "--format", "manifests", "--at", "14:01"]);
     assert!(
-        manifests.err.contains("left out: 2 changes that are not the state at 2026-11-01T14:01:00Z, 1 gaps")
+        manifests.err.contains("left out: 2 changes that are not the state at 2026-11-01T14:01:00Z, 1 gap")
     );
     std::fs::write(shop.path().join("then.yaml"), manifests.fine()).unwrap();
     let told = run(shop.path(), &["import", "then.yaml"]).fine();
@@ -292,8 +292,8 @@ fn a_failed_import_leaves_nothing_and_says_where_it_failed() {
         line(4).replace("\"to\":\"2026", "\"to\":\"2025").as_bytes(),
         "cannot end before that",
     );
-    check("nothing.bin", b"\x00\x01\x02", "neither events nor manifests begin like this");
-    check("empty.jsonl", b"", "neither events nor manifests");
+    check("nothing.bin", b"\x00\x01\x02", "nothing known here begins like this");
+    check("empty.jsonl", b"", "nothing known here begins like this");
     check("odd.yaml", b"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n", "odd.yaml, line 4");
     check("part.yaml", b"apiVersion: v1\nkind: Pod\n", "missing field `metadata`");
     let gzip = |bytes: &[u8]| {

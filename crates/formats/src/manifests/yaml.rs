@@ -10,7 +10,7 @@ use super::MAX_VALUE;
 use crate::{Error, Result};
 
 /// YAML documents, each as one JSON text.
-pub(super) struct Documents {
+pub(crate) struct Documents {
     file: String,
     reader: Box<dyn BufRead + Send>,
     /// The line read last, counted from 1.
@@ -21,12 +21,12 @@ pub(super) struct Documents {
 // === impl Documents ===
 
 impl Documents {
-    pub(super) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> Documents {
+    pub(crate) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> Documents {
         Documents { file: file.to_owned(), reader, line: 0, done: false }
     }
 
     /// The next document that is not empty, and the line it begins on.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, String)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, String)>> {
         while !self.done {
             let first = self.line + 1;
             let document = self.document()?;
@@ -49,8 +49,8 @@ impl Documents {
         Ok(None)
     }
 
-    pub(super) fn bad(&self, line: u64, why: String) -> Error {
-        Error::Bad { file: self.file.clone(), line, why }
+    pub(crate) fn bad(&self, line: u64, why: String) -> Error {
+        Error::line(&self.file, line, why)
     }
 
     /// The text up to the next line that begins with `---`, which ends a document wherever it stands.
@@ -60,7 +60,7 @@ impl Documents {
             let start = bytes.len();
             let room = (MAX_VALUE + 1 - start) as u64;
             let read = std::io::Read::take(&mut self.reader, room).read_until(b'\n', &mut bytes);
-            let read = read.map_err(|source| Error::Io { doing: "read", file: self.file.clone(), source })?;
+            let read = read.map_err(|source| Error::read(&self.file, source))?;
             if read == 0 {
                 self.done = true;
                 break;

@@ -1,36 +1,63 @@
 //! `kinescope export`: a history, or one moment of it, into files of other programs.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+mod feed;
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use formats::{jsonl, manifests};
+use formats::sktrace::{self, Filters, TracerConfig};
+use formats::{
+    Format, Writer, Written, jsonl, kai_snapshot, kss_snapshot, kwok, manifests, scaling_history,
+    sched_record,
+};
 use history::Selection;
+use jiff::tz::Offset;
 use kubernetes::anonymise::Anonymiser;
 use kubernetes::selector::Selector;
-use model::{Change, Gap, Key, Kind, Moment, Object, What, Window};
+use model::{Kind, Moment, Window};
 
+use self::feed::{Feed, Shown};
 use super::chosen::Chosen;
-use super::get::has_labels;
 use super::kind_words::KindWords;
+use super::out_file::Scratch;
 use super::output::{Out, grouped};
 use super::progress::Progress;
-use super::{Outcome, secret_key};
+use super::{Outcome, format_word, secret_key};
+
+/// What can be written.
+const FORMATS: [Format; 8] = [
+    Format::Jsonl,
+    Format::Manifests,
+    Format::SchedRecord,
+    Format::KssSnapshot,
+    Format::Sktrace,
+    Format::ScalingHistory,
+    Format::KaiSnapshot,
+    Format::Kwok,
+];
 
 const AFTER: &str = "\
-Formats:
-  jsonl      a watch event a line, nothing lost
-  manifests  the objects of one moment as YAML documents
+Formats of a span of time:
+  jsonl            a watch event a line, nothing lost
+  sched-record     kube-scheduler-simulator's recording; its seven kinds, or those of --kinds
+  sktrace          SimKube's trace; --tracer-config says what is tracked and how
+  scaling-history  the SQLite file of Gardener's scaling history
+  kwok             KWOK's recording; with --at its snapshot
+Formats of one moment:
+  manifests        the objects as YAML documents
+  kss-snapshot     kube-scheduler-simulator's export; YAML if the file's name ends in .yaml or .yml
+  kai-snapshot     the KAI scheduler's snapshot, ZIP; --partition narrows it as the scheduler's does
 
-With --from a jsonl file begins with the cluster as it was then, as if each object had been added; --changes-only \
-leaves that out. A file name that ends in .gz or .zst is compressed.
+With --from a file begins with the cluster as it was then, as if each object had been added; --changes-only \
+leaves that out. What a format has no place for is told. A file name that ends in .gz or .zst is compressed.
 
 Examples:
   kinescope export --format jsonl --out film.jsonl.gz
   kinescope export prod.kine --format jsonl --from 14:00 --to 14:10 -n web
   kinescope export --format manifests --at 14:03 --kinds pods,nodes > then.yaml
+  kinescope export --format sktrace --from -1h --exclude-namespaces kube-system --out hour.sktrace
+  kinescope export --format kai-snapshot --at 14:03 --partition kai.scheduler/node-pool=a100 --out then.zip
   kinescope export --format jsonl --anonymise --key ~/anon.key --out stranger.jsonl.zst";
 
 /// Write a history, or one moment of it, for other programs
@@ -40,15 +67,15 @@ pub(super) struct Export {
     /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
     history: Option<PathBuf>,
     /// The format
-    #[arg(long, value_name = "FORMAT", value_parser = ["jsonl", "manifests"])]
-    format: String,
+    #[arg(long, value_name = "FORMAT", value_parser = format_word::parser(&FORMATS))]
+    format: Format,
     /// From this moment
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
     /// Up to and at this moment
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
-    /// The moment, for manifests [default: the history's end]
+    /// The moment, for formats that show one [default: the history's end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with_all = ["from", "to"])]
     at: Option<String>,
     /// With --from: do not begin with the state at that moment
@@ -57,9 +84,15 @@ pub(super) struct Export {
     /// Only this namespace [default: all, and what belongs to none]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
+    /// Not these namespaces
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    exclude_namespaces: Vec<String>,
     /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
+    /// Not objects with these labels; may be given several times
+    #[arg(long, value_name = "LABELS")]
+    exclude_labels: Vec<String>,
     /// Only these kinds: pods,nodes
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
@@ -75,87 +108,202 @@ pub(super) struct Export {
     /// The key that made-up names come from, so that two exports agree; made if the file is missing
     #[arg(long, value_name = "FILE", requires = "anonymise")]
     key: Option<PathBuf>,
-}
-
-/// What was written, and what was not.
-#[derive(Default)]
-struct Tally {
-    written: u64,
-    state: u64,
-    gaps: u64,
-    left_out: Vec<String>,
+    /// sched-record: the offset of the times, such as +09:00 [default: Z]
+    #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
+    utc_offset: Option<String>,
+    /// sktrace: the tracer's configuration, YAML [default: workloads and bare pods, with lifecycles]
+    #[arg(long, value_name = "FILE")]
+    tracer_config: Option<PathBuf>,
+    /// kai-snapshot: only nodes, queues and pod groups with this label, or without it if there is no value
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    partition: Option<String>,
 }
 
 impl Export {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        self.check_options()?;
         let chosen = Chosen::open(self.history.as_deref())?;
+        let tracer = self.tracer(&chosen, out)?;
+        let feed = self.feed(&chosen)?;
+        let (written, there) = if self.out == Path::new("-") {
+            let mut writer = self.writer(&mut *out, &feed, tracer)?;
+            let there = feed.all(&mut *writer, None)?;
+            (writer.finish()?, there)
+        } else {
+            let progress = Progress::changes(out, feed.total()?);
+            self.write_file(&feed, tracer, &progress)?
+        };
+        self.report(out, &feed, &written, there)?;
+        Ok(Outcome::Done)
+    }
+
+    /// Options that mean nothing to the format are mistakes.
+    fn check_options(&self) -> anyhow::Result<()> {
+        let options = [
+            ("--utc-offset", self.utc_offset.is_some(), Format::SchedRecord),
+            ("--tracer-config", self.tracer_config.is_some(), Format::Sktrace),
+            ("--partition", self.partition.is_some(), Format::KaiSnapshot),
+        ];
+        for (name, is_given, format) in options {
+            if is_given && self.format != format {
+                bail!("{name} belongs to {}, not to {}", format.name(), self.format.name());
+            }
+        }
+        if self.format == Format::ScalingHistory {
+            let compressed = self.out.extension().is_some_and(|end| end == "gz" || end == "zst");
+            if self.out == Path::new("-") {
+                bail!("a database cannot go to standard output: say with --out where to put it");
+            }
+            if compressed {
+                bail!("a database is not compressed on the way: give it a name without .gz or .zst");
+            }
+        }
+        if self.format == Format::Sktrace && self.kinds.is_some() {
+            bail!("which kinds a trace has is said by --tracer-config, not by --kinds");
+        }
+        Ok(())
+    }
+
+    /// What is to be written, of what.
+    fn feed<'a>(&self, chosen: &'a Chosen) -> anyhow::Result<Feed<'a>> {
         let end = self.at.as_deref().or(self.to.as_deref());
         let end = end.map(|word| chosen.moment(Some(word))).transpose()?;
         let words = KindWords::read(&chosen.history, end.unwrap_or(chosen.times.end))?;
         let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
-        let selection = Selection {
-            kinds,
-            source: match &self.source {
-                Some(name) => chosen.source(Some(name))?,
-                None => None,
-            },
-            namespace: self.namespace.clone(),
-            name: None,
+        // Only our own lines say which recording they are of; manifests never did.
+        let many_sources = matches!(self.format, Format::Jsonl | Format::Manifests);
+        let source = match &self.source {
+            None if many_sources => None,
+            named => chosen.source(named.as_deref())?,
         };
-        let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
-        let masks = self.anonymise.then(|| self.anonymiser()).transpose()?;
-        let job = Job { export: &self, chosen: &chosen, selection, labels, masks, end };
-
-        let mut tally = Tally::default();
-        if self.out == Path::new("-") {
-            let mut writer = BufWriter::new(&mut *out);
-            job.write(&mut writer, None, &mut tally)?;
-            writer.flush()?;
-        } else {
-            let progress = Progress::changes(out, total(&chosen)?);
-            let scratch = scratch_beside(&self.out);
-            let written = self.write_file(&scratch, |writer| job.write(writer, Some(&progress), &mut tally));
-            if let Err(error) = written {
-                let _ = std::fs::remove_file(&scratch);
-                return Err(error);
-            }
-            std::fs::rename(&scratch, &self.out)
-                .with_context(|| format!("cannot write {}", self.out.display()))?;
-        }
-        self.report(out, &tally);
-        Ok(Outcome::Done)
+        // The tracer leaves out by itself what is excluded: it needs to see what that owns.
+        let excludes = self.format != Format::Sktrace;
+        Ok(Feed {
+            chosen,
+            shown: self.shown(chosen, end)?,
+            selection: Selection { kinds, source, namespace: self.namespace.clone(), name: None },
+            labels: self.selector.as_deref().map(Selector::parse).transpose()?,
+            excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
+            excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
+            masks: self.anonymise.then(|| self.anonymiser()).transpose()?,
+        })
     }
 
-    /// Writes a file, compressed if its name says so.
+    fn excluded_labels(&self) -> anyhow::Result<Vec<Selector>> {
+        self.exclude_labels.iter().map(|text| Ok(Selector::parse(text)?)).collect()
+    }
+
+    fn shown(&self, chosen: &Chosen, end: Option<Moment>) -> anyhow::Result<Shown> {
+        let name = self.format.name();
+        let one_moment = match self.format {
+            Format::Manifests | Format::KssSnapshot | Format::KaiSnapshot => true,
+            Format::Kwok => self.at.is_some(),
+            _ => false,
+        };
+        if one_moment {
+            if self.from.is_some() {
+                bail!("{name} shows one moment: say --at, not --from");
+            }
+            return Ok(Shown::Moment(end.unwrap_or(chosen.times.end)));
+        }
+        if self.at.is_some() {
+            bail!("{name} holds a span of time: say --from and --to, not --at");
+        }
+        let mut window = Window { to: end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
+        if let Some(word) = &self.from {
+            window.from = chosen.moment(Some(word))?;
+            if window.to <= window.from {
+                bail!("the window ends at {} before it begins at {}", end.unwrap_or_default(), window.from);
+            }
+        }
+        Ok(match self.format {
+            Format::Sktrace => Shown::WindowAndPast(window),
+            _ if self.from.is_none() || self.changes_only => Shown::Changes(window),
+            _ => Shown::StateAndChanges(window),
+        })
+    }
+
+    /// How SimKube's tracer is to be configured: as the user says, as the trace that was imported was, or as usual.
+    fn tracer(&self, chosen: &Chosen, out: &mut Out) -> anyhow::Result<Option<TracerConfig>> {
+        if self.format != Format::Sktrace {
+            return Ok(None);
+        }
+        if let Some(path) = &self.tracer_config {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the tracer's configuration {}", path.display()))?;
+            let (config, warnings) = TracerConfig::parse(&path.display().to_string(), &text)?;
+            for warning in warnings {
+                out.complain(&format!("warning: {}: {warning}", path.display()));
+            }
+            return Ok(Some(config));
+        }
+        let kept = Selection { kinds: Some(vec![TracerConfig::kind()]), ..Selection::default() };
+        let kept = chosen.history.at(chosen.times.end, &kept)?.into_objects();
+        let kept = kept.iter().find_map(|version| TracerConfig::kept_in(&version.object));
+        Ok(Some(kept.unwrap_or_default()))
+    }
+
+    fn writer<'a>(
+        &self,
+        out: impl Write + 'a,
+        feed: &Feed<'_>,
+        tracer: Option<TracerConfig>,
+    ) -> anyhow::Result<Box<dyn Writer + 'a>> {
+        if let (Some(config), Shown::WindowAndPast(window)) = (tracer, feed.shown) {
+            let filters = Filters {
+                excluded_namespaces: self.exclude_namespaces.clone(),
+                excluded_labels: self.excluded_labels()?,
+            };
+            return Ok(Box::new(sktrace::Writer::new(out, config, window, filters)?));
+        }
+        Ok(match self.format {
+            Format::Manifests => Box::new(manifests::Writer::new(out)),
+            // The simulator's recorder watches seven kinds, but its replayer takes any.
+            Format::SchedRecord => {
+                let offset = self.utc_offset.as_deref().map_or(Ok(Offset::UTC), offset)?;
+                Box::new(sched_record::Writer::new(out, offset, self.kinds.is_some()))
+            }
+            Format::Kwok => Box::new(kwok::Writer::new(out, self.at.is_none())),
+            Format::KaiSnapshot => {
+                let partition = self.partition.as_deref().map(str::parse).transpose()?;
+                Box::new(kai_snapshot::Writer::new(out, partition))
+            }
+            Format::KssSnapshot => Box::new(kss_snapshot::Writer::new(out, self.is_yaml())),
+            _ => Box::new(jsonl::Writer::new(out, None)),
+        })
+    }
+
+    /// Whether the file's name, but for how it is compressed, is that of YAML.
+    fn is_yaml(&self) -> bool {
+        let name = self.out.to_string_lossy();
+        let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+        name.ends_with(".yaml") || name.ends_with(".yml")
+    }
+
+    /// Writes a file that is there as a whole or not at all.
     fn write_file(
         &self,
-        scratch: &Path,
-        fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        feed: &Feed<'_>,
+        tracer: Option<TracerConfig>,
+        progress: &Progress,
+    ) -> anyhow::Result<(Written, u64)> {
+        let scratch = Scratch::beside(&self.out);
         let doing = || format!("cannot write {}", self.out.display());
-        let file = BufWriter::with_capacity(1 << 18, File::create(scratch).with_context(doing)?);
-        let file = match self.out.extension().and_then(|end| end.to_str()) {
-            Some("gz") => {
-                let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::default());
-                fill(&mut encoder)?;
-                encoder.finish().with_context(doing)?
-            }
-            Some("zst") => {
-                let mut encoder = zstd::Encoder::new(file, 3).with_context(doing)?;
-                fill(&mut encoder)?;
-                encoder.finish().with_context(doing)?
-            }
-            _ => {
-                let mut file = file;
-                fill(&mut file)?;
-                file
-            }
-        };
-        file.into_inner()
-            .map_err(io::IntoInnerError::into_error)
-            .and_then(|file| file.sync_all())
-            .with_context(doing)
+        if self.format == Format::ScalingHistory {
+            let mut writer = Box::new(scaling_history::Writer::create(scratch.path())?);
+            let there = feed.all(&mut *writer, Some(progress))?;
+            let written = writer.finish().with_context(doing)?;
+            scratch.publish()?;
+            return Ok((written, there));
+        }
+        let mut file = scratch.create()?;
+        let mut writer = self.writer(&mut file, feed, tracer)?;
+        let there = feed.all(&mut *writer, Some(progress))?;
+        let written = writer.finish().with_context(doing)?;
+        file.finish().with_context(doing)?;
+        scratch.publish()?;
+        Ok((written, there))
     }
 
     fn anonymiser(&self) -> anyhow::Result<Anonymiser> {
@@ -166,197 +314,58 @@ impl Export {
         Ok(Anonymiser::new(key))
     }
 
-    fn report(&self, out: &mut Out, tally: &Tally) {
+    /// Tells what was written and what was not. `there` objects were there at the moment, or when the window begins.
+    fn report(&self, out: &mut Out, feed: &Feed<'_>, written: &Written, there: u64) -> anyhow::Result<()> {
         let place =
             if self.out == Path::new("-") { String::new() } else { format!(" to {}", self.out.display()) };
-        let noun = if self.format == "manifests" { "objects" } else { "changes" };
-        let mut text = format!("{} {noun} written{place}", grouped(tally.written));
-        if tally.state > 0 {
-            text += &format!(", after {} objects as they were at the beginning", grouped(tally.state));
-        }
-        if tally.gaps > 0 {
-            text += &format!(", with {} gaps", grouped(tally.gaps));
+        let mut left_out: Vec<String> =
+            written.left_out.iter().map(|(what, count)| counted(count, what)).collect();
+        let mut text = format!("{} changes written{place}", grouped(written.count));
+        match feed.shown {
+            Shown::Moment(moment) => {
+                text = format!("{} objects written{place}", grouped(written.count));
+                let others = feed.total()?.saturating_sub(there);
+                if others > 0 {
+                    left_out
+                        .insert(0, counted(others, &format!("changes that are not the state at {moment}")));
+                }
+            }
+            _ if there > 0 => {
+                text += &format!(", beginning with the {} objects that were there", grouped(there));
+            }
+            _ => {}
         }
         out.complain(&text);
-        if !tally.left_out.is_empty() {
-            out.complain(&format!("left out: {}", tally.left_out.join(", ")));
-        }
-    }
-}
-
-/// What is written, of what.
-struct Job<'a> {
-    export: &'a Export,
-    chosen: &'a Chosen,
-    selection: Selection,
-    labels: Option<Selector>,
-    masks: Option<Anonymiser>,
-    /// The moment of `--at` or `--to`.
-    end: Option<Moment>,
-}
-
-impl Job<'_> {
-    fn write(
-        &self,
-        writer: &mut dyn Write,
-        progress: Option<&Progress>,
-        tally: &mut Tally,
-    ) -> anyhow::Result<()> {
-        match (self.export.format.as_str(), &self.export.from, &self.export.at) {
-            ("manifests", Some(_), _) => bail!("manifests show one moment: say --at, not --from"),
-            ("manifests", None, _) => self.write_manifests(writer, tally),
-            (_, _, Some(_)) => bail!("jsonl holds a span of time: say --from and --to, not --at"),
-            _ => self.write_lines(writer, progress, tally),
-        }
-    }
-
-    fn write_lines(
-        &self,
-        writer: &mut dyn Write,
-        progress: Option<&Progress>,
-        tally: &mut Tally,
-    ) -> anyhow::Result<()> {
-        let mut lines = jsonl::Writer::new(writer, None);
-        let mut filter = Filter { labels: self.labels.as_ref(), inside: HashSet::new() };
-        let mut window = Window { to: self.end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
-        if let Some(word) = &self.export.from {
-            window.from = self.chosen.moment(Some(word))?;
-            if window.to <= window.from {
-                bail!(
-                    "the window ends at {} before it begins at {}",
-                    self.end.unwrap_or_default(),
-                    window.from
-                );
-            }
-            if !self.export.changes_only {
-                for change in self.state_at(window.from)? {
-                    if let Some(change) = filter.pass(change) {
-                        lines.change(&self.masked(change))?;
-                        tally.state += 1;
-                    }
-                }
-                window.from = window.from.plus_nanos(1);
-            }
-        }
-        let gaps = self.chosen.history.gaps()?;
-        let wanted = |gap: &&Gap| {
-            gap.from < window.to
-                && window.from <= gap.to
-                && self.selection.source.as_ref().is_none_or(|source| *source == gap.source)
-        };
-        let mut gaps = gaps.iter().filter(wanted).peekable();
-        for change in self.chosen.history.between(window, &self.selection)? {
-            let change = change?;
-            while let Some(gap) = gaps.next_if(|gap| gap.from <= change.at) {
-                self.write_gap(&mut lines, gap, tally)?;
-            }
-            if let Some(progress) = progress {
-                progress.step();
-            }
-            if let Some(change) = filter.pass(change) {
-                lines.change(&self.masked(change))?;
-                tally.written += 1;
-            }
-        }
-        gaps.try_for_each(|gap| self.write_gap(&mut lines, gap, tally))?;
-        Ok(())
-    }
-
-    /// The cluster as it was, as if each object had been added then.
-    fn state_at(&self, at: Moment) -> anyhow::Result<impl Iterator<Item = Change>> {
-        let mut state = self.chosen.history.at(at, &self.selection)?.into_objects();
-        state.sort_unstable_by_key(|version| version.seq);
-        Ok(state.into_iter().map(move |version| Change {
-            seq: version.seq,
-            at,
-            seen: at,
-            key: version.key,
-            what: What::Added(version.object),
-            inferred: false,
-        }))
-    }
-
-    fn write_manifests(&self, writer: &mut dyn Write, tally: &mut Tally) -> anyhow::Result<()> {
-        let moment = self.end.unwrap_or(self.chosen.times.end);
-        let objects: Vec<Object> = self
-            .chosen
-            .history
-            .at(moment, &self.selection)?
-            .into_objects()
-            .into_iter()
-            .map(|version| version.object)
-            .filter(|object| self.labels.as_ref().is_none_or(|labels| has_labels(object, labels)))
-            .map(|object| self.masks.as_ref().map_or(object.clone(), |masks| masks.object(&object)))
-            .collect();
-        manifests::write(writer, objects.iter())?;
-        tally.written = objects.len() as u64;
-        let changes = total(self.chosen)?;
-        if changes > tally.written {
-            let left_out = grouped(changes - tally.written);
-            tally.left_out.push(format!("{left_out} changes that are not the state at {moment}"));
-        }
-        let gaps = self.chosen.history.gaps()?.len() as u64;
-        if gaps > 0 {
-            tally.left_out.push(format!("{} gaps", grouped(gaps)));
+        if !left_out.is_empty() {
+            out.complain(&format!("left out: {}", left_out.join(", ")));
         }
         Ok(())
     }
+}
 
-    fn masked(&self, change: Change) -> Change {
-        match &self.masks {
-            Some(masks) => Change { key: masks.key(&change.key), what: masks.what(&change.what), ..change },
-            None => change,
-        }
+/// How many of what is named in the plural.
+fn counted(count: u64, what: &str) -> String {
+    let (noun, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
+    let noun = if count == 1 { noun.strip_suffix('s').unwrap_or(noun) } else { noun };
+    format!("{} {noun}{rest}", grouped(count))
+}
+
+/// An offset from UTC as times have it: `+09:00`, `-03:30`, `Z`.
+fn offset(text: &str) -> anyhow::Result<Offset> {
+    let wrong = || format!("{text:?} is no offset from UTC such as +09:00 or Z");
+    if text.eq_ignore_ascii_case("z") {
+        return Ok(Offset::UTC);
     }
-
-    fn write_gap(
-        &self,
-        lines: &mut jsonl::Writer<&mut dyn Write>,
-        gap: &Gap,
-        tally: &mut Tally,
-    ) -> io::Result<()> {
-        tally.gaps += 1;
-        match &self.masks {
-            Some(masks) => lines.gap(&masks.gap(gap)),
-            None => lines.gap(gap),
-        }
+    let (sign, rest) = match text.split_at_checked(1) {
+        Some(("+", rest)) => (1, rest),
+        Some(("-", rest)) => (-1, rest),
+        _ => bail!(wrong()),
+    };
+    let (hours, minutes) = rest.split_once(':').unwrap_or((rest, "0"));
+    let (hours, minutes): (i32, i32) =
+        (hours.parse().with_context(wrong)?, minutes.parse().with_context(wrong)?);
+    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
+        bail!(wrong());
     }
-}
-
-/// Which changes pass a label selector. As in a watch with a selector, an object that no longer has the labels is
-/// gone for those who asked for them.
-struct Filter<'a> {
-    labels: Option<&'a Selector>,
-    inside: HashSet<Key>,
-}
-
-impl Filter<'_> {
-    fn pass(&mut self, change: Change) -> Option<Change> {
-        let Some(labels) = self.labels else { return Some(change) };
-        let was_inside = self.inside.contains(&change.key);
-        match &change.what {
-            What::Deleted(_) => self.inside.remove(&change.key).then_some(change),
-            what if has_labels(what.object(), labels) => {
-                self.inside.insert(change.key.clone());
-                Some(change)
-            }
-            what if was_inside => {
-                self.inside.remove(&change.key);
-                let what = What::Deleted(what.object().clone());
-                Some(Change { what, inferred: true, ..change })
-            }
-            _ => None,
-        }
-    }
-}
-
-fn total(chosen: &Chosen) -> anyhow::Result<u64> {
-    let summary = chosen.history.summary()?;
-    Ok(summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum())
-}
-
-fn scratch_beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
+    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).with_context(wrong)
 }

@@ -1,5 +1,7 @@
 //! `kinescope import`: foreign files into a history.
 
+mod found;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,31 +9,43 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, bail};
-use formats::jsonl::{self, Item};
-use formats::{Format, Input, manifests};
+use formats::{Format, Given, Input, Item};
 use history::{Bulk, History};
 use jiff::tz::TimeZone;
 use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
-use model::{Moment, Object, Observed, TimeWords, What};
+use model::{Gap, Moment, Object, Observed, TimeWords, What};
 use serde_json::json;
 
+use self::found::{Found, expand, stem};
 use super::output::{Out, bytes, grouped};
 use super::progress::Progress;
-use super::{Outcome, secret_key};
+use super::{Outcome, format_word, secret_key};
 
-/// Items that travel together from the thread that reads to the one that writes.
+/// Pieces that travel together from the thread that reads to the one that writes.
 const BATCH: usize = 256;
+/// So many warnings are told.
+const MAX_WARNINGS: usize = 20;
 /// Batches that may wait in between.
 const QUEUE: usize = 8;
 
 const AFTER: &str = "\
 Formats are recognised by content, compressed with gzip or zstd or not:
-  jsonl      a watch event a line: {\"at\": …, \"type\": \"ADDED\", \"object\": {…}}; also what
-             kubectl get --watch --output-watch-events -o json prints
-  manifests  YAML or JSON as kubectl takes it, lists, several documents, a folder
+  jsonl             a watch event a line: {\"at\": …, \"type\": \"ADDED\", \"object\": {…}}; also what
+                    kubectl get --watch --output-watch-events -o json prints
+  manifests         YAML or JSON as kubectl takes it, lists, several documents, a folder
+  sched-record      kube-scheduler-simulator's recording, JSON lines
+  kss-snapshot      kube-scheduler-simulator's export, JSON or YAML
+  sktrace           SimKube's trace, of any version
+  scaling-history   the SQLite file of Gardener's scaling history
+  scaling-scenario  a report of Gardener's replayer, JSON
+  kai-snapshot      the KAI scheduler's snapshot, ZIP
+  kwok              KWOK's snapshot or recording, YAML
+  snapshotz         the cluster autoscaler's debugging snapshot, JSON
 
 Examples:
   kinescope import film.jsonl.gz                         makes film.kine
+  kinescope import record.jsonl                          a recording of kube-scheduler-simulator
+  kinescope import trace.sktrace --into prod.kine --source simkube
   kinescope import monday.jsonl tuesday.jsonl --into week.kine --source prod
   kubectl get all -A -o json | kinescope import - --into now.kine
   kinescope import manifests/ --at 2026-11-01T09:00Z
@@ -51,8 +65,8 @@ pub(super) struct Import {
     #[arg(long, value_name = "HISTORY")]
     into: Option<PathBuf>,
     /// The format, if it is not to be guessed
-    #[arg(long, value_name = "FORMAT", value_parser = ["jsonl", "manifests"])]
-    format: Option<String>,
+    #[arg(long, value_name = "FORMAT", value_parser = format_word::parser(&Format::ALL))]
+    format: Option<Format>,
     /// When it was like this, for files without times [default: the newest time in the objects]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<String>,
@@ -75,9 +89,15 @@ pub(super) struct Import {
 
 /// What the reading thread sends.
 enum Message {
-    Items(Vec<Item>),
+    Pieces(Vec<Piece>),
     /// This source's times were worked out.
     TimesInferred(Arc<str>),
+}
+
+/// What goes into the history.
+enum Piece {
+    Change(Observed),
+    Gap(Gap),
 }
 
 /// What was read and what became of it.
@@ -87,6 +107,14 @@ struct Tally {
     gaps: u64,
     dropped: u64,
     raw_bytes: u64,
+    warnings: Warnings,
+}
+
+/// What the user should know of the files. Of many warnings the first are told and the others counted.
+#[derive(Default)]
+struct Warnings {
+    told: Vec<String>,
+    more: u64,
 }
 
 impl Import {
@@ -130,35 +158,32 @@ impl Import {
         let mut tally = Tally::default();
         // Manifests are one moment, however many files they come in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
+        let now = jiff::Timestamp::now().into();
         for Found { path, source } in files {
             let source: Arc<str> = self.source.as_deref().unwrap_or(source).into();
             let input = open(path, progress)?;
-            let named = self.format.as_ref().map(|name| Format::ALL.into_iter().find(|f| f.name() == name));
-            match named.unwrap_or(input.format) {
-                Some(Format::Jsonl) => {
-                    let mut lines = jsonl::Reader::new(input, jsonl::Given { source: source.clone(), at });
-                    let mut batch = Batch { items: Vec::new(), sender };
-                    for item in &mut lines {
-                        batch.push(item?, &mut sieve, &mut tally)?;
-                    }
-                    batch.send()?;
-                    if lines.times_inferred() {
+            let Some(format) = self.format.or(input.format) else {
+                if History::open(path).is_ok() {
+                    bail!("{} is a history already: look into it with --history", input.name);
+                }
+                bail!("{}: nothing known here begins like this; say what it is with --format", input.name);
+            };
+            let mut batch = Batch { pieces: Vec::new(), sender };
+            for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
+                match item? {
+                    Item::Object(object) => snapshot.push((source.clone(), object)),
+                    Item::Warning(text) => tally.warnings.add(text),
+                    Item::TimesInferred(source) => {
                         let _ = sender.send(Message::TimesInferred(source));
                     }
-                }
-                Some(Format::Manifests) => {
-                    for object in manifests::Reader::new(input)? {
-                        snapshot.push((source.clone(), object?));
+                    Item::Change(observed) => batch.change(observed, &mut sieve, &mut tally)?,
+                    Item::Gap(gap) => {
+                        tally.gaps += 1;
+                        batch.push(Piece::Gap(gap))?;
                     }
                 }
-                None if History::open(path).is_ok() => {
-                    bail!("{} is a history already: look into it with --history", input.name)
-                }
-                None => bail!(
-                    "{}: neither events nor manifests begin like this; say what it is with --format",
-                    input.name
-                ),
             }
+            batch.send()?;
         }
         self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
         Ok(tally)
@@ -180,14 +205,14 @@ impl Import {
                 .max()
                 .unwrap_or_else(|| jiff::Timestamp::now().into()),
         };
-        let mut batch = Batch { items: Vec::new(), sender };
+        let mut batch = Batch { pieces: Vec::new(), sender };
         let mut sources: Vec<&Arc<str>> = Vec::new();
         for (source, object) in snapshot {
             if !sources.contains(&source) {
                 sources.push(source);
             }
             let observed = Observed::received(moment, source, What::Added(object.clone()));
-            batch.push(Item::Change(observed), sieve, tally)?;
+            batch.change(observed, sieve, tally)?;
         }
         batch.send()?;
         for source in sources {
@@ -208,6 +233,7 @@ impl Import {
 
     fn report(&self, out: &mut Out, into: &Path, existed: bool, tally: &Tally) -> anyhow::Result<Outcome> {
         use std::io::Write;
+        tally.warnings.tell(out);
         let size = std::fs::metadata(into).map_or(0, |file| file.len());
         if self.output == "json" {
             let report = json!({
@@ -216,6 +242,7 @@ impl Import {
                 "changes": tally.changes,
                 "gaps": tally.gaps,
                 "dropped": tally.dropped,
+                "warnings": tally.warnings.told,
                 "objectBytes": tally.raw_bytes,
                 "fileBytes": size,
             });
@@ -244,35 +271,40 @@ impl Import {
     }
 }
 
-/// Items on their way to the writer.
+/// Pieces on their way to the writer.
 struct Batch<'a> {
-    items: Vec<Item>,
+    pieces: Vec<Piece>,
     sender: &'a SyncSender<Message>,
 }
 
 impl Batch<'_> {
-    fn push(&mut self, mut item: Item, sieve: &mut Option<Sieve>, tally: &mut Tally) -> anyhow::Result<()> {
-        match (&mut item, sieve) {
-            (Item::Gap(_), _) => tally.gaps += 1,
-            (Item::Change(observed), Some(sieve)) => match sieve.pass(&observed.key, &observed.what) {
-                Verdict::Keep(what) => {
-                    observed.what = what;
-                    tally.count(observed);
-                }
+    fn change(
+        &mut self,
+        mut observed: Observed,
+        sieve: &mut Option<Sieve>,
+        tally: &mut Tally,
+    ) -> anyhow::Result<()> {
+        if let Some(sieve) = sieve {
+            match sieve.pass(&observed.key, &observed.what) {
+                Verdict::Keep(what) => observed.what = what,
                 Verdict::Drop(_) => {
                     tally.dropped += 1;
                     return Ok(());
                 }
-            },
-            (Item::Change(observed), None) => tally.count(observed),
+            }
         }
-        self.items.push(item);
-        if self.items.len() >= BATCH { self.send() } else { Ok(()) }
+        tally.count(&observed);
+        self.push(Piece::Change(observed))
+    }
+
+    fn push(&mut self, piece: Piece) -> anyhow::Result<()> {
+        self.pieces.push(piece);
+        if self.pieces.len() >= BATCH { self.send() } else { Ok(()) }
     }
 
     fn send(&mut self) -> anyhow::Result<()> {
-        let items = std::mem::take(&mut self.items);
-        self.sender.send(Message::Items(items)).context("the writing thread has ended")
+        let pieces = std::mem::take(&mut self.pieces);
+        self.sender.send(Message::Pieces(pieces)).context("the writing thread has ended")
     }
 }
 
@@ -283,14 +315,33 @@ impl Tally {
     }
 }
 
+impl Warnings {
+    fn add(&mut self, text: String) {
+        if self.told.len() < MAX_WARNINGS {
+            self.told.push(text);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn tell(&self, out: &mut Out) {
+        for text in &self.told {
+            out.complain(&format!("warning: {text}"));
+        }
+        if self.more > 0 {
+            out.complain(&format!("warning: {} more like these", grouped(self.more)));
+        }
+    }
+}
+
 fn write(bulk: &mut Bulk, messages: Receiver<Message>) -> anyhow::Result<()> {
     for message in messages {
         match message {
-            Message::Items(items) => {
-                for item in &items {
-                    match item {
-                        Item::Change(observed) => bulk.push(observed)?,
-                        Item::Gap(gap) => bulk.push_gap(gap)?,
+            Message::Pieces(pieces) => {
+                for piece in &pieces {
+                    match piece {
+                        Piece::Change(observed) => bulk.push(observed)?,
+                        Piece::Gap(gap) => bulk.push_gap(gap)?,
                     }
                 }
             }
@@ -307,49 +358,7 @@ fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
         Box::new(progress.watch(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
     };
     let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-    Ok(Input::open(&name, reader)?)
-}
-
-/// A file to be imported.
-struct Found {
-    path: PathBuf,
-    /// The name of what the user typed: the file, or the folder it is in.
-    source: String,
-}
-
-/// Folders become the manifests in them, in order of their names.
-fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
-    let mut files = Vec::new();
-    for typed in paths {
-        let mut folders = 0;
-        let mut waiting = vec![typed.clone()];
-        while let Some(path) = waiting.pop() {
-            if !path.is_dir() {
-                files.push(Found { path, source: stem(typed) });
-                continue;
-            }
-            folders += 1;
-            // Links may lead in circles.
-            if folders > 10_000 {
-                bail!("more than 10,000 folders in {}: is there a circle of links?", typed.display());
-            }
-            let entries = std::fs::read_dir(&path)
-                .with_context(|| format!("cannot read the folder {}", path.display()))?;
-            let mut entries: Vec<PathBuf> =
-                entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
-            let wanted = ["yaml", "yml", "json"];
-            entries.retain(|path| {
-                path.is_dir()
-                    || path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
-            });
-            entries.sort_unstable_by(|a, b| b.cmp(a));
-            waiting.extend(entries);
-        }
-    }
-    if files.is_empty() {
-        bail!("there are no .yaml, .yml or .json files in what is to be imported");
-    }
-    Ok(files)
+    Ok(Input::open(&name, reader)?.lying_at(path))
 }
 
 fn default_history(first: &Path) -> anyhow::Result<PathBuf> {
@@ -357,16 +366,6 @@ fn default_history(first: &Path) -> anyhow::Result<PathBuf> {
         bail!("standard input has no name: say with --into where to put the history");
     }
     Ok(PathBuf::from(format!("{}.kine", stem(first))))
-}
-
-/// The name of a file without what follows its first dot: `small.jsonl.gz` is `small`.
-fn stem(path: &Path) -> String {
-    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = name.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    match name.split('.').next().filter(|stem| !stem.is_empty() && *stem != "-") {
-        Some(stem) => stem.to_owned(),
-        None => "imported".to_owned(),
-    }
 }
 
 /// A time that counts from the clock on the wall: what is imported has no end yet.

@@ -1,0 +1,342 @@
+//! kube-scheduler-simulator's export of a moment: one JSON or YAML object of lists, and the scheduler's configuration.
+//!
+//! The items of the lists are objects without `apiVersion` and `kind`. The configuration becomes an object of its own,
+//! named `kube-scheduler`. YAML is held in memory while it is read, and all objects while an export is written.
+
+use std::io::{BufRead, Cursor};
+
+use model::{Meta, Object};
+
+use crate::manifests::{named, yaml};
+use crate::pull::{Piece, Pull, Step, Way, shown};
+use crate::{Error, Input, Item, Items, Result};
+
+mod writer;
+
+pub use writer::Writer;
+
+/// A field of an export.
+struct Field {
+    key: &'static str,
+    /// What its items are, or it is itself.
+    api_version: &'static str,
+    kind: &'static str,
+}
+
+/// The fields in the order of the export.
+const FIELDS: [Field; 8] = [
+    Field { key: "pods", api_version: "v1", kind: "Pod" },
+    Field { key: "nodes", api_version: "v1", kind: "Node" },
+    Field { key: "pvs", api_version: "v1", kind: "PersistentVolume" },
+    Field { key: "pvcs", api_version: "v1", kind: "PersistentVolumeClaim" },
+    Field { key: "storageClasses", api_version: "storage.k8s.io/v1", kind: "StorageClass" },
+    Field { key: "priorityClasses", api_version: "scheduling.k8s.io/v1", kind: "PriorityClass" },
+    Field { key: CONFIG, api_version: "kubescheduler.config.k8s.io/v1", kind: "KubeSchedulerConfiguration" },
+    Field { key: "namespaces", api_version: "v1", kind: "Namespace" },
+];
+
+/// The one field that is no list.
+const CONFIG: &str = "schedulerConfig";
+/// So many unknown fields are told.
+const MAX_UNKNOWN: u32 = 10;
+
+/// What a file says.
+pub fn read(mut input: Input) -> Result<Items> {
+    let file = input.name.clone();
+    let head = input.reader.fill_buf().map_err(|source| Error::read(&file, source))?;
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let is_json = head.trim_ascii_start().starts_with(b"{");
+    let text: Box<dyn BufRead + Send> =
+        if is_json { input.reader } else { Box::new(Cursor::new(json_of_yaml(input)?)) };
+    Ok(Box::new(Reader { file, pull: Pull::new(text, way), unknown: 0, ended: false }))
+}
+
+struct Reader {
+    file: String,
+    pull: Pull<Box<dyn BufRead + Send>>,
+    unknown: u32,
+    ended: bool,
+}
+
+fn json_of_yaml(input: Input) -> Result<String> {
+    let mut documents = yaml::Documents::new(&input.name, input.reader);
+    let Some((_, text)) = documents.next()? else {
+        return Err(Error::unfit(&input.name, "is empty; an export has pods, nodes and other lists"));
+    };
+    match documents.next()? {
+        Some((line, _)) => Err(documents.bad(line, "a second document; an export is one".to_owned())),
+        None => Ok(text),
+    }
+}
+
+// === impl Reader ===
+
+impl Iterator for Reader {
+    type Item = Result<Item>;
+
+    fn next(&mut self) -> Option<Result<Item>> {
+        while !self.ended {
+            let item = self.read();
+            self.ended |= item.is_err();
+            if let Some(item) = item.transpose() {
+                return Some(item);
+            }
+        }
+        None
+    }
+}
+
+impl Reader {
+    /// Takes one value; what it comes to, if anything.
+    fn read(&mut self) -> Result<Option<Item>> {
+        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.error(&self.file))? else {
+            self.ended = true;
+            let more = self.pull.drain().map_err(|source| Error::read(&self.file, source))?;
+            let warning = || Item::Warning(format!("{}: what follows the end is left out", self.file));
+            return Ok(more.then(warning));
+        };
+        let taken = match (path, piece) {
+            ([], Piece::Text(_)) => Err("not an object of lists".to_owned()),
+            ([] | [_], Piece::Inside) | ([_], Piece::Text("null")) => Ok(None),
+            ([Step::Field(key)], Piece::Text(text)) if key == CONFIG => object(key, text).map(Some),
+            ([Step::Field(key), Step::Item(_)], Piece::Text(text)) => object(key, text).map(Some),
+            ([Step::Field(key)], Piece::Skipped) => {
+                self.unknown = self.unknown.saturating_add(1);
+                if self.unknown > MAX_UNKNOWN {
+                    return Ok(None);
+                }
+                let warning = format!("{}: {} is no field of an export and left out", self.file, shown(key));
+                return Ok(Some(Item::Warning(warning)));
+            }
+            _ => Err("must be a list of objects, or null".to_owned()),
+        };
+        match taken {
+            Ok(object) => Ok(object.map(Item::Object)),
+            Err(why) => Err(Error::bad(&self.file, self.pull.path(), why)),
+        }
+    }
+}
+
+/// What is cut out of an export: the configuration, and every object by itself.
+fn way(path: &[Step]) -> Way {
+    match path {
+        [] => Way::Into,
+        [Step::Field(key)] if key == CONFIG => Way::Cut,
+        [Step::Field(key)] if field(key).is_some() => Way::Into,
+        [_] => Way::Skip,
+        _ => Way::Cut,
+    }
+}
+
+fn field(key: &str) -> Option<&'static Field> {
+    FIELDS.iter().find(|field| field.key == key)
+}
+
+fn object(key: &str, text: &str) -> std::result::Result<Object, String> {
+    let Field { api_version, kind, .. } = field(key).expect("only fields that are known are gone into");
+    let mut text = named(text, api_version, kind);
+    // The configuration has no name of its own.
+    if key == CONFIG
+        && Meta::read(&text).is_err()
+        && let Some(rest) = text.strip_prefix('{')
+    {
+        text = format!("{{\"metadata\":{{\"name\":\"kube-scheduler\"}},{rest}").into();
+    }
+    let object = Object::parse(&text).map_err(|error| error.to_string())?;
+    match &*object.meta().kind {
+        other if other != *kind => Err(format!("a {other} where only a {kind} can be")),
+        _ => Ok(object),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Writer as _, Written};
+    use model::{Change, Moment, What};
+    use serde_json::{Value, json};
+    use std::io::Cursor;
+
+    /// An export with one of everything, in the server's order of fields.
+    const EXPORT: &str = r#"{"pods":[{"metadata":{"name":"web-1","namespace":"shop","uid":"u1","resourceVersion":"7","creationTimestamp":"2026-11-01T14:00:00Z"},"spec":{"containers":[{"name":"app","image":"shop/web:1","resources":{"requests":{"cpu":"250m"}}}],"nodeName":"n1"},"status":{"phase":"Running"}}],"nodes":[{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","pods":"110"}}}],"pvs":[{"metadata":{"name":"disk-1"},"spec":{"claimRef":{"kind":"PersistentVolumeClaim","namespace":"shop","name":"data","apiVersion":"v1"}}}],"pvcs":[{"metadata":{"name":"data","namespace":"shop"},"spec":{"volumeName":"disk-1"}}],"storageClasses":[{"metadata":{"name":"fast"},"provisioner":"example.com/disk"}],"priorityClasses":[{"metadata":{"name":"urgent"},"value":1000}],"schedulerConfig":{"parallelism":16,"profiles":[{"schedulerName":"default-scheduler","plugins":{"score":{"enabled":[{"name":"ImageLocality","weight":1}]}}}]},"namespaces":[{"metadata":{"name":"shop"},"spec":{"finalizers":["kubernetes"]}}]}"#;
+
+    fn open(text: &str) -> Input {
+        Input::open("export", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
+    }
+
+    fn items(text: &str) -> Result<Vec<Item>> {
+        read(open(text))?.collect()
+    }
+
+    fn objects(text: &str) -> Vec<Object> {
+        let object = |item| match item {
+            Item::Object(object) => object,
+            other => panic!("{other:?} is no object"),
+        };
+        items(text).unwrap().into_iter().map(object).collect()
+    }
+
+    fn written(objects: &[Object], yaml: bool) -> (String, Written) {
+        let mut out = Vec::new();
+        let mut writer = Box::new(Writer::new(&mut out, yaml));
+        for object in objects {
+            let (at, key) = (Moment::from_nanos(0), object.key(&"s".into()));
+            let what = What::Added(object.clone());
+            writer.change(&Change { seq: 1, at, seen: at, key, what, inferred: false }).unwrap();
+        }
+        let written = writer.finish().unwrap();
+        (String::from_utf8(out).unwrap(), written)
+    }
+
+    fn object(value: Value) -> Object {
+        Object::parse(&value.to_string()).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(text: &str, because: &str) {
+        let error = items(text).expect_err(text).to_string();
+        assert!(error.starts_with(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn an_export_is_recognised() {
+        assert_eq!(open(EXPORT).format, Some(crate::Format::KssSnapshot));
+    }
+
+    #[test]
+    fn items_get_the_kind_of_their_list_and_keep_their_bytes() {
+        let objects = objects(EXPORT);
+        let keys: Vec<String> = objects.iter().map(|object| object.key(&"s".into()).to_string()).collect();
+        assert_eq!(
+            keys,
+            [
+                "Pod shop/web-1",
+                "Node n1",
+                "PersistentVolume disk-1",
+                "PersistentVolumeClaim shop/data",
+                "StorageClass.storage.k8s.io fast",
+                "PriorityClass.scheduling.k8s.io urgent",
+                "KubeSchedulerConfiguration.kubescheduler.config.k8s.io kube-scheduler",
+                "Namespace shop",
+            ]
+        );
+        assert_eq!(
+            objects[1].as_str(),
+            r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","pods":"110"}}}"#
+        );
+        let config = objects[6].value().unwrap();
+        assert_eq!(
+            (&config["parallelism"], &config["apiVersion"]),
+            (&json!(16), &json!("kubescheduler.config.k8s.io/v1"))
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_in_both_forms() {
+        let before = objects(EXPORT);
+        let values =
+            |objects: &[Object]| -> Vec<Value> { objects.iter().map(|o| o.value().unwrap()).collect() };
+        for yaml in [false, true] {
+            let (text, written) = written(&before, yaml);
+            assert_eq!(written, Written { count: 8, ..Written::default() });
+            assert_eq!(values(&objects(&text)), values(&before), "{text}");
+        }
+    }
+
+    #[test]
+    fn fields_come_in_the_order_of_the_export_and_items_in_that_of_their_names() {
+        let pod = |namespace: &str, name: &str| {
+            object(
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}),
+            )
+        };
+        let (text, _) = written(&[pod("b", "a"), pod("a", "<z>"), pod("a", "b")], false);
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"pods":[{"metadata":{"name":"\u003cz\u003e","namespace":"a"}},{"metadata":{"name":"b","namespace":"a"}},"#,
+                r#"{"metadata":{"name":"a","namespace":"b"}}],"nodes":[],"pvs":[],"pvcs":[],"storageClasses":[],"#,
+                r#""priorityClasses":[],"schedulerConfig":null,"namespaces":[]}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn what_the_export_leaves_out_is_counted() {
+        let class = |name: &str| {
+            object(
+                json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}),
+            )
+        };
+        let other = |api_version: &str, kind: &str, name: &str| {
+            object(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
+        };
+        let namespace = |name: &str| other("v1", "Namespace", name);
+        let (text, written) = written(
+            &[
+                class("system-node-critical"),
+                class("systematic"),
+                namespace("default"),
+                namespace("kube-system"),
+                namespace("default-2"),
+                other("apps/v1", "Deployment", "web"),
+                other("metrics.k8s.io/v1beta1", "Node", "n1"),
+                other("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration", "kube-scheduler"),
+                other("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration", "second"),
+            ],
+            false,
+        );
+        let left_out: Vec<(&str, u64)> = written.left_out.iter().collect();
+        assert_eq!(
+            left_out,
+            [
+                ("namespaces of the system", 2),
+                ("objects of Deployment", 1),
+                ("objects of KubeSchedulerConfiguration", 1),
+                ("objects of Node", 1),
+                ("priority classes of the system", 1),
+            ]
+        );
+        assert_eq!(written.count, 3);
+        let names: Vec<String> = objects(&text).iter().map(|o| o.meta().name.into_owned()).collect();
+        assert_eq!(names, ["systematic", "kube-scheduler", "default-2"]);
+    }
+
+    #[test]
+    fn lists_may_be_missing_or_null_and_what_is_unknown_is_told() {
+        assert_eq!(items(r#"{"pods":null,"schedulerConfig":null,"nodes":[ ]}"#).unwrap(), []);
+        let nodes = r#"{"nodes": [ {"metadata":{"name":"a"}} , {"metadata":{"name":"b"}} ] , "pods" :[]}"#;
+        assert_eq!(objects(nodes).len(), 2);
+        assert_eq!(
+            items(r#"{"pods":[],"jobs":[1]}"#).unwrap(),
+            [Item::Warning("export: jobs is no field of an export and left out".to_owned())]
+        );
+    }
+
+    #[test]
+    fn an_item_may_name_its_kind_itself() {
+        let node = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}"#;
+        assert_eq!(objects(&format!(r#"{{"nodes":[{node}]}}"#))[0].as_str(), node);
+    }
+
+    #[test]
+    fn wrong_shapes_are_told_with_their_place() {
+        refused(r#"{"pods":"none"}"#, "export, pods: must be a list of objects, or null");
+        refused(
+            r#"{"pods":[{"metadata":{"name":"a"}},{"metadata":{}}]}"#,
+            "export, pods[1]: not a Kubernetes object: missing field `name`",
+        );
+        refused(
+            r#"{"nodes":[{"kind":"Pod","metadata":{"name":"a"}}]}"#,
+            "export, nodes[0]: a Pod where only a Node can be",
+        );
+        refused(r#"{"pods":{"a":{}}}"#, "export, pods.a: must be a list of objects, or null");
+        refused("pods: []\n---\nnodes: []\n", "export, line 3: a second document; an export is one");
+        refused(r#"{"pods":[ 7]}"#, "export, pods[0]: not a Kubernetes object");
+        refused(r#"{"schedulerConfig":[]}"#, "export, schedulerConfig: not a Kubernetes object");
+        for text in ["{\"pods\":[{}", "{\"pods\":[\n", "pods: [\n", "pods\n"] {
+            assert!(items(text).is_err(), "{text}");
+        }
+    }
+}

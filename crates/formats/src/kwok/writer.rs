@@ -1,0 +1,178 @@
+//! Writes snapshots and recordings.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+
+use kubernetes::strategic_merge::diff;
+use model::{Change, Gap, Key, Moment, Object, What};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::patch::{Method, Resource, ResourcePatch, Target};
+use crate::manifests::to_yaml;
+use crate::{Result, Written};
+
+/// The order in which KWOK saves kinds, so that what others need comes before them.
+const ORDER: [(&str, &str); 23] = [
+    ("", "Namespace"),
+    ("", "Node"),
+    ("", "ServiceAccount"),
+    ("", "ConfigMap"),
+    ("", "Secret"),
+    ("", "LimitRange"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "RoleBinding"),
+    ("rbac.authorization.k8s.io", "Role"),
+    ("apps", "DaemonSet"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "CronJob"),
+    ("batch", "Job"),
+    ("", "PersistentVolumeClaim"),
+    ("", "PersistentVolume"),
+    ("", "Pod"),
+    ("", "Service"),
+    ("", "Endpoints"),
+];
+
+/// Writes a snapshot or a recording.
+///
+/// Times inside objects stay as they are: KWOK's replay takes them so, and what merely looks like a time is the user's.
+/// All objects of one moment are held: memory follows the cluster.
+pub struct Writer<W> {
+    out: W,
+    recording: bool,
+    /// The first moment; what is there then comes before all patches.
+    begin: Option<Moment>,
+    in_head: bool,
+    objects: HashMap<Key, Object>,
+    is_first: bool,
+    written: Written,
+}
+
+// === impl Writer ===
+
+impl<W: Write> Writer<W> {
+    /// Writes to `out`: a recording, or else a snapshot of all that is there after the last change.
+    pub fn new(out: W, recording: bool) -> Writer<W> {
+        Writer {
+            out,
+            recording,
+            begin: None,
+            in_head: true,
+            objects: HashMap::new(),
+            is_first: true,
+            written: Written::default(),
+        }
+    }
+
+    /// Writes all objects that are there.
+    fn head(&mut self) -> Result<()> {
+        let rank = |key: &Key| {
+            ORDER.iter().position(|(group, kind)| *group == &*key.kind.group && *kind == &*key.kind.kind)
+        };
+        let sorted: BTreeMap<(usize, &Key), &Object> = self
+            .objects
+            .iter()
+            .map(|(key, object)| ((rank(key).unwrap_or(ORDER.len()), key), object))
+            .collect();
+        let objects: Vec<Object> = sorted.into_values().cloned().collect();
+        for object in objects {
+            self.document(&unversioned(&object)?)?;
+        }
+        Ok(())
+    }
+
+    fn patch(&mut self, change: &Change, after: i64) -> Result<()> {
+        let before = self.objects.remove(&change.key);
+        let (method, template) = match (&before, &change.what) {
+            (None, What::Deleted(_)) => {
+                self.written.left_out.count("deletions of what was not there");
+                return Ok(());
+            }
+            (Some(_), What::Deleted(_)) => (Method::Delete, None),
+            (None, What::Added(object) | What::Modified(object)) => {
+                (Method::Create, Some(unversioned(object)?))
+            }
+            (Some(before), What::Added(object) | What::Modified(object)) => {
+                let patch = diff(&change.key.kind, &unversioned(before)?, &unversioned(object)?);
+                (Method::Patch, Some(patch))
+            }
+        };
+        if let Some(object) = change.what.state() {
+            self.objects.insert(change.key.clone(), object.clone());
+        }
+        if template
+            .as_ref()
+            .is_some_and(|template| template.as_object().is_some_and(|patch| patch.is_empty()))
+        {
+            self.written.left_out.count("changes of resourceVersion alone");
+            return Ok(());
+        }
+        let api_version = change.what.object().meta().api_version;
+        let resource = Resource::of(&change.key.kind, &api_version);
+        let target =
+            Target { name: change.key.name.to_string(), namespace: change.key.namespace.to_string() };
+        let template = template.as_ref().map(raw).transpose()?;
+        self.document(&ResourcePatch::new(after, method, resource, target, template))
+    }
+
+    fn document(&mut self, document: &impl Serialize) -> Result<()> {
+        if !std::mem::replace(&mut self.is_first, false) {
+            self.out.write_all(b"---\n")?;
+        }
+        let document = serde_json::to_value(document).map_err(std::io::Error::other)?;
+        self.out.write_all(to_yaml(&document).as_bytes())?;
+        self.written.count += 1;
+        Ok(())
+    }
+}
+
+impl<W: Write> crate::Writer for Writer<W> {
+    fn change(&mut self, change: &Change) -> Result<()> {
+        let begin = *self.begin.get_or_insert(change.at);
+        if self.recording && self.in_head && (change.at > begin || !matches!(change.what, What::Added(_))) {
+            self.in_head = false;
+            self.head()?;
+        }
+        if !self.in_head {
+            return self.patch(change, change.at.nanos_since(begin));
+        }
+        match change.what.state() {
+            Some(object) => drop(self.objects.insert(change.key.clone(), object.clone())),
+            None => drop(self.objects.remove(&change.key)),
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, _: &Gap) -> Result<()> {
+        self.written.left_out.count("gaps");
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<Written> {
+        if self.in_head {
+            self.head()?;
+        }
+        self.out.flush()?;
+        Ok(self.written)
+    }
+}
+
+/// An object without its resourceVersion, as KWOK writes all of them.
+fn unversioned(object: &Object) -> Result<Value> {
+    let mut value = object.value().map_err(std::io::Error::other)?;
+    if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
+        metadata.remove("resourceVersion");
+    }
+    Ok(value)
+}
+
+fn raw(value: &Value) -> Result<Box<RawValue>> {
+    Ok(to_raw_value(value).map_err(std::io::Error::other)?)
+}

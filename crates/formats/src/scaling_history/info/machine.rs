@@ -1,0 +1,228 @@
+//! Machine deployments and machine classes of Gardener's machine-controller-manager.
+
+use kubernetes::quantity::Quantity;
+use serde_json::{Value, json};
+
+use super::hash::Hash;
+use super::{Fit, Labels, Meta, Resources, labels, put};
+use crate::scaling_history::times::go_millis;
+
+const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
+
+/// Where the name of a pool may be, in the order the recorder looks.
+const POOL_LABELS: [&str; 3] =
+    ["worker.gardener.cloud/pool", "worker_gardener_cloud_pool", "worker.gardener.cloud_pool"];
+
+/// Where the zone may be, in the order the recorder looks.
+const ZONE_LABELS: [&str; 5] = [
+    "topology.kubernetes.io/zone",
+    "topology.gke.io/zone",
+    "topology.ebs.csi.aws.com/zone",
+    "topology.disk.csi.azure.com/zone",
+    "failure-domain.beta.kubernetes.io/zone",
+];
+
+/// What `mcd_info` keeps of a MachineDeployment.
+#[derive(Clone, Debug)]
+pub(crate) struct MachineDeploymentInfo {
+    pub(crate) meta: Meta,
+    pub(crate) replicas: i64,
+    pub(crate) pool: String,
+    pub(crate) zone: String,
+    pub(crate) max_surge: String,
+    pub(crate) max_unavailable: String,
+    pub(crate) class: String,
+    pub(crate) labels: Labels,
+    pub(crate) taints: Vec<Value>,
+}
+
+/// What `mcc_info` keeps of a MachineClass.
+#[derive(Clone, Debug)]
+pub(crate) struct MachineClassInfo {
+    pub(crate) meta: Meta,
+    pub(crate) instance_type: String,
+    pub(crate) pool: String,
+    pub(crate) region: String,
+    pub(crate) zone: String,
+    pub(crate) labels: Labels,
+    pub(crate) capacity: Resources,
+}
+
+// === impl MachineDeploymentInfo ===
+
+impl MachineDeploymentInfo {
+    /// What the recorder keeps of this machine deployment. It gives up on one without labels, a pool, a strategy or a
+    /// class.
+    pub(crate) fn of(object: &Value) -> Fit<MachineDeploymentInfo> {
+        let spec = &object["spec"];
+        let template = &spec["template"]["spec"];
+        let labels =
+            required_labels(&template["nodeTemplate"]["metadata"]["labels"], "nodeTemplate's labels")?;
+        let update = &spec["strategy"]["rollingUpdate"];
+        Ok(MachineDeploymentInfo {
+            meta: Meta::of(object)?,
+            replicas: match &spec["replicas"] {
+                Value::Null if spec.get("replicas").is_none() => 0,
+                replicas => replicas.as_i64().ok_or("its replicas are no whole number")?,
+            },
+            pool: pool(&labels)?,
+            zone: ZONE_LABELS.iter().find_map(|label| labels.get(*label)).cloned().unwrap_or_default(),
+            max_surge: count_or_share(&update["maxSurge"], "maxSurge")?,
+            max_unavailable: count_or_share(&update["maxUnavailable"], "maxUnavailable")?,
+            class: required(&template["class"], "name")?,
+            labels,
+            taints: template_taints(template)?,
+        })
+    }
+
+    pub(crate) fn hash(&self) -> String {
+        let mut hash = Hash::default();
+        for part in [&self.meta.name, &self.meta.namespace, &self.pool, &self.zone] {
+            hash.text(part);
+        }
+        hash.number(self.replicas);
+        for part in [&self.max_surge, &self.max_unavailable, &self.class] {
+            hash.text(part);
+        }
+        hash.taints(&self.taints);
+        hash.hex()
+    }
+
+    /// A machine deployment that the recorder would have seen so.
+    pub(crate) fn object(&self) -> Value {
+        let mut object = self.meta.object(API_VERSION, "MachineDeployment");
+        object["spec"] = json!({
+            "replicas": self.replicas,
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": {
+                "maxSurge": number_or_text(&self.max_surge),
+                "maxUnavailable": number_or_text(&self.max_unavailable),
+            } },
+            "template": { "spec": {
+                "class": { "kind": "MachineClass", "name": self.class },
+                "nodeTemplate": { "metadata": { "labels": self.labels }, "spec": {} },
+            } },
+        });
+        let mut taints = self.taints.clone();
+        for taint in &mut taints {
+            // The rows leave out what is empty, but without a value it would not have been recorded.
+            if taint.get("value").is_none() {
+                taint["value"] = json!("");
+            }
+        }
+        put(&mut object["spec"]["template"]["spec"]["nodeTemplate"]["spec"], "taints", json!(taints));
+        object
+    }
+}
+
+/// Taints that lack a key, a value or an effect are lost, so those without value are.
+fn template_taints(template: &Value) -> Fit<Vec<Value>> {
+    let taints = match template["nodeTemplate"]["spec"].get("taints") {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(taints)) => taints,
+        Some(_) => return Err("its taints are no list".to_owned()),
+    };
+    let mut kept = Vec::new();
+    for taint in taints {
+        let [key, value, effect] = ["key", "value", "effect"].map(|field| taint.get(field));
+        if let (Some(key), Some(value), Some(effect)) = (key, value, effect) {
+            let [key, value, effect] = [key, value, effect].map(Value::as_str);
+            let (Some(key), Some(value), Some(effect)) = (key, value, effect) else {
+                return Err("a taint of it is not made of texts".to_owned());
+            };
+            let mut taint = json!({ "key": key, "effect": effect });
+            put(&mut taint, "value", json!(value));
+            kept.push(taint);
+        }
+    }
+    Ok(kept)
+}
+
+// === impl MachineClassInfo ===
+
+impl MachineClassInfo {
+    /// What the recorder keeps of this machine class. It gives up on one without a node template or a pool.
+    pub(crate) fn of(object: &Value) -> Fit<MachineClassInfo> {
+        let template = &object["nodeTemplate"];
+        let provider = &object["providerSpec"];
+        let mut labels = match provider.get("labels") {
+            Some(labels) => required_labels(labels, "providerSpec's labels")?,
+            None => required_labels(&provider["tags"], "providerSpec's tags")?,
+        };
+        labels.extend(super::labels(&object["metadata"]["labels"]).unwrap_or_default());
+        let capacity = template["capacity"].as_object().ok_or("its nodeTemplate has no capacity")?;
+        let amount = |(name, amount): (&String, &Value)| {
+            let text = amount.as_str().ok_or_else(|| format!("the capacity of {name} is no text"))?;
+            let amount = Quantity::parse(text).map_err(|error| error.to_string())?;
+            // Read once more as it was printed, as the recorder does.
+            let printed = Quantity::parse(&amount.to_string()).map_err(|error| error.to_string())?;
+            Ok((name.clone(), printed))
+        };
+        Ok(MachineClassInfo {
+            meta: Meta::of(object)?,
+            instance_type: required(template, "instanceType")?,
+            pool: pool(&labels)?,
+            region: required(template, "region")?,
+            zone: required(template, "zone")?,
+            labels,
+            capacity: capacity.iter().map(amount).collect::<Fit<Resources>>()?,
+        })
+    }
+
+    pub(crate) fn hash(&self) -> String {
+        let mut hash = Hash::default();
+        hash.text(&self.meta.name);
+        hash.text(&self.meta.namespace);
+        hash.number(go_millis(self.meta.created));
+        for part in [&self.instance_type, &self.pool, &self.region, &self.zone] {
+            hash.text(part);
+        }
+        hash.labels(&self.labels);
+        hash.resources(&self.capacity);
+        hash.hex()
+    }
+
+    /// A machine class that the recorder would have seen so.
+    pub(crate) fn object(&self) -> Value {
+        let mut object = self.meta.object(API_VERSION, "MachineClass");
+        object["nodeTemplate"] = json!({
+            "instanceType": self.instance_type,
+            "region": self.region,
+            "zone": self.zone,
+            "capacity": self.capacity,
+        });
+        object["providerSpec"] = json!({ "labels": self.labels });
+        object
+    }
+}
+
+fn required(value: &Value, field: &str) -> Fit<String> {
+    value[field].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {field}"))
+}
+
+fn required_labels(value: &Value, what: &str) -> Fit<Labels> {
+    if value.is_object() { labels(value) } else { Err(format!("{what} are missing")) }
+}
+
+fn pool(labels: &Labels) -> Fit<String> {
+    let found = POOL_LABELS.iter().find_map(|label| labels.get(*label));
+    found.cloned().ok_or_else(|| format!("no label names its pool, such as {}", POOL_LABELS[0]))
+}
+
+/// `3`, `25%`: numbers beyond 32 bits are cut, as theirs are.
+pub(super) fn count_or_share(value: &Value, field: &str) -> Fit<String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        other => match other.as_i64() {
+            Some(number) => Ok((number as i32).to_string()),
+            None => Err(format!("{field} is neither a whole number nor a text")),
+        },
+    }
+}
+
+/// The number a text prints, or the text.
+pub(super) fn number_or_text(text: &str) -> Value {
+    match text.parse::<i32>() {
+        Ok(number) if number.to_string() == text => json!(number),
+        _ => json!(text),
+    }
+}

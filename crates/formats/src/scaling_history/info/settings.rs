@@ -1,0 +1,213 @@
+//! The cluster autoscaler's settings: flags of its Deployment, and the priorities of its ConfigMap.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::hash::Hash;
+use super::{Fit, Meta, list};
+
+/// What `ca_settings_info` keeps. What was not given is zero, empty or false.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SettingsInfo {
+    pub(crate) expander: String,
+    /// The smallest and largest size of each node group.
+    pub(crate) groups: BTreeMap<String, (i64, i64)>,
+    pub(crate) max_node_provision_millis: i64,
+    pub(crate) scan_interval_millis: i64,
+    pub(crate) max_graceful_termination_seconds: i64,
+    pub(crate) new_pod_scale_up_delay_millis: i64,
+    pub(crate) max_empty_bulk_delete: i64,
+    pub(crate) ignore_daemon_sets: bool,
+    pub(crate) max_nodes_total: i64,
+    pub(crate) priorities: String,
+}
+
+/// The Deployment whose flags are recorded.
+pub(crate) const DEPLOYMENT: &str = "cluster-autoscaler";
+/// The ConfigMap whose priorities are recorded.
+pub(crate) const PRIORITIES: &str = "cluster-autoscaler-priority-expander";
+
+// === impl SettingsInfo ===
+
+impl SettingsInfo {
+    /// What the recorder makes of the first container's command; it reads no more than these flags, and nothing at
+    /// all if one of them is wrong.
+    pub(crate) fn of(deployment: &Value) -> Fit<SettingsInfo> {
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        if !container["command"].is_array() {
+            return Err("its first container has no command".to_owned());
+        }
+        let mut settings = SettingsInfo::default();
+        for flag in list(&container["command"]) {
+            let flag = flag.as_str().ok_or("its command is not made of texts")?;
+            // What comes after a second sign is lost.
+            let mut parts = flag.split('=');
+            let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
+            settings.set(name, value).map_err(|why| format!("{flag}: {why}"))?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Fit<()> {
+        match name {
+            "--max-graceful-termination-sec" => self.max_graceful_termination_seconds = number(value)?,
+            "--max-node-provision-time" => self.max_node_provision_millis = millis(value)?,
+            "--scan-interval" => self.scan_interval_millis = millis(value)?,
+            "--max-empty-bulk-delete" => self.max_empty_bulk_delete = number(value)?,
+            "--new-pod-scale-up-delay" => self.new_pod_scale_up_delay_millis = millis(value)?,
+            "--ignore-daemonsets-utilization" => self.ignore_daemon_sets = truth(value)?,
+            "--max-nodes-total" => self.max_nodes_total = number(value)?,
+            "--expander" => value.clone_into(&mut self.expander),
+            "--nodes" => {
+                let mut parts = value.split(':');
+                let (min, max, group) = (parts.next(), parts.next(), parts.next());
+                let (Some(min), Some(max), Some(group)) = (min, max, group) else {
+                    return Err("it is not min:max:name".to_owned());
+                };
+                // They look at one error only, the second.
+                self.groups.insert(group.to_owned(), (number(min).unwrap_or(0), number(max)?));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The names of the groups are no part of it.
+    pub(crate) fn hash(&self) -> String {
+        let mut hash = Hash::default();
+        hash.text(&self.expander);
+        for (min, max) in self.groups.values() {
+            hash.number(*min);
+            hash.number(*max);
+        }
+        for number in [
+            self.max_node_provision_millis,
+            self.scan_interval_millis,
+            self.max_graceful_termination_seconds,
+            self.new_pod_scale_up_delay_millis,
+            self.max_empty_bulk_delete,
+        ] {
+            hash.number(number);
+        }
+        // Zero for true, as they have it.
+        hash.bytes(&[u8::from(!self.ignore_daemon_sets)]);
+        hash.number(self.max_nodes_total);
+        hash.text(&self.priorities);
+        hash.hex()
+    }
+
+    /// A Deployment with these flags. Where it runs is not recorded.
+    pub(crate) fn object(&self) -> Value {
+        let numbers = [
+            ("--max-graceful-termination-sec", self.max_graceful_termination_seconds),
+            ("--max-empty-bulk-delete", self.max_empty_bulk_delete),
+            ("--max-nodes-total", self.max_nodes_total),
+        ];
+        let spans = [
+            ("--max-node-provision-time", self.max_node_provision_millis),
+            ("--scan-interval", self.scan_interval_millis),
+            ("--new-pod-scale-up-delay", self.new_pod_scale_up_delay_millis),
+        ];
+        let mut command = vec!["./cluster-autoscaler".to_owned()];
+        if !self.expander.is_empty() {
+            command.push(format!("--expander={}", self.expander));
+        }
+        command.extend(
+            numbers
+                .iter()
+                .filter(|(_, number)| *number != 0)
+                .map(|(flag, number)| format!("{flag}={number}")),
+        );
+        command.extend(spans.iter().filter(|(_, millis)| *millis != 0).map(|(flag, millis)| {
+            match millis % 1_000 {
+                0 => format!("{flag}={}s", millis / 1_000),
+                _ => format!("{flag}={millis}ms"),
+            }
+        }));
+        if self.ignore_daemon_sets {
+            command.push("--ignore-daemonsets-utilization=true".to_owned());
+        }
+        command.extend(self.groups.iter().map(|(group, (min, max))| format!("--nodes={min}:{max}:{group}")));
+        let meta =
+            Meta { name: DEPLOYMENT.to_owned(), namespace: "kube-system".to_owned(), ..Meta::default() };
+        let mut object = meta.object("apps/v1", "Deployment");
+        object["spec"] = json!({ "template": { "spec": { "containers": [
+            { "name": DEPLOYMENT, "command": command },
+        ] } } });
+        object
+    }
+}
+
+/// The ConfigMap with these priorities.
+pub(crate) fn priorities_object(priorities: &str) -> Value {
+    let meta = Meta { name: PRIORITIES.to_owned(), namespace: "kube-system".to_owned(), ..Meta::default() };
+    let mut object = meta.object("v1", "ConfigMap");
+    object["data"] = json!({ "priorities": priorities });
+    object
+}
+
+/// A whole number as Go reads one.
+fn number(text: &str) -> Fit<i64> {
+    text.parse().map_err(|_| "it is no whole number".to_owned())
+}
+
+/// The words Go takes for true and false.
+fn truth(text: &str) -> Fit<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("it is neither true nor false".to_owned()),
+    }
+}
+
+/// A span of time as Go reads one, such as `1h0m10s` or `1.5m`, in whole milliseconds.
+fn millis(text: &str) -> Fit<i64> {
+    let bad = || "it is no span of time such as 10s or 1h30m".to_owned();
+    let (negative, rest) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Ok(0);
+    }
+    let mut rest = rest;
+    let mut nanos: i64 = 0;
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let (amount, after) = rest.split_at(digits);
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(end);
+        let unit: i64 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(bad()),
+        };
+        let (whole, fraction) = amount.split_once('.').unwrap_or((amount, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(bad());
+        }
+        let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| bad())? };
+        let part = if fraction.is_empty() {
+            0.0
+        } else {
+            format!("0.{fraction}").parse::<f64>().map_err(|_| bad())? * unit as f64
+        };
+        nanos = whole
+            .checked_mul(unit)
+            .and_then(|span| span.checked_add(part as i64))
+            .and_then(|span| span.checked_add(nanos))
+            .ok_or_else(bad)?;
+        rest = after;
+    }
+    let millis = nanos / 1_000_000;
+    Ok(if negative { -millis } else { millis })
+}

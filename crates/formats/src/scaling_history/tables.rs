@@ -1,0 +1,377 @@
+//! The tables of a database that may be anything: which there are, and what is in their cells.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use model::Moment;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OpenFlags};
+use serde_json::Value;
+
+use super::times;
+use crate::{Error, MAX_VALUE, Result};
+
+/// A table that is read, in the order in which rows of the same time are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    Begin,
+    PriorityClass,
+    WorkerPool,
+    MachineClass,
+    MachineDeployment,
+    Settings,
+    CsiNode,
+    Node,
+    Pod,
+    Event,
+}
+
+/// The tables of one file.
+pub(super) struct Tables {
+    pub(super) db: Connection,
+    pub(super) file: String,
+    there: BTreeSet<Table>,
+    /// Columns that younger layouts have and this one does not.
+    lacking: BTreeSet<&'static str>,
+}
+
+/// One row, by the names of its columns.
+pub(super) struct Cells<'a> {
+    file: &'a str,
+    table: Table,
+    pub(super) row: i64,
+    columns: &'a [&'static str],
+    cells: &'a rusqlite::Row<'a>,
+}
+
+/// Tables of the layout before 2024-06-24.
+const OLDEST: [&str; 2] = ["nodegroup_info", "event_nodegroup_assoc"];
+
+/// Columns that came with a later layout.
+const LATER: [&str; 2] = ["Phase", "NodeGroupsMinMax"];
+
+// === impl Table ===
+
+impl Table {
+    pub(super) const ALL: [Table; 10] = [
+        Table::Begin,
+        Table::PriorityClass,
+        Table::WorkerPool,
+        Table::MachineClass,
+        Table::MachineDeployment,
+        Table::Settings,
+        Table::CsiNode,
+        Table::Node,
+        Table::Pod,
+        Table::Event,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Table::Begin => "recorder_state_info",
+            Table::PriorityClass => "pc_info",
+            Table::WorkerPool => "worker_pool_info",
+            Table::MachineClass => "mcc_info",
+            Table::MachineDeployment => "mcd_info",
+            Table::Settings => "ca_settings_info",
+            Table::CsiNode => "csi_node_info",
+            Table::Node => "node_info",
+            Table::Pod => "pod_info",
+            Table::Event => "event_info",
+        }
+    }
+
+    /// The columns that are read.
+    #[rustfmt::skip] // One a line they would fill pages.
+    pub(super) fn columns(self) -> &'static [&'static str] {
+        match self {
+            Table::Begin => &["BeginTimestamp"],
+            Table::PriorityClass => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "UID", "Value", "GlobalDefault",
+                "PreemptionPolicy", "Description", "Labels", "DeletionTimestamp",
+            ],
+            Table::WorkerPool => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "MachineType", "Architecture",
+                "Minimum", "Maximum", "MaxSurge", "MaxUnavailable", "Zones", "DeletionTimestamp",
+            ],
+            Table::MachineClass => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "InstanceType", "PoolName", "Region",
+                "Zone", "Labels", "Capacity", "DeletionTimestamp",
+            ],
+            Table::MachineDeployment => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "Replicas", "PoolName", "Zone",
+                "MaxSurge", "MaxUnavailable", "MachineClassName", "Labels", "Taints", "DeletionTimestamp",
+            ],
+            Table::Settings => &[
+                "SnapshotTimestamp", "Expander", "ScanInterval", "MaxNodeProvisionTime",
+                "MaxGracefulTerminationSeconds", "NewPodScaleUpDelay", "MaxEmptyBulkDelete",
+                "IgnoreDaemonSetUtilization", "MaxNodesTotal", "NodeGroupsMinMax", "Priorities",
+            ],
+            Table::CsiNode => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "AllocatableVolumes",
+                "DeletionTimestamp",
+            ],
+            Table::Node => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "ProviderID", "AllocatableVolumes",
+                "Labels", "Taints", "Allocatable", "Capacity", "DeletionTimestamp",
+            ],
+            Table::Pod => &[
+                "CreationTimestamp", "SnapshotTimestamp", "Name", "Namespace", "UID", "NodeName",
+                "NominatedNodeName", "Phase", "Labels", "Requests", "Spec", "ScheduleStatus", "DeletionTimestamp",
+            ],
+            Table::Event => &[
+                "UID", "EventTime", "ReportingController", "Reason", "Message", "InvolvedObjectKind",
+                "InvolvedObjectName", "InvolvedObjectNamespace", "InvolvedObjectUID",
+            ],
+        }
+    }
+
+    /// Whether its rows carry their number in a column of their own.
+    fn has_row_column(self) -> bool {
+        !matches!(self, Table::Begin | Table::Event)
+    }
+}
+
+// === impl Tables ===
+
+impl Tables {
+    /// Opens a file and makes sure that it is a scaling history, and that what is called a table is one.
+    pub(super) fn open(path: &Path, file: &str) -> Result<Tables> {
+        let db = connect(path).map_err(|error| not_sqlite(file, &error))?;
+        let mut tables =
+            Tables { db, file: file.to_owned(), there: BTreeSet::new(), lacking: BTreeSet::new() };
+        let found = tables.found().map_err(|error| not_sqlite(file, &error))?;
+        let named = |name: &str| found.iter().find(|(found, ..)| found.eq_ignore_ascii_case(name));
+        if OLDEST.iter().any(|name| named(name).is_some()) {
+            let why = format!(
+                "this is a scaling history of before 2024-06-24 (tables {}): its layout was never documented; only \
+                 later ones are read",
+                OLDEST.join(", ")
+            );
+            return Err(Error::unfit(file, why));
+        }
+        for table in Table::ALL {
+            let Some((_, kind, page)) = named(table.name()) else { continue };
+            // A view or a virtual table runs code of the file's choice; only tables proper have a page.
+            if kind != "table" || *page <= 0 {
+                let kind = if kind == "table" { "virtual table" } else { kind };
+                return Err(Error::unfit(file, format!("{} is a {kind} and no table", table.name())));
+            }
+            tables.check_columns(table)?;
+            tables.there.insert(table);
+        }
+        if tables.there.is_empty() {
+            let names: Vec<&str> = Table::ALL.iter().map(|table| table.name()).collect();
+            let why = format!("is no scaling history: it has none of the tables {}", names.join(", "));
+            return Err(Error::unfit(file, why));
+        }
+        Ok(tables)
+    }
+
+    pub(super) fn has(&self, table: Table) -> bool {
+        self.there.contains(&table)
+    }
+
+    /// The tables that are not there.
+    pub(super) fn missing(&self) -> impl Iterator<Item = Table> {
+        Table::ALL.into_iter().filter(|table| !self.there.contains(table))
+    }
+
+    /// Goes through chosen columns of all rows.
+    pub(super) fn each(
+        &self,
+        table: Table,
+        columns: &[&'static str],
+        order: &str,
+        mut take: impl FnMut(Cells<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.has(table) {
+            return Ok(());
+        }
+        let sql = format!("SELECT RowID, {} FROM {} ORDER BY {order}", columns.join(", "), table.name());
+        let mut select = self.db.prepare(&sql).map_err(|error| self.unreadable(table, &error))?;
+        let mut rows = select.query([]).map_err(|error| self.unreadable(table, &error))?;
+        while let Some(cells) = rows.next().map_err(|error| self.unreadable(table, &error))? {
+            let row = match cells.get_ref(0) {
+                Ok(ValueRef::Integer(row)) => row,
+                _ => return Err(Error::bad(&self.file, table.name(), "a RowID is no whole number")),
+            };
+            take(Cells { file: &self.file, table, row, columns, cells })?;
+        }
+        Ok(())
+    }
+
+    /// One row with all columns that are read.
+    pub(super) fn row<T>(
+        &self,
+        table: Table,
+        row: i64,
+        take: impl FnOnce(&Cells<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let place = || format!("{}, row {row}", table.name());
+        let fail = |error: &rusqlite::Error| Error::bad(&self.file, place(), sqlite_words(error));
+        let columns = table.columns();
+        let select: Vec<&str> =
+            columns.iter().map(|column| if self.lacking.contains(column) { "''" } else { column }).collect();
+        let sql = format!("SELECT RowID, {} FROM {} WHERE RowID = ?", select.join(", "), table.name());
+        let mut select = self.db.prepare_cached(&sql).map_err(|error| fail(&error))?;
+        let mut rows = select.query([row]).map_err(|error| fail(&error))?;
+        match rows.next().map_err(|error| fail(&error))? {
+            Some(cells) => take(&Cells { file: &self.file, table, row, columns, cells }),
+            None => Err(Error::bad(&self.file, place(), "it was there and is gone: the file is damaged")),
+        }
+    }
+
+    /// The name, type and first page of all that the schema has.
+    fn found(&self) -> rusqlite::Result<Vec<(String, String, i64)>> {
+        // So that all is read as of one moment, should a recorder be at work.
+        self.db.execute_batch("BEGIN")?;
+        let names = Table::ALL.iter().map(|table| table.name()).chain(OLDEST);
+        let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
+        let sql = format!(
+            "SELECT name, type, ifnull(rootpage, 0) FROM sqlite_schema
+             WHERE lower(name) IN ({}) AND type IN ('table', 'view')",
+            names.join(", ")
+        );
+        let mut select = self.db.prepare(&sql)?;
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.collect()
+    }
+
+    fn check_columns(&mut self, table: Table) -> Result<()> {
+        let read = || -> rusqlite::Result<Vec<(String, String, i64, i64)>> {
+            let mut select = self.db.prepare("SELECT name, type, pk, hidden FROM pragma_table_xinfo(?)")?;
+            let rows = select
+                .query_map([table.name()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+            rows.collect()
+        };
+        let found = read().map_err(|error| self.unreadable(table, &error))?;
+        let rows = table.has_row_column().then_some("RowID");
+        for &column in table.columns().iter().chain(rows.as_slice()) {
+            let bad = |why: &str| {
+                Error::unfit(&self.file, format!("table {}: column {column} {why}", table.name()))
+            };
+            match found.iter().find(|(name, ..)| name.eq_ignore_ascii_case(column)) {
+                None if LATER.contains(&column) => drop(self.lacking.insert(column)),
+                None => return Err(bad("is missing")),
+                Some((.., hidden)) if *hidden != 0 => return Err(bad("is computed, not stored")),
+                Some((_, kind, key, _))
+                    if column == "RowID" && !(kind.eq_ignore_ascii_case("INTEGER") && *key == 1) =>
+                {
+                    return Err(bad("is not the INTEGER PRIMARY KEY"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, table: Table, error: &rusqlite::Error) -> Error {
+        Error::bad(&self.file, table.name(), sqlite_words(error))
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        Path::new(&name).exists()
+    };
+    let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = if beside("-wal") || beside("-journal") {
+        Connection::open_with_flags(path, read)?
+    } else {
+        // Nobody is at work on it. So SQLite need not put files beside it, which it would for one in write-ahead mode
+        // and could not on a medium that cannot be written.
+        let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        Connection::open_with_flags(format!("file:{name}?immutable=1"), read | OpenFlags::SQLITE_OPEN_URI)?
+    };
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE as i32)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA busy_timeout = 10000; PRAGMA cache_size = -16384")?;
+    Ok(db)
+}
+
+fn not_sqlite(file: &str, error: &rusqlite::Error) -> Error {
+    Error::unfit(file, format!("cannot be read as an SQLite database: {}", sqlite_words(error)))
+}
+
+fn sqlite_words(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::TooBig) => format!("a value longer than {} MiB", MAX_VALUE >> 20),
+        _ => error.to_string(),
+    }
+}
+
+// === impl Cells ===
+
+impl Cells<'_> {
+    /// A text; everything but the time of a deletion must be there.
+    pub(super) fn text(&self, column: &str) -> Result<&str> {
+        match self.cell(column)? {
+            ValueRef::Text(bytes) => {
+                std::str::from_utf8(bytes).map_err(|_| self.bad(column, "it is not UTF-8"))
+            }
+            other => Err(self.bad(column, format!("{} where a text should be", word(other)))),
+        }
+    }
+
+    pub(super) fn owned(&self, column: &str) -> Result<String> {
+        self.text(column).map(str::to_owned)
+    }
+
+    pub(super) fn number(&self, column: &str) -> Result<i64> {
+        match self.cell(column)? {
+            ValueRef::Integer(number) => Ok(number),
+            other => Err(self.bad(column, format!("{} where a whole number should be", word(other)))),
+        }
+    }
+
+    pub(super) fn time(&self, column: &str) -> Result<Option<Moment>> {
+        times::of_number(self.number(column)?).map_err(|why| self.bad(column, why))
+    }
+
+    /// A time that may be missing.
+    pub(super) fn time_if_any(&self, column: &str) -> Result<Option<Moment>> {
+        match self.cell(column)? {
+            ValueRef::Null => Ok(None),
+            _ => self.time(column),
+        }
+    }
+
+    /// The JSON in a text; an empty text is `null`.
+    pub(super) fn json(&self, column: &str) -> Result<Value> {
+        let text = self.text(column)?;
+        if text.trim().is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(text).map_err(|error| self.bad(column, format!("not JSON: {error}")))
+    }
+
+    pub(super) fn bad(&self, column: &str, why: impl Into<String>) -> Error {
+        Error::bad(self.file, format_args!("{}, row {}, column {column}", self.table.name(), self.row), why)
+    }
+
+    /// The row as a whole is wrong.
+    pub(super) fn unfit(&self, why: impl Into<String>) -> Error {
+        Error::bad(self.file, format_args!("{}, row {}", self.table.name(), self.row), why)
+    }
+
+    fn cell(&self, column: &str) -> Result<ValueRef<'_>> {
+        let index = self.columns.iter().position(|name| *name == column);
+        let index = index.expect("only columns that were asked for are looked at") + 1;
+        self.cells.get_ref(index).map_err(|error| self.bad(column, sqlite_words(&error)))
+    }
+}
+
+fn word(value: ValueRef<'_>) -> &'static str {
+    match value {
+        ValueRef::Null => "NULL",
+        ValueRef::Integer(_) => "a whole number",
+        ValueRef::Real(_) => "a number with a fraction, or too large,",
+        ValueRef::Text(_) => "a text",
+        ValueRef::Blob(_) => "bytes",
+    }
+}

@@ -1,0 +1,342 @@
+//! A report of Gardener's replayer: the cluster at one moment, and what a simulation made of it.
+//!
+//! Read are reports (`{BeginTime, ClusterSnapshot, ScalingResult}`), a snapshot alone, and the form of May 2024
+//! (`{Name, Scenarios}`), which shows several moments. What the simulation did is left out: the cluster never did it.
+//! A report is one JSON value, so all of it is held in memory, a few times over.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use model::{Key, Moment, Object, Observed, What};
+use serde_json::Value;
+
+use crate::{Error, Given, Input, Item, Items, Result};
+
+mod fields;
+mod snapshot;
+
+use fields::Fields;
+use snapshot::Snapshot;
+
+/// The longest report that is read.
+const MAX_REPORT: u64 = 256 << 20;
+
+/// What a report says: every object as it was at the moment, or at each moment where there are several.
+pub fn read(input: Input, given: Given) -> Result<Items> {
+    let text = whole(input.reader, &input.name)?;
+    let report = Fields::parse(&input.name, "", &text)?;
+    let mut items = Vec::new();
+    let mut snapshots = Vec::new();
+    if let Some(snapshot) = report.object("ClusterSnapshot")? {
+        snapshots.push(Snapshot::read(&snapshot, report.time("BeginTime")?)?);
+        if let Some(result) = report.object("ScalingResult")? {
+            items.push(Item::Warning(left_out(&input.name, &result)?));
+        }
+    } else if report.has("AutoscalerConfig") {
+        snapshots.push(Snapshot::read(&report, None)?);
+    } else if report.has("Scenarios") {
+        for scenario in report.list("Scenarios")? {
+            snapshots.push(Snapshot::read_old(&scenario)?);
+        }
+        snapshots.sort_by_key(|snapshot| snapshot.at);
+    } else if report.has("nodePools") {
+        let why = "this is a scenario for the scaling recommender, which asks for pods but shows no cluster; a report \
+                   of the replayer has ClusterSnapshot or Scenarios";
+        return Err(Error::unfit(&input.name, why));
+    } else {
+        let why = "is no report of Gardener's replayer: it has none of ClusterSnapshot, AutoscalerConfig, Scenarios";
+        return Err(Error::unfit(&input.name, why));
+    }
+    tell(&input.name, &given, snapshots, &mut items)?;
+    Ok(Box::new(items.into_iter().map(Ok)))
+}
+
+fn whole(mut reader: impl Read, file: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    reader
+        .by_ref()
+        .take(MAX_REPORT + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::read(file, source))?;
+    if bytes.len() as u64 > MAX_REPORT {
+        return Err(Error::unfit(file, format!("is longer than {} MiB", MAX_REPORT >> 20)));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| Error::unfit(file, format!("byte {} is no UTF-8", error.utf8_error().valid_up_to())))
+}
+
+/// What a simulation did, in numbers.
+fn left_out(file: &str, result: &Fields<'_>) -> Result<String> {
+    let count = |field: &str| result.list(field).map(|list| list.len());
+    Ok(format!(
+        "{file}: ScalingResult is of a simulation and left out: {} nodes scaled up, {} pods scheduled, {} pods pending",
+        count("ScaledUpNodes")?,
+        count("ScheduledPods")?,
+        count("PendingUnscheduledPods")?
+    ))
+}
+
+/// What changes from each moment to the next. What is in one and not in the next has gone by then.
+fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Item>) -> Result<()> {
+    let mut before: BTreeMap<Key, Object> = BTreeMap::new();
+    let mut changes = Vec::new();
+    for snapshot in snapshots {
+        let at = snapshot.at.or(given.at);
+        if at.is_none() {
+            items.push(Item::TimesInferred(given.source.clone()));
+        }
+        let at = at.unwrap_or(given.now);
+        items
+            .extend(snapshot.warnings.into_iter().map(|warning| Item::Warning(format!("{file}: {warning}"))));
+        let mut now = BTreeMap::new();
+        let mut tell = |at: Moment, what: What| {
+            changes.push(Observed { inferred: true, ..Observed::received(at, &given.source, what) });
+        };
+        for (place, object) in snapshot.objects {
+            let object = parse(file, &place, &object)?;
+            let key = object.key(&given.source);
+            match before.remove(&key) {
+                None => tell(at, What::Added(object.clone())),
+                Some(old) if old == object => {}
+                Some(_) => tell(at, What::Modified(object.clone())),
+            }
+            now.insert(key, object);
+        }
+        for object in std::mem::replace(&mut before, now).into_values() {
+            tell(at, What::Deleted(object));
+        }
+        // Events are not gone with the next moment, and belong to their own times.
+        for (place, when, event) in snapshot.events {
+            tell(when.max(at), What::Added(parse(file, &place, &event)?));
+        }
+    }
+    changes.sort_by_key(|change| change.seen);
+    items.extend(changes.into_iter().map(Item::Change));
+    Ok(())
+}
+
+fn parse(file: &str, place: &str, object: &Value) -> Result<Object> {
+    Object::parse(&object.to_string()).map_err(|error| Error::bad(file, place, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaling_history::info::{NodeInfo, PodInfo};
+    use serde_json::json;
+    use std::io::Cursor;
+
+    const REPORT: &str = include_str!("../../../testdata/formats/gardener_scenario.json");
+
+    fn read(text: &str) -> Result<Vec<Item>> {
+        let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec())))?;
+        let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(7) };
+        super::read(input, given)?.collect()
+    }
+
+    fn changes(items: &[Item]) -> Vec<&Observed> {
+        let mut changes = Vec::new();
+        for item in items {
+            if let Item::Change(observed) = item {
+                changes.push(observed);
+            }
+        }
+        changes
+    }
+
+    fn report() -> Value {
+        serde_json::from_str(REPORT).unwrap()
+    }
+
+    #[test]
+    fn a_report_shows_the_cluster_it_was_made_of() {
+        let items = read(REPORT).unwrap();
+        let warning = "file: ScalingResult is of a simulation and left out: 1 nodes scaled up, 2 pods scheduled, 0 \
+                       pods pending";
+        assert_eq!(items[0], Item::Warning(warning.to_owned()));
+        let changes = changes(&items);
+        assert!(changes.iter().all(|change| change.inferred && matches!(change.what, What::Added(_))));
+        assert!(changes.iter().all(|change| change.seen.to_string() == "2024-10-10T23:20:00Z"));
+        let of = |kind: &str| -> Vec<Value> {
+            let of = changes.iter().filter(|change| &*change.key.kind.kind == kind);
+            of.map(|change| change.what.object().value().unwrap()).collect()
+        };
+        let report = report();
+        let snapshot = &report["ClusterSnapshot"];
+        // The hashes in the report were made by the recorder, of the objects themselves.
+        let hashes = |list: &str| -> Vec<String> {
+            let entries = snapshot[list].as_array().unwrap();
+            entries.iter().map(|entry| entry["Hash"].as_str().unwrap().to_owned()).collect()
+        };
+        let nodes: Vec<String> = of("Node").iter().map(|node| NodeInfo::of(node).unwrap().hash()).collect();
+        assert_eq!((nodes.len(), nodes), (2, hashes("Nodes")));
+        let pods: Vec<String> =
+            of("Pod").iter().map(|pod| PodInfo::of(pod).unwrap().hash().unwrap()).collect();
+        assert_eq!((pods.len(), pods), (4, hashes("Pods")));
+        let volumes: Vec<Value> =
+            of("CSINode").iter().map(|node| node["spec"]["drivers"][0]["allocatable"].clone()).collect();
+        assert_eq!(volumes, [json!({ "count": 26 })]);
+        for (kind, list) in [("PriorityClass", "PriorityClasses"), ("Worker", "WorkerPools")] {
+            assert_eq!(of(kind).len(), snapshot[list].as_array().unwrap().len(), "{kind}");
+            assert!(!of(kind).is_empty());
+        }
+        let class = &snapshot["PriorityClasses"][0];
+        assert_eq!(
+            (&of("PriorityClass")[0]["value"], &of("PriorityClass")[0]["metadata"]),
+            (&class["value"], &class["metadata"])
+        );
+        let groups = snapshot["AutoscalerConfig"]["NodeGroups"].as_object().unwrap();
+        let deployments = of("MachineDeployment");
+        assert_eq!((deployments.len(), of("MachineClass").len()), (groups.len(), groups.len()));
+        for (name, group) in groups {
+            let deployment = deployments
+                .iter()
+                .find(|deployment| {
+                    *name == format!("shoot--proj--x.{}", deployment["metadata"]["name"].as_str().unwrap())
+                })
+                .unwrap();
+            assert_eq!(deployment["spec"]["replicas"], group["TargetSize"]);
+        }
+        let command = of("Deployment")[0]["spec"]["template"]["spec"]["containers"][0]["command"].to_string();
+        for (name, sizes) in
+            snapshot["AutoscalerConfig"]["CASettings"]["NodeGroupsMinMax"].as_object().unwrap()
+        {
+            let flag = format!("\"--nodes={}:{}:{name}\"", sizes["Min"], sizes["Max"]);
+            assert!(command.contains(&flag), "{command} should have {flag}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_alone_says_the_same() {
+        let alone = report()["ClusterSnapshot"].to_string();
+        let (report, alone) = (read(REPORT).unwrap(), read(&alone).unwrap());
+        assert_eq!(changes(&report), changes(&alone));
+    }
+
+    #[test]
+    fn what_is_null_is_empty() {
+        let items = read(
+            r#"{"BeginTime":"2024-10-10T00:00:00Z","ClusterSnapshot":{"SnapshotTime":"0001-01-01T00:00:00Z","Pods":null,
+                "Nodes":[{"Name":"n","Labels":null,"Taints":null,"CreationTimestamp":"0001-01-01T00:00:00Z"}],
+                "AutoscalerConfig":{"NodeGroups":null,"NodeTemplates":null}},"ScalingResult":null}"#,
+        );
+        let items = items.unwrap();
+        assert_eq!(items.len(), 1);
+        let change = changes(&items)[0];
+        assert_eq!(change.seen.to_string(), "2024-10-10T00:00:00Z");
+        assert_eq!(change.what.object().meta().name, "n");
+    }
+
+    #[test]
+    fn what_has_the_name_of_another_is_told_once() {
+        let pod = |uid: &str, created: &str| {
+            format!(
+                r#"{{"UID":"{uid}","Name":"p","Namespace":"d","CreationTimestamp":"{created}","PodScheduleStatus":0}}"#
+            )
+        };
+        let pods = [pod("old", "2024-10-10T00:00:00Z"), pod("new", "2024-10-10T00:01:00Z")];
+        for pods in [pods.join(","), [pods[1].clone(), pods[0].clone()].join(",")] {
+            let text = format!(
+                r#"{{"ClusterSnapshot":{{"SnapshotTime":"2024-10-10T01:00:00Z","Pods":[{pods}],"AutoscalerConfig":{{}}}}}}"#
+            );
+            let items = read(&text).unwrap();
+            assert!(matches!(&items[0], Item::Warning(text) if text.contains("1 objects have the name")));
+            let changes = changes(&items);
+            assert_eq!(changes.len(), 1);
+            assert_eq!(changes[0].what.object().meta().uid.as_deref(), Some("new"));
+        }
+    }
+
+    #[test]
+    fn scenarios_of_old_are_moments_that_follow_each_other() {
+        let pod = |name: &str, node: &str| {
+            format!(
+                r#"{{"UID":"{name}","Name":"{name}","Namespace":"d","CreationTimestamp":"2024-05-21T19:43:30+05:30",
+                    "NodeName":"{node}","Spec":{{"containers":[]}}}}"#
+            )
+        };
+        let text = format!(
+            r#"{{"Name":"x","Scenarios":[
+            {{"StartTime":"2024-05-21T14:13:40Z","UnscheduledPods":[{},{}],"ScheduledPods":null,"Nodes":[{{"Name":"n"}}],
+              "ScaleUpEvents":[{{"UID":"e","EventTime":"2024-05-21T14:13:50Z","Reason":"TriggeredScaleUp"}}],
+              "NodeGroups":[{{"Name":"g","TargetSize":1,"MinSize":1,"MaxSize":2,"PoolName":"p1","Zone":"z"}}],
+              "CASettings":{{"Expander":"least-waste","MaxNodesTotal":4096,"Priorities":"10: [a]"}}}},
+            {{"StartTime":"2024-05-21T14:20:00Z","UnscheduledPods":[],"ScheduledPods":[{}],"Nodes":[{{"Name":"n"}}]}}]}}"#,
+            pod("a", ""),
+            pod("b", ""),
+            pod("a", "n")
+        );
+        let items = read(&text).unwrap();
+        let shown: Vec<String> = changes(&items)
+            .iter()
+            .map(|change| format!("{} {} {}", change.seen, change.what.word(), change.key))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "2024-05-21T14:13:40Z ADDED MachineDeployment.machine.sapcloud.io g",
+                "2024-05-21T14:13:40Z ADDED MachineClass.machine.sapcloud.io g-template",
+                "2024-05-21T14:13:40Z ADDED Deployment.apps kube-system/cluster-autoscaler",
+                "2024-05-21T14:13:40Z ADDED ConfigMap kube-system/cluster-autoscaler-priority-expander",
+                "2024-05-21T14:13:40Z ADDED Node n",
+                "2024-05-21T14:13:40Z ADDED Pod d/a",
+                "2024-05-21T14:13:40Z ADDED Pod d/b",
+                "2024-05-21T14:13:50Z ADDED Event default/e",
+                "2024-05-21T14:20:00Z MODIFIED Pod d/a",
+                "2024-05-21T14:20:00Z DELETED ConfigMap kube-system/cluster-autoscaler-priority-expander",
+                "2024-05-21T14:20:00Z DELETED Pod d/b",
+                "2024-05-21T14:20:00Z DELETED Deployment.apps kube-system/cluster-autoscaler",
+                "2024-05-21T14:20:00Z DELETED MachineClass.machine.sapcloud.io g-template",
+                "2024-05-21T14:20:00Z DELETED MachineDeployment.machine.sapcloud.io g",
+            ]
+        );
+    }
+
+    #[track_caller]
+    fn refused(change: impl FnOnce(&mut Value), because: &str) {
+        let mut report = report();
+        change(&mut report);
+        let error = read(&report.to_string()).expect_err(because).to_string();
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_path() {
+        let pod = |field: &'static str, value: Value, because: &str| {
+            refused(|report| report["ClusterSnapshot"]["Pods"][3][field] = value, because);
+        };
+        pod("Spec", json!(5), "file, ClusterSnapshot.Pods[3].Spec: it is no object");
+        pod("Spec", json!({"containers": {}}), "ClusterSnapshot.Pods[3].Spec: its containers are no list");
+        pod("Name", json!(5), "ClusterSnapshot.Pods[3].Name: invalid type: integer `5`, expected a string");
+        pod("Name", json!("a/b"), "ClusterSnapshot.Pods[3]: \"a/b\" cannot be the name");
+        pod("PodScheduleStatus", json!(9), "ClusterSnapshot.Pods[3].PodScheduleStatus: 9 is none of");
+        pod(
+            "CreationTimestamp",
+            json!("soon"),
+            "ClusterSnapshot.Pods[3].CreationTimestamp: \"soon\" is not a time",
+        );
+        pod("Labels", json!([]), "ClusterSnapshot.Pods[3].Labels: invalid type");
+        refused(
+            |report| report["ClusterSnapshot"]["Nodes"] = json!([5]),
+            "file, ClusterSnapshot.Nodes[0]: invalid type",
+        );
+        refused(
+            |report| report["ClusterSnapshot"]["Nodes"][0]["Capacity"]["cpu"] = json!("x"),
+            "ClusterSnapshot.Nodes[0].Capacity: \"x\" is not a quantity",
+        );
+        refused(
+            |report| {
+                report["ClusterSnapshot"]["AutoscalerConfig"]["CASettings"]["MaxNodesTotal"] = json!(1e300)
+            },
+            "ClusterSnapshot.AutoscalerConfig.CASettings.MaxNodesTotal: invalid type",
+        );
+        refused(|report| report["BeginTime"] = json!(5), "file, BeginTime: invalid type");
+        refused(|report| *report = json!([]), "file: not a report");
+        refused(|report| *report = json!({"Name": "x"}), "is no report of Gardener's replayer");
+        refused(
+            |report| *report = json!({"id": "s1", "nodePools": [], "pods": [], "nodes": []}),
+            "this is a scenario for the scaling recommender",
+        );
+        assert!(read(&REPORT[..REPORT.len() / 2]).is_err());
+    }
+}

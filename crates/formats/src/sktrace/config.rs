@@ -1,0 +1,390 @@
+//! What SimKube's tracer is told to track: kinds, where their pod templates are, whose pods' lives count.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use model::{Kind, Meta, Object};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{Error, Result};
+
+/// The `apiVersion` and `kind` of the object that keeps the configuration of a trace in a history.
+pub(super) const KEPT: (&str, &str) = ("simkube.kinescope.io/v1", "TracerConfig");
+
+/// What is tracked, by group, version and kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracerConfig {
+    tracked: BTreeMap<Gvk, Tracked>,
+}
+
+/// How objects of one kind are tracked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tracked {
+    /// JSON pointers to the pod templates, with `*` for every element of an array; none if the kind has no template.
+    pub(super) pod_spec_template_paths: Vec<String>,
+    /// Whether the lives of pods that such an object owns are recorded.
+    pub(super) track_lifecycle: bool,
+    /// Whether objects of this kind that are owned by others are left out.
+    pub(super) skip_owned: bool,
+}
+
+/// A kind in one version: `apps/v1.Deployment`, `v1.Pod`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Gvk {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+}
+
+/// The kinds whose templates SimKube knows itself. It refuses any other path for them, that of ReplicaSets included,
+/// which leads nowhere.
+const KNOWN: [(&str, &str, &str); 7] = [
+    ("apps/v1", "DaemonSet", "/spec/template"),
+    ("apps/v1", "Deployment", "/spec/template"),
+    ("apps/v1", "ReplicaSet", "/spec"),
+    ("apps/v1", "StatefulSet", "/spec/template"),
+    ("batch/v1", "CronJob", "/spec/jobTemplate/spec/template"),
+    ("batch/v1", "Job", "/spec/template"),
+    ("v1", "Pod", ""),
+];
+
+/// The text of a configuration.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    tracked_objects: BTreeMap<String, ToldOfKind>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ToldOfKind {
+    pod_spec_template_path: Option<String>,
+    pod_spec_template_paths: Option<Vec<String>>,
+    #[serde(default)]
+    track_lifecycle: bool,
+    #[serde(default)]
+    skip_owned: bool,
+}
+
+/// The same in a trace, where older and newer fields stand too.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TracedOfKind {
+    /// To the pod's spec itself, in the first traces.
+    pod_spec_path: Option<String>,
+    pod_spec_template_path: Option<String>,
+    pod_spec_template_paths: Option<Vec<String>>,
+    #[serde(default)]
+    track_lifecycle: bool,
+    #[serde(default)]
+    skip_owned: bool,
+}
+
+// === impl TracerConfig ===
+
+impl TracerConfig {
+    /// Reads a configuration as SimKube's tracer takes it, YAML or JSON, and what the user should know about it.
+    pub fn parse(file: &str, text: &str) -> Result<(TracerConfig, Vec<String>)> {
+        let told: Told = serde_saphyr::from_str(text).map_err(|error| {
+            let line = error.location().map_or(1, |place| place.line());
+            let why = error.without_snippet().to_string();
+            let why = why.split(" at line ").next().unwrap_or(&why).to_owned();
+            Error::line(file, line, format!("not a tracer's configuration: {why}"))
+        })?;
+        let mut warnings = Vec::new();
+        let mut tracked = BTreeMap::new();
+        for (name, told) in told.tracked_objects {
+            let gvk = Gvk::parse(&name).map_err(|why| Error::unfit(file, why))?;
+            let mut paths = told.pod_spec_template_paths.unwrap_or_default();
+            if let Some(path) = told.pod_spec_template_path {
+                let mut warning = format!("{gvk}: podSpecTemplatePath is deprecated");
+                if paths.is_empty() {
+                    warning += ", write podSpecTemplatePaths";
+                    paths.push(path);
+                } else {
+                    warning += " and ignored, because podSpecTemplatePaths is there";
+                }
+                warnings.push(warning);
+            }
+            match (gvk.known_path(), paths.first()) {
+                (Some(known), Some(_)) if paths != [known] => {
+                    let why = format!(
+                        "Invalid path for {gvk}: SimKube takes {known:?} and no other, leave podSpecTemplatePaths out"
+                    );
+                    return Err(Error::unfit(file, why));
+                }
+                (Some(known), _) => paths = vec![known.to_owned()],
+                (None, None) => warnings.push(format!(
+                    "Missing pod spec path for {gvk}: its objects are written, but SimKube is not told that it is tracked"
+                )),
+                (None, Some(_)) => {}
+            }
+            if let Some(path) = paths.iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
+                let why = format!("{gvk}: {path:?} is no JSON pointer such as /spec/template");
+                return Err(Error::unfit(file, why));
+            }
+            let told = Tracked {
+                pod_spec_template_paths: paths,
+                track_lifecycle: told.track_lifecycle,
+                skip_owned: told.skip_owned,
+            };
+            tracked.insert(gvk, told);
+        }
+        Ok((TracerConfig { tracked }, warnings))
+    }
+
+    /// The kind of the object that keeps the configuration of an imported trace.
+    pub fn kind() -> Kind {
+        Kind::of(KEPT.0, KEPT.1)
+    }
+
+    /// The configuration that an imported trace had, if this is the object that keeps it.
+    pub fn kept_in(object: &Object) -> Option<TracerConfig> {
+        if !is_kept(&object.meta()) {
+            return None;
+        }
+        TracerConfig::of_trace(&object.value().ok()?).ok()
+    }
+
+    /// The configuration in a trace. Nothing that a recorded trace says is wrong, however old.
+    pub(super) fn of_trace(config: &Value) -> std::result::Result<TracerConfig, String> {
+        let Some(Value::Object(kinds)) = config.get("trackedObjects") else {
+            return Err("trackedObjects must be a map".to_owned());
+        };
+        let mut tracked = BTreeMap::new();
+        for (name, told) in kinds {
+            let gvk = Gvk::parse(name)?;
+            let told: TracedOfKind =
+                serde_json::from_value(told.clone()).map_err(|error| format!("{gvk}: {error}"))?;
+            let mut paths = told.pod_spec_template_paths.unwrap_or_default();
+            if paths.is_empty() {
+                let of_spec = told.pod_spec_path.map(|path| match path.strip_suffix("/spec") {
+                    Some(parent) => parent.to_owned(),
+                    None => path,
+                });
+                paths.extend(told.pod_spec_template_path.or(of_spec));
+            }
+            if paths.is_empty() {
+                paths.extend(gvk.known_path().map(str::to_owned));
+            }
+            let told = Tracked {
+                pod_spec_template_paths: paths,
+                track_lifecycle: told.track_lifecycle,
+                skip_owned: told.skip_owned,
+            };
+            tracked.insert(gvk, told);
+        }
+        Ok(TracerConfig { tracked })
+    }
+
+    /// How a kind is tracked; `None` if it is not.
+    pub(super) fn tracked(&self, gvk: &Gvk) -> Option<&Tracked> {
+        self.tracked.get(gvk)
+    }
+
+    /// The only kind whose pods' lives are recorded, if it is one.
+    pub(super) fn only_with_lives(&self) -> Option<&Gvk> {
+        let mut kinds =
+            self.tracked.iter().filter(|(_, tracked)| tracked.track_lifecycle).map(|(gvk, _)| gvk);
+        kinds.next().filter(|_| kinds.next().is_none())
+    }
+
+    /// What a trace says of it: SimKube refuses kinds without a template, and other templates for the kinds it knows.
+    pub(super) fn to_trace(&self) -> Value {
+        let mut kinds = Map::new();
+        for (gvk, tracked) in &self.tracked {
+            let known = gvk.known_path().map(|path| vec![path.to_owned()]);
+            let paths = known.unwrap_or_else(|| tracked.pod_spec_template_paths.clone());
+            if paths.is_empty() {
+                continue;
+            }
+            let mut told = Map::new();
+            told.insert("podSpecTemplatePaths".to_owned(), json!(paths));
+            for (name, set) in
+                [("trackLifecycle", tracked.track_lifecycle), ("skipOwned", tracked.skip_owned)]
+            {
+                if set {
+                    told.insert(name.to_owned(), true.into());
+                }
+            }
+            kinds.insert(gvk.to_string(), told.into());
+        }
+        json!({"trackedObjects": kinds})
+    }
+}
+
+impl Default for TracerConfig {
+    /// The workloads that Kubernetes has, pods without an owner, and the lives of all their pods.
+    fn default() -> TracerConfig {
+        let tracked =
+            KNOWN.iter().filter(|(_, kind, _)| *kind != "ReplicaSet").map(|(api_version, kind, path)| {
+                let gvk = Gvk { api_version: (*api_version).to_owned(), kind: (*kind).to_owned() };
+                let paths = vec![(*path).to_owned()];
+                let skip_owned = *kind == "Pod";
+                (gvk, Tracked { pod_spec_template_paths: paths, track_lifecycle: true, skip_owned })
+            });
+        TracerConfig { tracked: tracked.collect() }
+    }
+}
+
+/// Whether an object is one that keeps a configuration.
+pub(super) fn is_kept(meta: &Meta<'_>) -> bool {
+    (&*meta.api_version, &*meta.kind) == KEPT
+}
+
+// === impl Gvk ===
+
+impl Gvk {
+    /// Reads `group/version.Kind`, `version.Kind` or, as old traces have it, `/version.Kind`.
+    pub(super) fn parse(text: &str) -> std::result::Result<Gvk, String> {
+        let bad =
+            || format!("invalid format for gvk: {text:?} is neither group/version.Kind nor version.Kind");
+        let (group, rest) = text.split_once('/').unwrap_or(("", text));
+        let (version, kind) = rest.split_once('.').ok_or_else(bad)?;
+        if rest.contains('/') || kind.contains('.') || version.is_empty() || kind.is_empty() {
+            return Err(bad());
+        }
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        Ok(Gvk { api_version, kind: kind.to_owned() })
+    }
+
+    pub(super) fn of(meta: &Meta<'_>) -> Gvk {
+        Gvk { api_version: meta.api_version.clone().into_owned(), kind: meta.kind.clone().into_owned() }
+    }
+
+    pub(super) fn is_pod(&self) -> bool {
+        self.api_version == "v1" && self.kind == "Pod"
+    }
+
+    fn known_path(&self) -> Option<&'static str> {
+        KNOWN
+            .iter()
+            .find(|(api_version, kind, _)| *api_version == self.api_version && *kind == self.kind)
+            .map(|(_, _, path)| *path)
+    }
+}
+
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.api_version, self.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, written: Value, warned: &[&str]) {
+        let (config, warnings) = TracerConfig::parse("file", text).unwrap();
+        assert_eq!(config.to_trace()["trackedObjects"], written, "{text}");
+        assert_eq!(warnings.len(), warned.len(), "{warnings:?}");
+        for (warning, part) in warnings.iter().zip(warned) {
+            assert!(warning.contains(part), "{warning}");
+        }
+    }
+
+    #[track_caller]
+    fn refused(text: &str, because: &str) {
+        let error = TracerConfig::parse("file", text).expect_err(text).to_string();
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn paths_of_known_kinds_are_filled_in() {
+        check(
+            "trackedObjects:\n  apps/v1.Deployment: {}\n  /v1.Pod: {skipOwned: true}\n  batch/v1.CronJob: {trackLifecycle: true, podSpecTemplatePaths: [/spec/jobTemplate/spec/template]}\nother: 1\n",
+            json!({
+                "apps/v1.Deployment": {"podSpecTemplatePaths": ["/spec/template"]},
+                "v1.Pod": {"podSpecTemplatePaths": [""], "skipOwned": true},
+                "batch/v1.CronJob": {"podSpecTemplatePaths": ["/spec/jobTemplate/spec/template"], "trackLifecycle": true},
+            }),
+            &[],
+        );
+        check(
+            r#"{"trackedObjects": {"apps/v1.ReplicaSet": {"podSpecTemplatePaths": []}}}"#,
+            json!({"apps/v1.ReplicaSet": {"podSpecTemplatePaths": ["/spec"]}}),
+            &[],
+        );
+    }
+
+    #[test]
+    fn the_old_path_counts_only_alone() {
+        check(
+            "trackedObjects:\n  batch.volcano.sh/v1alpha1.Job: {podSpecTemplatePath: /spec/tasks/*/template}\n",
+            json!({"batch.volcano.sh/v1alpha1.Job": {"podSpecTemplatePaths": ["/spec/tasks/*/template"]}}),
+            &["deprecated, write"],
+        );
+        check(
+            "trackedObjects:\n  a.io/v1.B: {podSpecTemplatePath: /x, podSpecTemplatePaths: [/y, /z]}\n",
+            json!({"a.io/v1.B": {"podSpecTemplatePaths": ["/y", "/z"]}}),
+            &["deprecated and ignored"],
+        );
+    }
+
+    #[test]
+    fn kinds_without_a_template_are_tracked_but_not_written() {
+        check(
+            "trackedObjects: {v1.ServiceAccount: {}}",
+            json!({}),
+            &["Missing pod spec path for v1.ServiceAccount: "],
+        );
+        let (config, _) = TracerConfig::parse("file", "trackedObjects: {v1.ServiceAccount: {}}").unwrap();
+        assert!(config.tracked(&Gvk::parse("v1.ServiceAccount").unwrap()).is_some());
+    }
+
+    #[test]
+    fn what_simkube_refuses_is_refused() {
+        refused(
+            "trackedObjects:\n  apps/v1.ReplicaSet: {podSpecTemplatePaths: [/spec/template]}",
+            "Invalid path for apps/v1.ReplicaSet: SimKube takes \"/spec\" and no other",
+        );
+        refused("trackedObjects:\n  apps/v1.Deployment: {podSpecTemplatePaths: [/a, /b]}", "Invalid path");
+        refused("trackedObjects:\n  v1.Pod: {skipowned: true}\n", "unknown field `skipowned`");
+        refused("trackedobjects: {}\n", "missing field `trackedObjects`");
+        refused("trackedObjects: {a.io/v1.B: {podSpecTemplatePaths: [spec]}}", "is no JSON pointer");
+        for name in ["Pod", "a/b/v1.Pod", "v1.a.Pod", "a.io/Pod", "v1.", ".Pod"] {
+            refused(&format!("trackedObjects: {{{name}: {{}}}}"), "invalid format for gvk");
+        }
+    }
+
+    #[test]
+    fn the_default_tracks_workloads_and_bare_pods() {
+        let written = TracerConfig::default().to_trace();
+        let kinds: Vec<&String> = written["trackedObjects"].as_object().unwrap().keys().collect();
+        assert_eq!(
+            kinds,
+            [
+                "apps/v1.DaemonSet",
+                "apps/v1.Deployment",
+                "apps/v1.StatefulSet",
+                "batch/v1.CronJob",
+                "batch/v1.Job",
+                "v1.Pod"
+            ]
+        );
+        assert_eq!(
+            written["trackedObjects"]["v1.Pod"],
+            json!({"podSpecTemplatePaths": [""], "trackLifecycle": true, "skipOwned": true})
+        );
+    }
+
+    #[test]
+    fn configurations_of_old_traces_are_read() {
+        let old = json!({"trackedObjects": {
+            "/v1.Pod": {"podSpecTemplatePath": null},
+            "a.io/v1.B": {"podSpecPath": "/spec/tasks/*/template/spec", "unheard": 1},
+            "apps/v1.ReplicaSet": {"podSpecTemplatePath": "/spec/template", "trackLifecycle": true},
+        }});
+        let config = TracerConfig::of_trace(&old).unwrap();
+        let paths = |name: &str| &config.tracked(&Gvk::parse(name).unwrap()).unwrap().pod_spec_template_paths;
+        assert_eq!(paths("v1.Pod"), &[""]);
+        assert_eq!(paths("a.io/v1.B"), &["/spec/tasks/*/template"]);
+        assert_eq!(paths("apps/v1.ReplicaSet"), &["/spec/template"]);
+        assert_eq!(
+            config.to_trace()["trackedObjects"]["apps/v1.ReplicaSet"]["podSpecTemplatePaths"],
+            json!(["/spec"])
+        );
+        assert_eq!(config.only_with_lives().unwrap().kind, "ReplicaSet");
+    }
+}

@@ -1,0 +1,182 @@
+//! Pods that a trace knows only by their lives, made up from their owners' templates.
+
+use std::sync::Arc;
+
+use kubernetes::pod_lives::Ran;
+use model::{BadObject, Object};
+use serde_json::{Map, Value, json};
+
+use super::config::{Gvk, Tracked};
+use super::lives::start;
+use super::outline::{Life, Owner};
+use super::pointer;
+use super::stable_spec::stable_hash;
+
+/// The hash that a made-up pod's life stands under.
+pub(super) const HASH: &str = "kinescope.io/simkube-pod-hash";
+/// Its place among the lives that stand there.
+pub(super) const SEQUENCE: &str = "kinescope.io/simkube-sequence";
+/// `namespace/name` of an owner whose kind the trace does not tell.
+const OWNER: &str = "kinescope.io/simkube-owner";
+
+/// How many paths to templates are followed: no kind has more than a few.
+const MAX_PATHS: usize = 16;
+
+/// The specs that pods of one owner may have, with their stable hashes.
+pub(super) struct Templates(Vec<(Option<u64>, Arc<Value>)>);
+
+// === impl Templates ===
+
+impl Templates {
+    /// Those of an owner, as they are and as an API server completes them by default.
+    pub(super) fn of(owner: &Object, tracked: Option<&Tracked>) -> Templates {
+        let value = owner.value().unwrap_or_default();
+        let known = tracked.map_or(&[][..], |tracked| &tracked.pod_spec_template_paths);
+        // SimKube's own path for ReplicaSets misses the template.
+        let paths = known.iter().map(String::as_str).take(MAX_PATHS).chain(["/spec/template"]);
+        let mut specs = Vec::new();
+        for path in paths {
+            let templates = pointer::matches(&value, path).unwrap_or_default();
+            for spec in
+                templates.iter().filter_map(|template| template.get("spec")).filter(|spec| spec.is_object())
+            {
+                for spec in [spec.clone(), completed(spec)] {
+                    specs.push((stable_hash(&spec).ok(), Arc::new(spec)));
+                }
+            }
+            if !specs.is_empty() {
+                break;
+            }
+        }
+        Templates(specs)
+    }
+
+    /// The spec with this hash, or else the likeliest.
+    pub(super) fn spec(&self, hash: u64) -> Option<Arc<Value>> {
+        let exact = self.0.iter().find(|(found, _)| *found == Some(hash));
+        exact.or(self.0.first()).map(|(_, spec)| spec.clone())
+    }
+}
+
+/// A pod's spec as an API server with its default plugins makes it of a template's.
+fn completed(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let Some(fields) = spec.as_object_mut() else { return spec };
+    fields.entry("enableServiceLinks").or_insert(true.into());
+    fields.entry("preemptionPolicy").or_insert("PreemptLowerPriority".into());
+    fields.entry("priority").or_insert(0.into());
+    if let Some(tolerations) = fields.entry("tolerations").or_insert_with(|| json!([])).as_array_mut() {
+        for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+            let tolerated = |toleration: &Value| {
+                let every = |field: &str, value: &str| {
+                    toleration
+                        .get(field)
+                        .and_then(Value::as_str)
+                        .is_none_or(|found| found.is_empty() || found == value)
+                };
+                every("key", key) && every("effect", "NoExecute")
+            };
+            if !tolerations.iter().any(tolerated) {
+                tolerations.push(
+                    json!({"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": 300}),
+                );
+            }
+        }
+    }
+    spec
+}
+
+/// The pod of a life.
+pub(super) fn made_up(
+    owner: &Owner,
+    gvk: Option<&Gvk>,
+    life: &Life,
+    spec: Option<&Value>,
+    ran: Ran,
+) -> Result<Object, BadObject> {
+    let unknown = json!({"containers": [{"image": "unknown", "name": "unknown"}]});
+    let spec = spec.unwrap_or(&unknown);
+    let mut annotations = Map::new();
+    annotate(&mut annotations, life);
+    let mut metadata = Map::new();
+    let is_itself = gvk.is_some_and(Gvk::is_pod);
+    if is_itself {
+        metadata.insert("name".to_owned(), owner.name.clone().into());
+    } else {
+        let name = format!("{}-{:x}-{}", owner.name, life.hash, life.sequence);
+        metadata.insert("name".to_owned(), name.into());
+    }
+    if !owner.namespace.is_empty() {
+        metadata.insert("namespace".to_owned(), owner.namespace.clone().into());
+    }
+    match gvk {
+        _ if is_itself => {}
+        Some(gvk) => {
+            let reference = json!({"apiVersion": gvk.api_version, "controller": true, "kind": gvk.kind, "name": owner.name});
+            metadata.insert("ownerReferences".to_owned(), json!([reference]));
+        }
+        None => {
+            let name = format!("{}/{}", owner.namespace, owner.name);
+            annotations.insert(OWNER.to_owned(), name.into());
+        }
+    }
+    metadata.insert("annotations".to_owned(), annotations.into());
+    let mut status = Map::new();
+    set_status(&mut status, spec, ran);
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});
+    Object::parse(&pod.to_string())
+}
+
+/// A pod with what is known of its life.
+pub(super) fn with_life(pod: &Object, life: &Life, ran: Ran) -> Result<Object, BadObject> {
+    let mut value = pod.value()?;
+    let spec = value.get("spec").cloned().unwrap_or_default();
+    let fields = value.as_object_mut().expect("an object is a map");
+    set_status(map_in(fields, "status"), &spec, ran);
+    annotate(map_in(map_in(fields, "metadata"), "annotations"), life);
+    Object::parse(&value.to_string())
+}
+
+/// The map of this name, which is there afterwards even if it was not.
+fn map_in<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    let field = fields.entry(name).or_insert_with(|| json!({}));
+    if !field.is_object() {
+        *field = json!({});
+    }
+    field.as_object_mut().expect("it was made one")
+}
+
+fn annotate(annotations: &mut Map<String, Value>, life: &Life) {
+    annotations.insert(HASH.to_owned(), life.hash.to_string().into());
+    annotations.insert(SEQUENCE.to_owned(), life.sequence.to_string().into());
+}
+
+/// SimKube lets every pod succeed: that is all its traces know of how one ended.
+fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: Ran) {
+    let (phase, state) = match ran {
+        Ran::Not => ("Pending", None),
+        Ran::Since(start) => ("Running", Some(json!({"running": {"startedAt": start.to_string()}}))),
+        Ran::Between(start, end) => {
+            let times = (start.to_string(), end.to_string());
+            let terminated =
+                json!({"exitCode": 0, "finishedAt": times.1, "reason": "Completed", "startedAt": times.0});
+            ("Succeeded", Some(json!({"terminated": terminated})))
+        }
+    };
+    status.insert("phase".to_owned(), phase.into());
+    let Some(state) = state else { return };
+    let containers = spec.get("containers").and_then(Value::as_array);
+    let of_each = containers.into_iter().flatten().map(|container| {
+        json!({
+            "image": container.get("image").and_then(Value::as_str).unwrap_or_default(),
+            "imageID": "",
+            "name": container.get("name").and_then(Value::as_str).unwrap_or_default(),
+            "ready": phase == "Running",
+            "restartCount": 0,
+            "state": state,
+        })
+    });
+    status.insert("containerStatuses".to_owned(), of_each.collect());
+    status.insert("startTime".to_owned(), start(ran).to_string().into());
+}

@@ -1,0 +1,412 @@
+//! The cluster autoscaler's debugging snapshot, as `/snapshotz` answers it: the nodes of one loop with the pods on them,
+//! the pending pods that fit on them, and a template for each node group.
+//!
+//! Pending pods that need a new node are not in such a file. A template is no object of the cluster and becomes one of
+//! the kind [`TEMPLATE_KIND`], with the fields `group`, `node` and `pods`.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufReader;
+
+use model::{ContentHash, Moment, Object, Observed, What};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::input::FileOnDisk;
+use crate::manifests::named;
+use crate::pull::{Piece, Pull, Step, Way, shown};
+use crate::{Error, Given, Input, Item, Items, Result};
+
+/// The apiVersion of [`TEMPLATE_KIND`].
+pub const TEMPLATE_API_VERSION: &str = "autoscaler.kinescope.io/v1";
+/// The kind of the object that keeps what a new node of a group would be.
+pub const TEMPLATE_KIND: &str = "NodeGroupTemplate";
+
+/// Marks a node that was asked for and has not come yet: the autoscaler puts a copy of the template in its place.
+const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
+/// So many unknown keys are told.
+const MAX_UNKNOWN: u32 = 10;
+
+/// What a file says: what there was at its start, or at the time given.
+pub fn read(input: Input, given: Given) -> Result<Items> {
+    let file = input.name.clone();
+    let on_disk = input.into_file()?;
+    // The time stands behind the objects.
+    let at = given.at.or(start(&file, &on_disk)?);
+    let pull = Pull::new(open(&file, &on_disk)?, way);
+    Ok(Box::new(Reader {
+        file,
+        pull,
+        given,
+        at,
+        ready: VecDeque::new(),
+        has_nodes: false,
+        upcoming: 0,
+        unknown: 0,
+        ended: false,
+        _file: on_disk,
+    }))
+}
+
+struct Reader {
+    file: String,
+    pull: Pull<BufReader<File>>,
+    given: Given,
+    /// `None`: not even the file says.
+    at: Option<Moment>,
+    /// The rest of a node: what is on it.
+    ready: VecDeque<Item>,
+    has_nodes: bool,
+    /// Nodes that have not come yet.
+    upcoming: u64,
+    unknown: u32,
+    ended: bool,
+    _file: FileOnDisk,
+}
+
+/// A node and what is on it.
+#[derive(Deserialize)]
+struct ClusterNode<'a> {
+    #[serde(rename = "Node", borrow, default)]
+    node: Option<&'a RawValue>,
+    #[serde(rename = "Pods", borrow, default)]
+    pods: Option<Vec<Option<&'a RawValue>>>,
+}
+
+// === impl Reader ===
+
+impl Iterator for Reader {
+    type Item = Result<Item>;
+
+    fn next(&mut self) -> Option<Result<Item>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                return Some(Ok(item));
+            }
+            if self.ended {
+                return None;
+            }
+            if let Err(error) = self.read() {
+                self.ended = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn read(&mut self) -> Result<()> {
+        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.error(&self.file))? else {
+            self.ended = true;
+            if !self.has_nodes {
+                let why = "no snapshot of the cluster autoscaler: it has no \"NodeList\"";
+                return Err(Error::unfit(&self.file, why));
+            }
+            if self.upcoming > 0 {
+                self.warn(format!(
+                    "{} nodes had been asked for and not come yet; the autoscaler's placeholders for them are left out",
+                    self.upcoming
+                ));
+            }
+            return Ok(());
+        };
+        self.has_nodes |= matches!(path, [Step::Field(key)] if key == "NodeList");
+        let taken = match (path, piece) {
+            ([], Piece::Text(_)) => Err("not a JSON object".to_owned()),
+            (_, Piece::Inside | Piece::Text("null")) => Ok(Vec::new()),
+            ([Step::Field(list), Step::Item(_)], Piece::Text(text)) if list == "NodeList" => {
+                let taken = on_node(text);
+                self.upcoming += u64::from(matches!(&taken, Ok(None)));
+                taken.map(Option::unwrap_or_default)
+            }
+            ([Step::Field(_), Step::Item(_)], Piece::Text(text)) => pod(text).map(|pod| vec![(pod, false)]),
+            ([_, Step::Field(group)], Piece::Text(text)) => {
+                template(group, text).map(|template| vec![(template, true)])
+            }
+            ([Step::Field(key)], Piece::Text(_)) if key.ends_with("Timestamp") => Ok(Vec::new()),
+            ([Step::Field(key)], Piece::Text(text)) if key == "Error" => {
+                match serde_json::from_str::<String>(text) {
+                    Ok(text) if text.is_empty() => {}
+                    Ok(text) => self.ready.push_back(Item::Warning(format!(
+                        "{}: the autoscaler could not take all of it: {}",
+                        self.file,
+                        shown(&text)
+                    ))),
+                    Err(error) => return Err(Error::bad(&self.file, "Error", error.to_string())),
+                }
+                Ok(Vec::new())
+            }
+            ([Step::Field(key)], Piece::Skipped) => {
+                self.unknown = self.unknown.saturating_add(1);
+                if self.unknown <= MAX_UNKNOWN {
+                    let why = format!("{}: {} is not known here and left out", self.file, shown(key));
+                    self.ready.push_back(Item::Warning(why));
+                }
+                Ok(Vec::new())
+            }
+            _ => Err("neither an object nor a list".to_owned()),
+        };
+        let objects = taken.map_err(|why| Error::bad(&self.file, self.pull.path(), why))?;
+        for (object, inferred) in objects {
+            let item = self.item(object, inferred);
+            self.ready.push_back(item);
+        }
+        Ok(())
+    }
+
+    fn item(&self, object: Object, inferred: bool) -> Item {
+        match self.at {
+            None => Item::Object(object),
+            Some(at) => {
+                let received = Observed::received(at, &self.given.source, What::Added(object));
+                Item::Change(Observed { inferred, ..received })
+            }
+        }
+    }
+
+    fn warn(&mut self, why: String) {
+        self.ready.push_back(Item::Warning(format!("{}: {why}", self.file)));
+    }
+}
+
+fn open(file: &str, on_disk: &FileOnDisk) -> Result<BufReader<File>> {
+    let opened = File::open(&on_disk.path).map_err(|source| Error::read(file, source))?;
+    Ok(BufReader::with_capacity(1 << 18, opened))
+}
+
+/// When the autoscaler began to take the snapshot. Where it failed to, that is the year 1.
+fn start(file: &str, on_disk: &FileOnDisk) -> Result<Option<Moment>> {
+    let way = |path: &[Step]| match path {
+        [] => Way::Into,
+        [Step::Field(key)] if key == "StartTimestamp" => Way::Cut,
+        _ => Way::Skip,
+    };
+    let mut pull = Pull::new(open(file, on_disk)?, way);
+    while let Some((_, piece)) = pull.next().map_err(|broken| broken.error(file))? {
+        if let Piece::Text(text) = piece {
+            return Ok(serde_json::from_str::<String>(text).ok().and_then(|text| text.parse().ok()));
+        }
+    }
+    Ok(None)
+}
+
+/// What is cut out: a node with its pods, a pod, a template with its pods.
+fn way(path: &[Step]) -> Way {
+    match path {
+        [] => Way::Into,
+        [Step::Field(key)] => match key.as_str() {
+            "NodeList" | "UnscheduledPodsCanBeScheduled" | "TemplateNodes" => Way::Into,
+            "Error" | "StartTimestamp" | "EndTimestamp" => Way::Cut,
+            _ => Way::Skip,
+        },
+        _ => Way::Cut,
+    }
+}
+
+/// A node and its pods, and of each whether it had to be completed; `None` if it has not come yet.
+fn on_node(text: &str) -> std::result::Result<Option<Vec<(Object, bool)>>, String> {
+    #[derive(Deserialize)]
+    struct Marked {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        annotations: Option<std::collections::BTreeMap<String, Option<String>>>,
+    }
+    let ClusterNode { node, pods } = cluster_node(text)?;
+    let mut objects = Vec::new();
+    let mut name = None;
+    if let Some(node) = node {
+        let marked = serde_json::from_str::<Marked>(node.get());
+        if marked.is_ok_and(|node| node.metadata.annotations.is_some_and(|all| all.contains_key(UPCOMING))) {
+            return Ok(None);
+        }
+        let node =
+            Object::parse(&named(node.get(), "v1", "Node")).map_err(|error| format!("Node: {error}"))?;
+        name = Some(node.meta().name.into_owned());
+        objects.push((node, false));
+    }
+    for (index, text) in pods.into_iter().flatten().enumerate() {
+        let Some(text) = text else { continue };
+        let at = |why: String| format!("Pods[{index}]: {why}");
+        let pod = pod(text.get()).map_err(at)?;
+        let bound = name.as_deref().map_or(Ok(None), |name| bound(&pod, name)).map_err(at)?;
+        objects.push(bound.map_or((pod, false), |pod| (pod, true)));
+    }
+    Ok(Some(objects))
+}
+
+fn pod(text: &str) -> std::result::Result<Object, String> {
+    Object::parse(&named(text, "v1", "Pod")).map_err(|error| error.to_string())
+}
+
+/// The pod with the name of the node it is on; `None` if it has one.
+fn bound(pod: &Object, node: &str) -> std::result::Result<Option<Object>, String> {
+    let mut value = pod.value().map_err(|error| error.to_string())?;
+    match value.get("spec").and_then(|spec| spec.get("nodeName")) {
+        Some(Value::String(name)) if !name.is_empty() => return Ok(None),
+        _ => {}
+    }
+    if !matches!(value.get("spec"), Some(Value::Object(_))) {
+        value["spec"] = Value::Object(serde_json::Map::new());
+    }
+    value["spec"]["nodeName"] = node.into();
+    Object::parse(&value.to_string()).map(Some).map_err(|error| error.to_string())
+}
+
+fn template(group: &str, text: &str) -> std::result::Result<Object, String> {
+    let ClusterNode { node, pods } = cluster_node(text)?;
+    let written = |text: &str| serde_json::to_string(text).expect("a text is JSON");
+    let pods = pods.map(|pods| serde_json::to_string(&pods).expect("what was read can be written"));
+    let template = format!(
+        "{{\"apiVersion\":\"{TEMPLATE_API_VERSION}\",\"kind\":\"{TEMPLATE_KIND}\",\"metadata\":{{\"name\":{}}},\
+         \"group\":{},\"node\":{},\"pods\":{}}}",
+        written(&valid_name(group)),
+        written(group),
+        node.map_or("null", RawValue::get),
+        pods.as_deref().unwrap_or("null"),
+    );
+    Object::parse(&template).map_err(|error| error.to_string())
+}
+
+fn cluster_node(text: &str) -> std::result::Result<ClusterNode<'_>, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a node with its pods: {error}"))
+}
+
+/// The group's name, or one like it that an object may have: on Google's cloud groups are named by URLs.
+fn valid_name(group: &str) -> String {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let edge = |c: char| c == '-' || c == '.';
+    if !group.is_empty() && group.len() <= 253 && group.chars().all(fine) && group.trim_matches(edge) == group
+    {
+        return group.to_owned();
+    }
+    let like: String =
+        group.to_ascii_lowercase().chars().rev().take(200).map(|c| if fine(c) { c } else { '-' }).collect();
+    let like: String = like.chars().rev().collect();
+    // Two groups must not come to one name.
+    format!("{}-{:016x}", like.trim_matches(edge), ContentHash::of(group).0)
+        .trim_start_matches('-')
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = r#"{"metadata":{"name":"n1"},"spec":{}}"#;
+    const POD: &str = r#"{"metadata":{"name":"p","namespace":"d"},"spec":{"nodeName":"n1","x":1.50}}"#;
+    const LOOSE: &str = r#"{"metadata":{"name":"q","namespace":"d"},"spec":{}}"#;
+
+    fn read_all(text: &str, at: Option<&str>) -> std::result::Result<Vec<String>, String> {
+        let input = Input::open("file", Box::new(std::io::Cursor::new(text.to_owned()))).unwrap();
+        let at = at.map(|at| at.parse().unwrap());
+        let given = Given { source: "s".into(), at, now: Moment::from_nanos(0) };
+        let items = read(input, given).map_err(|error| error.to_string())?;
+        items
+            .map(|item| match item.map_err(|error| error.to_string())? {
+                Item::Change(Observed { seen, what, inferred, .. }) => {
+                    let how = if inferred { "inferred " } else { "" };
+                    Ok(format!("{seen} {how}{}", what.object().as_str()))
+                }
+                Item::Object(object) => Ok(object.as_str().to_owned()),
+                Item::Warning(why) => Ok(why),
+                other => Err(format!("{other:?}")),
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(read_all(text, None).unwrap(), expected);
+    }
+
+    #[track_caller]
+    fn refused(text: &str, because: &str) {
+        let error = read_all(text, None).expect_err(text);
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn a_snapshot_as_the_autoscaler_prints_it() {
+        let text = format!(
+            r#"{{"NodeList":[{{"Node":{NODE},"Pods":[{POD},{LOOSE}]}}],"UnscheduledPodsCanBeScheduled":[{LOOSE}],"StartTimestamp":"2026-11-01T14:00:00.25Z","EndTimestamp":"2026-11-01T14:00:01Z","TemplateNodes":{{"ng-a":{{"Node":{NODE},"Pods":null}}}}}}"#
+        );
+        let expected = [
+            r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{}}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"d"},"spec":{"nodeName":"n1","x":1.50}}"#,
+            r#"inferred {"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"d"},"spec":{"nodeName":"n1"}}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q","namespace":"d"},"spec":{}}"#,
+            r#"inferred {"apiVersion":"autoscaler.kinescope.io/v1","kind":"NodeGroupTemplate","metadata":{"name":"ng-a"},"group":"ng-a","node":{"metadata":{"name":"n1"},"spec":{}},"pods":null}"#,
+        ];
+        let at = |time: &str| expected.map(|text| format!("{time} {text}"));
+        assert_eq!(read_all(&text, None).unwrap(), at("2026-11-01T14:00:00.25Z"));
+        assert_eq!(
+            read_all(&text, Some("2026-11-02T00:00:00Z")).unwrap(),
+            at("2026-11-02T00:00:00Z"),
+            "the time given wins"
+        );
+    }
+
+    #[test]
+    fn without_a_time_there_are_objects() {
+        for time in ["\"0001-01-01T00:00:00Z\"", "null", "7"] {
+            check(
+                &format!(r#"{{"StartTimestamp":{time},"NodeList":[{{"Node":{NODE}}}]}}"#),
+                &[r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{}}"#],
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_autoscaler_complains_of_is_told() {
+        check(
+            r#"{"NodeList":null,"UnscheduledPodsCanBeScheduled":null,"Error":"Unable to collect any data","StartTimestamp":"0001-01-01T00:00:00Z","EndTimestamp":"0001-01-01T00:00:00Z","TemplateNodes":null}"#,
+            &["file: the autoscaler could not take all of it: Unable to collect any data"],
+        );
+        check(r#"{"NodeList":[],"Error":"","x":[1]}"#, &["file: x is not known here and left out"]);
+    }
+
+    #[test]
+    fn nodes_that_have_not_come_yet_are_left_out() {
+        let upcoming = r#"{"Node":{"metadata":{"name":"template-node-for-https://a/b-upcoming-0","annotations":{"cluster-autoscaler.k8s.io/upcoming-node":"true"}}},"Pods":[]}"#;
+        check(
+            &format!(r#"{{"NodeList":[{upcoming},{{"Node":{NODE},"Pods":[]}},{upcoming}]}}"#),
+            &[
+                r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"spec":{}}"#,
+                "file: 2 nodes had been asked for and not come yet; the autoscaler's placeholders for them are left out",
+            ],
+        );
+    }
+
+    #[test]
+    fn groups_have_names_that_objects_may_have() {
+        assert_eq!(valid_name("ng-a.x"), "ng-a.x");
+        let url = valid_name("https://www.googleapis.com/zones/z/instanceGroups/A");
+        assert!(url.starts_with("https---www.googleapis.com-zones-z-instancegroups-a-"), "{url}");
+        assert_ne!(valid_name("A"), valid_name("a"));
+        assert_ne!(valid_name("é"), valid_name("ü"));
+        for group in ["", "-", "..", "a/b", &"x".repeat(400), "\u{1b}[31m", "-a-"] {
+            let name = valid_name(group);
+            assert!(template(group, "{}").unwrap().meta().name == name, "{name}");
+            assert!(
+                name.len() <= 253 && !name.starts_with(['-', '.']) && !name.ends_with(['-', '.']),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        refused("[]", "no snapshot of the cluster autoscaler");
+        refused("[7]", "neither an object nor a list");
+        refused("7", "not a JSON object");
+        refused(r#"{"NodeList":[{"Node":{"metadata":{}}}]}"#, "file, NodeList[0]: Node: ");
+        refused(r#"{"NodeList":[{"Pods":[null,{"metadata":{"name":7}}]}]}"#, "file, NodeList[0]: Pods[1]: ");
+        refused(r#"{"NodeList":[7]}"#, "file, NodeList[0]: not a node with its pods");
+        refused(r#"{"NodeList":7}"#, "file, NodeList: neither");
+        refused(r#"{"NodeList":[{"#, "ends early, at NodeList");
+    }
+}

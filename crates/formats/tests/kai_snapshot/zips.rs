@@ -1,0 +1,192 @@
+//! What can be said of the ZIP itself.
+
+use std::io::{Cursor, Write};
+
+use formats::{Input, Item, MAX_VALUE, kai_snapshot};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::{OLD_CLAIMS, OLD_CONFIG, PARAMS, TOPOLOGIES, read, refused, told, zipped, zipped_as};
+
+const SMALL: &[u8] = br#"{"config":{},"rawObjects":{"pods":[{"metadata":{"name":"p","namespace":"d"}}]}}"#;
+
+#[track_caller]
+fn whole(bytes: Vec<u8>) {
+    assert_eq!(told(&read(bytes).unwrap())[0], "v1 Pod d/p");
+}
+
+fn stored() -> SimpleFileOptions {
+    SimpleFileOptions::default().compression_method(CompressionMethod::Stored)
+}
+
+#[test]
+fn every_way_to_write_the_zip_is_read() {
+    whole(zipped("snapshot.json", SMALL));
+    whole(zipped_as(stored(), &[("snapshot.json", SMALL)]));
+    // Sizes of 64 bits behind the data, as beyond 4 GiB.
+    whole(zipped_as(SimpleFileOptions::default().large_file(true), &[("snapshot.json", SMALL)]));
+    let mut seekable = ZipWriter::new(Cursor::new(Vec::new()));
+    seekable.start_file("snapshot.json", SimpleFileOptions::default()).unwrap();
+    seekable.write_all(SMALL).unwrap();
+    seekable.set_comment("a comment").unwrap();
+    whole(seekable.finish().unwrap().into_inner());
+}
+
+#[test]
+fn the_entry_is_found_by_its_exact_name() {
+    let options = SimpleFileOptions::default();
+    let others: [(&str, &[u8]); 4] = [
+        ("../../snapshot.json", b"{}"),
+        ("/snapshot.json", b"{}"),
+        ("Snapshot.json", b"{}"),
+        ("a\u{1b}[31m", b""),
+    ];
+    refused(
+        zipped_as(options, &others),
+        "no entry snapshot.json in the ZIP; it holds ../../snapshot.json, /snapshot.json, Snapshot.json, a\\u{1b}[31m",
+    );
+    let mut entries = others.to_vec();
+    entries.push(("snapshot.json", SMALL));
+    whole(zipped_as(options, &entries));
+    refused(ZipWriter::new_stream(Vec::new()).finish().unwrap().into_inner(), "it is empty");
+    let long = "x".repeat(60_000);
+    let error = read(zipped_as(options, &[(&long, b"")])).unwrap_err();
+    assert!(error.len() < 300, "{error}");
+}
+
+#[test]
+fn of_two_entries_of_one_name_the_first_counts() {
+    // The crate refuses to write one name twice: the second is renamed afterwards.
+    let second = SMALL.to_vec();
+    let second = String::from_utf8(second).unwrap().replace("\"p\"", "\"z\"");
+    let mut bytes = zipped_as(stored(), &[("snapshot.json", SMALL), ("snapshot.jsox", second.as_bytes())]);
+    let found: Vec<usize> =
+        (0..bytes.len() - 13).filter(|at| &bytes[*at..*at + 13] == b"snapshot.jsox").collect();
+    assert_eq!(found.len(), 2, "once before the data, once in the directory");
+    for at in found {
+        bytes[at + 12] = b'n';
+    }
+    whole(bytes);
+}
+
+#[test]
+fn a_full_directory_is_gone_through() {
+    let mut zip = ZipWriter::new_stream(Vec::new());
+    for index in 0..65_534 {
+        zip.start_file(format!("{index}"), stored()).unwrap();
+    }
+    zip.start_file("snapshot.json", stored()).unwrap();
+    zip.write_all(SMALL).unwrap();
+    whole(zip.finish().unwrap().into_inner());
+}
+
+#[test]
+fn a_snapshot_that_ends_early_is_not_a_zip_that_does() {
+    for cut in [1, 20, SMALL.len() - 1] {
+        let ends = format!("the ZIP is whole, but snapshot.json ends early (byte {cut}, at ");
+        refused(zipped("snapshot.json", &SMALL[..cut]), &ends);
+    }
+    let zip = zipped("snapshot.json", SMALL);
+    for cut in 4..zip.len() - 1 {
+        refused(zip[..cut].to_vec(), "not a whole ZIP: ");
+    }
+}
+
+#[test]
+fn a_damaged_zip_is_told_by_its_checksum() {
+    for options in [SimpleFileOptions::default(), stored()] {
+        let zip = zipped_as(options, &[("snapshot.json", SMALL)]);
+        let data = 30 + "snapshot.json".len();
+        let end = zip.windows(4).position(|four| four == b"PK\x07\x08").unwrap();
+        for at in data..end {
+            let mut bytes = zip.clone();
+            bytes[at] ^= 0x04;
+            let error = read(bytes).expect_err("every byte counts");
+            assert!(error.contains("not a whole ZIP: "), "byte {at}: {error}");
+        }
+        let directory = zip.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
+        let mut bytes = zip.clone();
+        bytes[directory + 16] ^= 1;
+        refused(bytes, "does not have the length and checksum the ZIP says");
+        let mut bytes = zip.clone();
+        bytes[directory + 24] ^= 1;
+        refused(bytes, "does not have the length and checksum the ZIP says");
+    }
+}
+
+#[test]
+fn what_cannot_be_unpacked_is_refused_by_name() {
+    let zip = zipped("snapshot.json", SMALL);
+    let directory = zip.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
+    let set = |offset: usize, value: u8| {
+        let mut bytes = zip.clone();
+        bytes[directory + offset] = value;
+        bytes
+    };
+    refused(set(8, 0x09), "snapshot.json is encrypted: unpack it");
+    refused(set(10, 12), "snapshot.json is compressed by Bzip2");
+    refused(set(10, 77), "snapshot.json is compressed by ");
+}
+
+#[test]
+fn a_bomb_is_refused_without_holding_it() {
+    let mut zip = ZipWriter::new_stream(Vec::new());
+    zip.start_file("snapshot.json", SimpleFileOptions::default()).unwrap();
+    zip.write_all(br#"{"config":{},"rawObjects":{"pods":[{"metadata":{"name":"p","namespace":"d"}},""#)
+        .unwrap();
+    let zeros = vec![b'0'; 1 << 20];
+    for _ in 0..(MAX_VALUE >> 20) + 2 {
+        zip.write_all(&zeros).unwrap();
+    }
+    zip.write_all(br#""]}}"#).unwrap();
+    let bytes = zip.finish().unwrap().into_inner();
+    assert!(bytes.len() < 1 << 20);
+    let input = Input::open("file", Box::new(Cursor::new(bytes))).unwrap();
+    let mut items = kai_snapshot::read(input).unwrap();
+    assert!(matches!(items.next(), Some(Ok(Item::Object(_)))), "what comes before is given as it comes");
+    let error = items.next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("rawObjects.pods[1] is longer than 64 MiB"), "{error}");
+    assert!(items.next().is_none());
+}
+
+#[test]
+fn mutated_zips_are_read_or_refused() {
+    let seed = 5;
+    println!("seed {seed}");
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let text = format!(
+        r#"{{"config":{OLD_CONFIG},"schedulerParams":{PARAMS},"rawObjects":{{{OLD_CLAIMS},{TOPOLOGIES},"pods":null}}}}"#
+    );
+    let samples = [
+        zipped("snapshot.json", text.as_bytes()),
+        zipped_as(stored().large_file(true), &[("other", b""), ("snapshot.json", text.as_bytes())]),
+        text.into_bytes(),
+    ];
+    let (mut fine, mut refused) = (0, 0);
+    for sample in samples {
+        for _ in 0..3_000 {
+            let mut bytes = sample.clone();
+            for _ in 0..rng.random_range(1..4) {
+                let place = rng.random_range(0..bytes.len());
+                match rng.random_range(0..4) {
+                    0 => bytes[place] ^= 1 << rng.random_range(0..8),
+                    1 => bytes[place] = rng.random(),
+                    2 => drop(bytes.remove(place)),
+                    // Lengths and places in a ZIP are four bytes.
+                    _ => bytes.iter_mut().skip(place).take(4).for_each(|byte| *byte = 0xff),
+                }
+            }
+            match read(bytes) {
+                Ok(_) => fine += 1,
+                Err(why) => {
+                    assert!(!why.is_empty());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    println!("{fine} read, {refused} refused");
+    assert!(fine > 200 && refused > 5_000, "the mutations are all harmless or all alike: {fine}, {refused}");
+}

@@ -1,0 +1,106 @@
+//! A recording of a real cluster, there and back.
+
+use super::*;
+
+/// What the film shows for so long around a moment must be shown at it: the file has whole seconds, and of a change
+/// the time of a condition.
+const STEADY_MICROS: i64 = 40_000_000;
+
+#[test]
+fn a_film_that_went_through_shows_its_pods_and_nodes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films");
+    let Ok(film) = std::fs::File::open(folder.join("autoscaled.jsonl.gz")) else {
+        // Not by a macro, whose output the test runner would keep to itself.
+        std::io::stderr().write_all(b"skipped: no films\n").unwrap();
+        return;
+    };
+    let lines: Vec<Value> = BufReader::new(flate2::read::GzDecoder::new(film))
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    let film: Vec<Change> = lines.iter().enumerate().map(|(seq, line)| change(seq as i64, line)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, written) = write(folder.path(), "film.db", &film, &[]);
+    println!("{written:?}");
+    let (shown, _) = changes(&read(&path).unwrap());
+
+    let (film, shown) = (sightings(&film), sightings(&shown));
+    let (first, last) = (film[0].at, film.last().unwrap().at);
+    let seed = 9;
+    println!("seed {seed}");
+    let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
+    let mut compared = 0;
+    for _ in 0..40 {
+        let moment = rng.random_range(first + STEADY_MICROS..last);
+        let then = state(&shown, moment);
+        let (before, after) = (state(&film, moment - STEADY_MICROS), state(&film, moment + STEADY_MICROS));
+        let around: Vec<&Sighting> =
+            film.iter().filter(|sighting| (sighting.at - moment).abs() <= STEADY_MICROS).collect();
+        for (name, place) in &before {
+            let steady = after.get(name) == Some(place)
+                && around
+                    .iter()
+                    .all(|sighting| sighting.name != **name || sighting.place.as_ref() == Some(*place));
+            if steady && !place.is_empty() {
+                assert_eq!(then.get(name), Some(place), "{name:?} at {moment}");
+                compared += 1;
+            }
+        }
+        for name in then.keys() {
+            let lately = around.iter().any(|sighting| sighting.name == **name);
+            assert!(before.contains_key(name) || lately, "{name:?} at {moment} has long been gone");
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+/// The kind, the name and the uid; of a node no uid.
+type Name = (Arc<str>, Arc<str>, String);
+
+/// A pod or a node as one change shows it.
+struct Sighting {
+    at: i64,
+    name: Name,
+    /// Where a pod runs, or that a node is ready, empty if neither; `None` if it is gone.
+    place: Option<String>,
+}
+
+fn sightings(changes: &[Change]) -> Vec<Sighting> {
+    let all = changes.iter().filter(|change| matches!(&*change.key.kind.kind, "Pod" | "Node"));
+    all.map(|change| {
+        let object = change.what.object();
+        let is_pod = &*change.key.kind.kind == "Pod";
+        let uid = object.meta().uid.filter(|_| is_pod).unwrap_or_default().into_owned();
+        let name = (change.key.kind.kind.clone(), change.key.name.clone(), uid);
+        let place = change.what.state().map(|object| place_of(&object.value().unwrap()));
+        Sighting { at: change.at.nanos() / 1_000, name, place }
+    })
+    .collect()
+}
+
+fn place_of(object: &Value) -> String {
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        return String::new();
+    }
+    if object["kind"] == "Pod" {
+        return object["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+    }
+    let conditions = object["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    if ready { "ready".to_owned() } else { String::new() }
+}
+
+/// All pods and nodes at a moment, with where they are.
+fn state(sightings: &[Sighting], moment: i64) -> BTreeMap<&Name, &String> {
+    let mut state = BTreeMap::new();
+    for Sighting { name, place, .. } in sightings.iter().take_while(|sighting| sighting.at <= moment) {
+        match place {
+            Some(place) => drop(state.insert(name, place)),
+            None => drop(state.remove(name)),
+        }
+    }
+    state
+}

@@ -1,0 +1,263 @@
+//! What SimKube's own code makes of the traces written here, and whether it agrees on the traces it wrote itself.
+//!
+//! SimKube's crates are built once into the cache folder. Where that cannot be, KINESCOPE_SKIP_SIMKUBE says so.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::disallowed_methods, reason = "a test is told by its environment where its cache is")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::shared;
+use formats::sktrace::{self, Filters, TracerConfig};
+use formats::{Given, Input, Item, Writer};
+use model::{Change, Moment, Object, Window};
+use serde_json::Value;
+
+/// How the tracer was told to track when it recorded `small.sktrace`.
+const CONFIG: &str = "
+trackedObjects:
+  apps/v1.Deployment: {trackLifecycle: true}
+  apps/v1.StatefulSet: {trackLifecycle: true}
+  batch/v1.Job: {trackLifecycle: true}
+  v1.Pod: {trackLifecycle: true}
+";
+
+/// The program that asks SimKube.
+struct Judge(PathBuf);
+
+/// It is built if need be; `None`, and a word about it, if it is not wanted.
+fn judge() -> Option<Judge> {
+    if std::env::var_os("KINESCOPE_SKIP_SIMKUBE").is_some() {
+        let _ = std::io::stderr().write_all(b"skipped: KINESCOPE_SKIP_SIMKUBE is set\n");
+        return None;
+    }
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
+    let cache = ["KINESCOPE_CACHE", "XDG_CACHE_HOME"].iter().find_map(std::env::var_os).map(PathBuf::from);
+    let target = cache.or_else(home).unwrap().join("kinescope/simkube-judge");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/simkube/Cargo.toml");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(manifest)
+        .arg("--target-dir")
+        .arg(&target)
+        .status()
+        .unwrap();
+    assert!(built.success(), "SimKube's crates do not build; KINESCOPE_SKIP_SIMKUBE=1 goes without them");
+    Some(Judge(target.join("debug/simkube-judge")))
+}
+
+impl Judge {
+    /// What SimKube understands of a trace.
+    fn of(&self, file: &Path) -> Value {
+        let output = Command::new(&self.0).arg(file).stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "{}", file.display());
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+fn changes(path: &Path) -> Vec<Change> {
+    let input = Input::open("file", Box::new(File::open(path).unwrap())).unwrap();
+    let format = input.format.unwrap();
+    let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(0) };
+    let (mut seq, mut at) = (0, Moment::MIN);
+    let items = formats::read(input, format, given).unwrap();
+    items
+        .filter_map(|item| match item.unwrap() {
+            Item::Change(seen) => {
+                seq += 1;
+                at = at.max(seen.seen);
+                let inferred = seen.inferred;
+                Some(Change { seq, at, seen: seen.seen, key: seen.key, what: seen.what, inferred })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn written(changes: &[Change], config: TracerConfig) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let out = file.reopen().unwrap();
+    let mut writer = Box::new(sktrace::Writer::new(out, config, Window::ALL, Filters::default()).unwrap());
+    for change in changes {
+        writer.change(change).unwrap();
+    }
+    writer.finish().unwrap();
+    file
+}
+
+/// The hashes of an index by kind and name.
+fn index(said: &Value) -> BTreeMap<String, u64> {
+    let kinds = said["index"].as_object().unwrap().iter();
+    kinds
+        .flat_map(|(kind, names)| {
+            let names = names.as_object().unwrap().iter();
+            names.map(move |(name, hash)| (format!("{kind} {name}"), hash.as_u64().unwrap()))
+        })
+        .collect()
+}
+
+/// Every life by owner and hash, as often as it is there.
+fn lives(said: &Value) -> Vec<String> {
+    let mut lives = Vec::new();
+    for (owner, hashes) in said["lifecycles"].as_object().unwrap() {
+        for (hash, all) in hashes.as_object().unwrap() {
+            lives.extend(all.as_array().unwrap().iter().map(|life| format!("{owner} {hash} {life}")));
+        }
+    }
+    lives
+}
+
+/// The hash of the spec that each object was applied with last, computed by SimKube.
+fn applied(said: &Value) -> BTreeMap<String, u64> {
+    let events = said["events"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    events
+        .flat_map(|event| event["applied"].as_array().unwrap())
+        .map(|object| {
+            let name = format!("{} {}", text(&object["kind"]), text(&object["name"]));
+            (name, object["hash"].as_u64().unwrap())
+        })
+        .collect()
+}
+
+/// What happened in each second, to what.
+fn events(said: &Value) -> Vec<String> {
+    let mut events = Vec::new();
+    for event in said["events"].as_array().unwrap() {
+        for what in ["applied", "deleted"] {
+            for object in event[what].as_array().unwrap() {
+                let mut object = object.clone();
+                if what == "deleted" {
+                    // Older traces have the object whole, newer ones its name.
+                    object.as_object_mut().unwrap().remove("hash");
+                }
+                events.push(format!("{} {what} {object}", event["ts"]));
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn our_trace_of_a_film_agrees_with_simkubes_own() {
+    let (Some(film), Some(trace)) = (shared("data/films/small.jsonl.gz"), shared("data/films/small.sktrace"))
+    else {
+        return;
+    };
+    let Some(judge) = judge() else { return };
+    let config = TracerConfig::parse("config", CONFIG).unwrap().0;
+    let ours = judge.of(written(&changes(&film), config).path());
+    let theirs = judge.of(&trace);
+    assert_eq!(ours["config"], theirs["config"]);
+    assert_eq!(index(&ours), applied(&ours), "an index that is not of its events");
+
+    // SimKube asks the API server for owners when it exports. Pods whose ReplicaSet is gone by then look as if nobody
+    // owned them, so it exports them beside the Deployment that makes them; only those of bare pods are right.
+    let (our_index, mut their_index) = (index(&ours), index(&theirs));
+    their_index.retain(|name, _| !name.starts_with("v1.Pod shop/app-"));
+    let names = |index: &BTreeMap<String, u64>| index.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&our_index), names(&their_index));
+    assert_eq!(our_index, their_index);
+
+    let (mut our_lives, mut missing) = (lives(&ours), Vec::new());
+    for life in lives(&theirs) {
+        match our_lives.iter().position(|ours| *ours == life) {
+            Some(place) => drop(our_lives.swap_remove(place)),
+            None => missing.push(life),
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    // Ours are more: SimKube drops a pod that it sees before its owner, or whose owner it cannot find any more.
+    assert!(!our_lives.is_empty());
+}
+
+#[test]
+fn traces_that_simkube_wrote_come_out_as_they_went_in() {
+    let Some(judge) = judge() else { return };
+    for name in ["cronjob", "bare-pods", "dsb-scaling"] {
+        let Some(path) = shared(&format!("data/simkube/{name}.sktrace")) else { return };
+        let theirs = judge.of(&path);
+        let mut changes = changes(&path);
+        // Once with the hashes of the pods as the trace told them, and once computed from their specs.
+        for told in [true, false] {
+            if !told {
+                changes.iter_mut().for_each(forget_hash);
+            }
+            let config = TracerConfig::kept_in(changes[0].what.object()).unwrap();
+            let ours = judge.of(written(&changes, config).path());
+            assert_eq!(ours["config"], theirs["config"], "{name}");
+            assert_eq!(events(&ours), events(&theirs), "{name}");
+            assert_eq!(ours["lifecycles"], theirs["lifecycles"], "{name}");
+            assert_eq!(index(&ours), applied(&theirs), "{name}");
+            // What changed `bare-pods` after it was recorded left its index as it was.
+            if name != "bare-pods" {
+                assert_eq!(index(&ours), index(&theirs), "{name}");
+            }
+        }
+    }
+}
+
+/// Takes away what an import notes of a pod's hash.
+fn forget_hash(change: &mut Change) {
+    let text = change.what.object().as_str().replace("kinescope.io/simkube-", "forgotten/");
+    change.what = change.what.with(Object::parse(&text).unwrap());
+}
+
+#[test]
+fn traces_in_json_become_traces_that_simkube_reads() {
+    let Some(judge) = judge() else { return };
+    for name in ["trace", "validation_trace"] {
+        let Some(path) = shared(&format!("data/simkube/{name}.json")) else { return };
+        let changes = changes(&path);
+        let config = TracerConfig::kept_in(changes[0].what.object()).unwrap();
+        let ours = judge.of(written(&changes, config).path());
+        let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let objects = text["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|event| event["applied_objs"].as_array().unwrap());
+        let names = |index: BTreeMap<String, u64>| index.into_keys().collect::<Vec<_>>();
+        let mut expected: Vec<String> = objects
+            .filter(|object| text["config"]["trackedObjects"].get(kind(object)).is_some())
+            .map(|object| {
+                let part = |name: &str| object["metadata"][name].as_str().unwrap();
+                format!("{} {}/{}", kind(object), part("namespace"), part("name"))
+            })
+            .collect();
+        expected.sort_unstable();
+        expected.dedup();
+        assert_eq!(names(index(&ours)), expected, "{name}");
+        assert_eq!(index(&ours), applied(&ours), "{name}");
+    }
+}
+
+fn kind(object: &Value) -> String {
+    format!("{}.{}", object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap())
+}
+
+#[test]
+fn the_hashes_that_ours_are_checked_against_are_simkubes() {
+    let Some(judge) = judge() else { return };
+    let rows = include_str!("../../../testdata/formats/sktrace_hashes.jsonl").lines();
+    let rows: Vec<Value> = rows.map(|row| serde_json::from_str(row).unwrap()).collect();
+    let (specs, hashes): (Vec<String>, Vec<String>) = rows
+        .iter()
+        .filter_map(|row| Some((row["spec"].to_string(), row["hash"].as_str()?.to_owned())))
+        .unzip();
+    assert!(hashes.len() > 100);
+    let mut asked =
+        Command::new(judge.0).arg("hash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut specs_in = asked.stdin.take().unwrap();
+    let writing = std::thread::spawn(move || writeln!(specs_in, "{}", specs.join("\n")).unwrap());
+    let output = asked.wait_with_output().unwrap();
+    writing.join().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.lines().collect::<Vec<_>>(), hashes);
+}

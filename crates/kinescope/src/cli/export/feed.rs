@@ -1,0 +1,171 @@
+//! What of a history goes into a file.
+
+use std::collections::HashSet;
+
+use formats::Writer;
+use history::Selection;
+use kubernetes::anonymise::Anonymiser;
+use kubernetes::selector::Selector;
+use model::{Change, Gap, Key, Moment, Object, What, Window};
+
+use crate::cli::chosen::Chosen;
+use crate::cli::get::has_labels;
+use crate::cli::progress::Progress;
+
+/// What a file is to show of a history.
+#[derive(Clone, Copy)]
+pub(super) enum Shown {
+    /// The cluster at a moment.
+    Moment(Moment),
+    /// What happened in a window.
+    Changes(Window),
+    /// The cluster as it was when the window begins, then what happened in it.
+    StateAndChanges(Window),
+    /// All that happened up to the window's end: the format makes of the past what it needs.
+    WindowAndPast(Window),
+}
+
+/// What is written, of what.
+pub(super) struct Feed<'a> {
+    pub(super) chosen: &'a Chosen,
+    pub(super) shown: Shown,
+    pub(super) selection: Selection,
+    pub(super) labels: Option<Selector>,
+    pub(super) excluded_namespaces: Vec<String>,
+    pub(super) excluded_labels: Vec<Selector>,
+    pub(super) masks: Option<Anonymiser>,
+}
+
+/// Which changes pass the label selectors. As in a watch with a selector, an object that no longer has the labels is
+/// gone for those who asked for them.
+struct Filter<'a> {
+    feed: &'a Feed<'a>,
+    inside: HashSet<Key>,
+}
+
+// === impl Feed ===
+
+impl Feed<'_> {
+    /// Gives a writer all there is. Answers how many objects were there at the moment, or when the window begins.
+    pub(super) fn all(&self, writer: &mut dyn Writer, progress: Option<&Progress>) -> anyhow::Result<u64> {
+        let mut filter = Filter { feed: self, inside: HashSet::new() };
+        let mut there = 0;
+        let window = match self.shown {
+            Shown::Moment(moment) => {
+                for change in self.state_at(moment)? {
+                    if let Some(change) = filter.pass(change) {
+                        writer.change(&self.masked(change))?;
+                        there += 1;
+                    }
+                }
+                for gap in self.gaps(Window::ALL)? {
+                    writer.gap(&gap)?;
+                }
+                return Ok(there);
+            }
+            Shown::Changes(window) => window,
+            Shown::StateAndChanges(window) => {
+                for change in self.state_at(window.from)? {
+                    if let Some(change) = filter.pass(change) {
+                        writer.change(&self.masked(change))?;
+                        there += 1;
+                    }
+                }
+                Window { from: window.from.plus_nanos(1), ..window }
+            }
+            Shown::WindowAndPast(window) => Window { from: Window::ALL.from, ..window },
+        };
+        let mut gaps = self.gaps(window)?.into_iter().peekable();
+        for change in self.chosen.history.between(window, &self.selection)? {
+            let change = change?;
+            while let Some(gap) = gaps.next_if(|gap| gap.from <= change.at) {
+                writer.gap(&gap)?;
+            }
+            if let Some(progress) = progress {
+                progress.step();
+            }
+            if let Some(change) = filter.pass(change) {
+                writer.change(&self.masked(change))?;
+            }
+        }
+        for gap in gaps {
+            writer.gap(&gap)?;
+        }
+        Ok(there)
+    }
+
+    /// The changes of the whole history.
+    pub(super) fn total(&self) -> anyhow::Result<u64> {
+        let summary = self.chosen.history.summary()?;
+        Ok(summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum())
+    }
+
+    /// The cluster as it was, as if each object had been added then.
+    fn state_at(&self, at: Moment) -> anyhow::Result<impl Iterator<Item = Change>> {
+        let mut state = self.chosen.history.at(at, &self.selection)?.into_objects();
+        if !matches!(self.shown, Shown::Moment(_)) {
+            state.sort_unstable_by_key(|version| version.seq);
+        }
+        Ok(state.into_iter().map(move |version| Change {
+            seq: version.seq,
+            at,
+            seen: at,
+            key: version.key,
+            what: What::Added(version.object),
+            inferred: false,
+        }))
+    }
+
+    fn gaps(&self, window: Window) -> anyhow::Result<Vec<Gap>> {
+        let mut gaps = self.chosen.history.gaps()?;
+        gaps.retain(|gap| {
+            gap.from < window.to
+                && window.from <= gap.to
+                && self.selection.source.as_ref().is_none_or(|source| *source == gap.source)
+        });
+        if let Some(masks) = &self.masks {
+            gaps = gaps.iter().map(|gap| masks.gap(gap)).collect();
+        }
+        Ok(gaps)
+    }
+
+    fn masked(&self, change: Change) -> Change {
+        match &self.masks {
+            Some(masks) => Change { key: masks.key(&change.key), what: masks.what(&change.what), ..change },
+            None => change,
+        }
+    }
+
+    fn wants_labels(&self, object: &Object) -> bool {
+        self.labels.as_ref().is_none_or(|labels| has_labels(object, labels))
+            && !self.excluded_labels.iter().any(|labels| has_labels(object, labels))
+    }
+}
+
+// === impl Filter ===
+
+impl Filter<'_> {
+    fn pass(&mut self, change: Change) -> Option<Change> {
+        let feed = self.feed;
+        if feed.excluded_namespaces.iter().any(|namespace| **namespace == *change.key.namespace) {
+            return None;
+        }
+        if feed.labels.is_none() && feed.excluded_labels.is_empty() {
+            return Some(change);
+        }
+        let was_inside = self.inside.contains(&change.key);
+        match &change.what {
+            What::Deleted(_) => self.inside.remove(&change.key).then_some(change),
+            what if feed.wants_labels(what.object()) => {
+                self.inside.insert(change.key.clone());
+                Some(change)
+            }
+            what if was_inside => {
+                self.inside.remove(&change.key);
+                let what = What::Deleted(what.object().clone());
+                Some(Change { what, inferred: true, ..change })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Other systems' files, out of a history and into another, as a user types it.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod common;
+
+use std::path::Path;
+
+use common::run;
+
+/// A folder with the history of the demo's day.
+fn day() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["demo", "--folder", "."]).fine();
+    let history = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let history = history.into_iter().find(|path| path.extension().is_some_and(|end| end == "kine"));
+    std::fs::rename(history.unwrap(), folder.path().join("day.kine")).unwrap();
+    folder
+}
+
+/// Exports the day to a file and imports that again. Gives what the export said.
+#[track_caller]
+fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
+    let said = run(folder, &[&["export", "day.kine", "--out", file, "--format"], export].concat());
+    let told = said.err.clone();
+    said.fine();
+    run(folder, &["import", file, "--into", "back.kine"]).fine();
+    run(folder, &["doctor", "back.kine"]).fine();
+    told
+}
+
+/// That both histories show these objects alike.
+#[track_caller]
+fn alike(folder: &Path, kinds: &str, at: &str, columns: &[&str]) {
+    let get = |history: &str| {
+        let columns = [&["get", kinds, "-A", "--at", at, "--history", history], columns].concat();
+        run(folder, &columns).fine()
+    };
+    let day = get("day.kine");
+    assert!(day.lines().count() > 3, "{day}");
+    assert_eq!(get("back.kine"), day, "{kinds} at {at}");
+}
+
+const MOMENTS: [&str; 3] = ["2026-11-02T09:30:00Z", "2026-11-02T14:04:30Z", "2026-11-02T14:20:00Z"];
+
+#[test]
+fn a_recording_of_kube_scheduler_simulator() {
+    let day = day();
+    let told = there_and_back(day.path(), &["sched-record", "--utc-offset", "+09:00"], "record.jsonl");
+    assert!(told.contains("left out: ") && told.contains(" changes of Deployment"), "{told}");
+    for at in MOMENTS {
+        alike(day.path(), "pods,nodes,pvc,priorityclasses", at, &["-o", "json"]);
+    }
+    let again = run(
+        day.path(),
+        &[
+            "export",
+            "back.kine",
+            "--format",
+            "sched-record",
+            "--utc-offset",
+            "+09:00",
+            "--out",
+            "again.jsonl",
+        ],
+    );
+    again.fine();
+    let read = |name: &str| std::fs::read(day.path().join(name)).unwrap();
+    assert!(read("record.jsonl") == read("again.jsonl"));
+    assert!(read("record.jsonl").starts_with(b"{\"time\":\"2026-11-02T1"));
+}
+
+#[test]
+fn snapshots_of_kube_scheduler_simulator_and_kai() {
+    for (format, file) in
+        [("kss-snapshot", "export.json"), ("kss-snapshot", "export.yml"), ("kai-snapshot", "snapshot.zip")]
+    {
+        for at in MOMENTS {
+            let day = day();
+            let told = there_and_back(day.path(), &[format, "--at", at], file);
+            assert!(told.contains("changes that are not the state at"), "{told}");
+            let phase = if format == "kai-snapshot" { "status.phase=Running" } else { "" };
+            alike(day.path(), "pods", at, &["-o", "yaml", "--field-selector", phase]);
+            alike(day.path(), "nodes", at, &["-o", "yaml"]);
+        }
+    }
+}
+
+#[test]
+fn a_recording_and_a_snapshot_of_kwok() {
+    let day = day();
+    run(day.path(), &["export", "day.kine", "--format", "kwok", "--out", "recording.yaml.gz"]).fine();
+    // A recording does not say when it began.
+    let beginning = run(day.path(), &["info", "day.kine", "-o", "json"]).fine();
+    let beginning: serde_json::Value = serde_json::from_str(&beginning).unwrap();
+    let beginning = beginning["sources"][0]["from"].as_str().unwrap().to_owned();
+    run(day.path(), &["import", "recording.yaml.gz", "--into", "back.kine", "--at", &beginning]).fine();
+    for at in MOMENTS {
+        alike(day.path(), "pods,nodes,deployments,jobs", at, &["-o", "wide"]);
+    }
+    std::fs::remove_file(day.path().join("back.kine")).unwrap();
+    let at = MOMENTS[1];
+    there_and_back(day.path(), &["kwok", "--at", at], "snapshot.yaml");
+    alike(day.path(), "pods,nodes,deployments", at, &["-o", "name"]);
+}
+
+#[test]
+fn a_trace_of_simkube() {
+    let day = day();
+    std::fs::write(
+        day.path().join("tracer.yml"),
+        "trackedObjects: {apps/v1.Deployment: {trackLifecycle: true}, v1.ConfigMap: {}}",
+    )
+    .unwrap();
+    let export = ["sktrace", "--from", MOMENTS[0], "--tracer-config", "tracer.yml"];
+    let told = there_and_back(day.path(), &export, "day.sktrace");
+    assert!(told.contains("warning: tracer.yml: ") && told.contains("ConfigMap"), "{told}");
+    assert!(told.contains(" changes of status or metadata alone"), "{told}");
+    for at in MOMENTS {
+        alike(day.path(), "deployments", at, &["-o", "name"]);
+    }
+    // What was imported says how it was traced.
+    let again = ["export", "back.kine", "--format", "sktrace", "--out", "again.sktrace"];
+    run(day.path(), &again).fine();
+    let read = |name: &str| std::fs::read(day.path().join(name)).unwrap();
+    assert!(read("day.sktrace").starts_with(b"\x85\xa7version\x02"));
+    run(day.path(), &["import", "again.sktrace", "--into", "twice.kine"]).fine();
+    let excluded = ["sktrace", "--exclude-namespaces", "web,shop", "--exclude-labels", "app=checkout"];
+    let told = run(
+        day.path(),
+        &[&["export", "day.kine", "--out", "less.sktrace", "--format"], &excluded[..]].concat(),
+    );
+    assert!(told.err.contains(" changes in excluded namespaces"), "{}", told.err);
+}
+
+#[test]
+fn a_scaling_history_of_gardener() {
+    let day = day();
+    let told = there_and_back(day.path(), &["scaling-history"], "day.db");
+    assert!(told.contains(" changes that their hash does not see"), "{told}");
+    for at in &MOMENTS[1..] {
+        alike(day.path(), "nodes,priorityclasses", at, &["-o", "name"]);
+    }
+    run(day.path(), &["export", "back.kine", "--format", "scaling-history", "--out", "again.db"]).fine();
+}
+
+#[test]
+fn what_a_format_cannot_do_is_said() {
+    let day = day();
+    let refused = |arguments: &[&str], because: &str| {
+        let error = run(day.path(), &[&["export", "day.kine"], arguments].concat()).wrong(1);
+        assert!(error.contains(because), "{error}");
+    };
+    refused(&["--format", "kai-snapshot", "--from", "14:00"], "kai-snapshot shows one moment: say --at");
+    refused(&["--format", "sched-record", "--at", "14:00"], "sched-record holds a span of time");
+    refused(&["--format", "kwok", "--partition", "a=b"], "--partition belongs to kai-snapshot, not to kwok");
+    refused(&["--format", "kai-snapshot", "--partition", "a b=c"], "\"a b=c\" is no partition");
+    refused(&["--format", "sched-record", "--utc-offset", "9"], "no offset from UTC such as +09:00");
+    refused(&["--format", "sktrace", "--kinds", "pods"], "said by --tracer-config");
+    refused(&["--format", "scaling-history"], "a database cannot go to standard output");
+}
