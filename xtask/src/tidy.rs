@@ -26,6 +26,7 @@ const ROOMS: &[(&str, Leans)] = &[
     ("history", Leans::On(&["model"])),
     ("formats", Leans::On(&["model", "kubernetes"])),
     ("workload", Leans::On(&["model"])),
+    ("peers", Leans::On(&[])),
     ("kinescope", Leans::OnAny),
     ("benches", Leans::OnAny),
     ("xtask", Leans::OnAny),
@@ -37,7 +38,7 @@ enum Leans {
 }
 
 /// What the tests of every crate may lean on besides.
-const FOR_TESTS: &str = "workload";
+const FOR_TESTS: [&str; 2] = ["workload", "peers"];
 
 /// Workspaces of their own: they look at the rooms from outside.
 const APART: [&str; 2] = ["fuzz/", "interop/"];
@@ -139,7 +140,8 @@ fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
         Some((_, Leans::OnAny)) => {}
         Some((_, Leans::On(allowed))) => {
             let is_room = |name: &&String| ROOMS.iter().any(|(room, _)| room == name);
-            let tests = manifest.test_dependencies.iter().filter(|other| *other != FOR_TESTS);
+            let is_for_tests = |other: &&String| FOR_TESTS.contains(&other.as_str());
+            let tests = manifest.test_dependencies.iter().filter(|other| !is_for_tests(other));
             for other in manifest.dependencies.iter().chain(tests).filter(is_room) {
                 if !allowed.contains(&other.as_str()) {
                     find(format!("{name} must not depend on {other}"));
@@ -245,7 +247,9 @@ mod tests {
             &["Cargo.toml: history must not depend on kubernetes"],
         );
         check_dependencies("benches", "history.workspace = true", &[]);
-        check_dependencies("history", "[dev-dependencies]\nworkload.workspace = true", &[]);
+        for for_tests in FOR_TESTS {
+            check_dependencies("history", &format!("[dev-dependencies]\n{for_tests}.workspace = true"), &[]);
+        }
         check_dependencies(
             "history",
             "workload.workspace = true\n[dev-dependencies]\nformats.workspace = true",

@@ -37,9 +37,12 @@ fn judge() -> Option<Judge> {
         let _ = std::io::stderr().write_all(b"skipped: KINESCOPE_SKIP_SIMKUBE is set\n");
         return None;
     }
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-    let cache = ["KINESCOPE_CACHE", "XDG_CACHE_HOME"].iter().find_map(std::env::var_os).map(PathBuf::from);
-    let target = cache.or_else(home).unwrap().join("kinescope/simkube-judge");
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("KINESCOPE_CACHE")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("kinescope")))
+        .or_else(|| Some(set("HOME")?.join(".cache/kinescope")))
+        .expect("some folder for what is built once");
+    let target = cache.join("simkube-judge");
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/simkube/Cargo.toml");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--locked", "--manifest-path"])

@@ -405,3 +405,28 @@ fn nothing_is_a_trace_too_and_gaps_are_counted() {
     assert_eq!(written.left_out.iter().collect::<Vec<_>>(), [("gaps", 1)]);
     assert_eq!(read(out.0.lock().unwrap().clone()).len(), 1);
 }
+
+#[test]
+fn a_star_in_a_path_must_stand_for_an_array() {
+    let config = "trackedObjects: {example.com/v1.Flow: {podSpecTemplatePaths: [/spec/tasks/*/template], trackLifecycle: true}}";
+    let flow = |tasks: Value| {
+        let flow = json!({"apiVersion": "example.com/v1", "kind": "Flow",
+                          "metadata": {"name": "f", "namespace": "d"}, "spec": {"tasks": tasks}});
+        vec![(0, What::Added(object(&flow)))]
+    };
+    let written = |tasks: Value| {
+        let export = Export::of(flow(tasks)).tracking(config);
+        let mut writer =
+            sktrace::Writer::new(Vec::new(), export.config.clone(), export.window, Filters::default())
+                .unwrap();
+        let (at, what) = (tenth(0), export.changes[0].1.clone());
+        let key = what.object().key(&"s".into());
+        writer.change(&Change { seq: 1, at, seen: at, key, what, inferred: false })
+    };
+    written(json!([{"template": {}}])).unwrap();
+    assert_eq!(
+        written(json!({"template": {}})).unwrap_err().to_string(),
+        "the tracer's configuration, example.com/v1.Flow: the * of \"/spec/tasks/*/template\" stands where there is \
+         no array, as in d/f"
+    );
+}

@@ -15,8 +15,9 @@ use super::hash::hash_option;
 use super::lived::{self, Lived};
 use super::pack::Pack;
 use super::pods::HASH;
+use super::pointer;
 use super::sanitise::sanitise;
-use crate::{Result, Written};
+use crate::{Error, Result, Written};
 
 /// A kind, and `namespace/name` of an object of it.
 pub(super) type Name = (Gvk, String);
@@ -166,13 +167,15 @@ impl<W: Write> Writer<W> {
     }
 
     fn applied(&mut self, name: Name, inferred: bool, object: &Object) -> Result<()> {
-        let Ok(Value::Object(mut value)) = object.value() else { return Ok(()) };
+        let Ok(value) = object.value() else { return Ok(()) };
         if name.0.is_pod()
             && let Some(past) = self.past.as_mut().and_then(|past| past.get_mut(&name))
             && let Ran::Between(_, end) = ran(object)
         {
             past.ended = Some(end);
         }
+        self.check_templates(&name, &value)?;
+        let Value::Object(mut value) = value else { return Ok(()) };
         let made_up = inferred && is_imported(&value);
         sanitise(&mut value, name.0.is_pod());
         let hash = hash_option(value.get("spec"));
@@ -194,6 +197,16 @@ impl<W: Write> Writer<W> {
         let mut packed = Vec::new();
         Pack(&mut packed).object(&value)?;
         self.event.applied.push(Applied { name, hash, packed, object: object.clone() });
+        Ok(())
+    }
+
+    /// That the configured paths lead through the object: a simulation of the trace would fail where one does not.
+    fn check_templates(&self, (gvk, name): &Name, value: &Value) -> Result<()> {
+        for path in self.config.tracked(gvk).iter().flat_map(|tracked| &tracked.pod_spec_template_paths) {
+            pointer::matches(value, path).map_err(|why| {
+                Error::bad("the tracer's configuration", gvk, format!("{why}, as in {name}"))
+            })?;
+        }
         Ok(())
     }
 

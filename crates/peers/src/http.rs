@@ -1,0 +1,190 @@
+//! As much of HTTP/1.1 as a proxy needs that must be able to break it: heads, and bodies in chunks.
+
+use std::io::{self, BufRead, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+/// The first line of a request or an answer, and the fields below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) first: String,
+    fields: Vec<(String, String)>,
+}
+
+/// What is in a body that comes in chunks.
+pub(crate) struct Chunks<R> {
+    inner: R,
+    /// Of the chunk that is being read.
+    left: u64,
+    ended: bool,
+}
+
+const MAX_HEAD: u64 = 64 * 1024;
+/// A chunk's length, or the end of one.
+const MAX_LINE: u64 = 256;
+
+/// Posts JSON to a server on loopback and returns its whole answer.
+pub(crate) fn post(port: u16, path: &str, body: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    // By this version the answer ends where the connection does.
+    write!(
+        stream,
+        "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Writes `bytes` as one chunk.
+pub(crate) fn write_chunk(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    to.write_all(&chunk)
+}
+
+/// What follows the last chunk.
+pub(crate) const END_OF_CHUNKS: &[u8] = b"0\r\n\r\n";
+
+// === impl Head ===
+
+impl Head {
+    /// `None` where nothing comes any more.
+    pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Head>> {
+        let mut from = from.take(MAX_HEAD);
+        let Some(first) = read_line(&mut from)? else { return Ok(None) };
+        let mut fields = Vec::new();
+        loop {
+            let line = read_line(&mut from)?.ok_or_else(|| bad("a head without an end"))?;
+            if line.is_empty() {
+                return Ok(Some(Head { first, fields }));
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| bad("a field without a colon"))?;
+            fields.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.fields.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.remove(name);
+        self.fields.push((name.to_owned(), value));
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let fields: String = self.fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("{}\r\n{fields}\r\n", self.first).into_bytes()
+    }
+}
+
+// === impl Chunks ===
+
+impl<R: BufRead> Chunks<R> {
+    pub(crate) fn new(inner: R) -> Chunks<R> {
+        Chunks { inner, left: 0, ended: false }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        read_line(&mut self.inner.by_ref().take(MAX_LINE))?
+            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "chunks without an end"))
+    }
+}
+
+impl<R: BufRead> Read for Chunks<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ended || buffer.is_empty() {
+            return Ok(0);
+        }
+        if self.left == 0 {
+            let line = self.line()?;
+            let length = line.split(';').next().unwrap_or_default().trim();
+            self.left = u64::from_str_radix(length, 16).map_err(|_| bad("a chunk without a length"))?;
+            if self.left == 0 {
+                self.ended = true;
+                return Ok(0);
+            }
+        }
+        let read = self.inner.by_ref().take(self.left).read(buffer)?;
+        if read == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a chunk without an end"));
+        }
+        self.left -= read as u64;
+        if self.left == 0 {
+            self.line()?;
+        }
+        Ok(read)
+    }
+}
+
+/// A line without its end; `None` where nothing comes any more.
+fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    match line.strip_suffix('\n') {
+        Some(whole) => Ok(Some(whole.strip_suffix('\r').unwrap_or(whole).to_owned())),
+        None => Err(bad("a line that is cut, or longer than it may be")),
+    }
+}
+
+fn bad(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_chunks(bytes: &str, expected: Result<&str, &str>) {
+        let mut read = String::new();
+        let outcome = Chunks::new(bytes.as_bytes()).read_to_string(&mut read);
+        let outcome = outcome.map_err(|error| error.to_string());
+        assert_eq!(outcome.as_ref().map(|_| read.as_str()).map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn chunks_are_put_together() {
+        check_chunks("3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\n\r\n", Ok("abc0123456789"));
+        check_chunks("0\r\n\r\n", Ok(""));
+    }
+
+    #[test]
+    fn broken_chunks_are_refused() {
+        check_chunks("", Err("chunks without an end"));
+        check_chunks("3\r\nabc\r\n", Err("chunks without an end"));
+        check_chunks("3\r\nab", Err("a chunk without an end"));
+        check_chunks("x\r\n", Err("a chunk without a length"));
+        check_chunks(&"1".repeat(300), Err("a line that is cut, or longer than it may be"));
+    }
+
+    #[test]
+    fn what_is_written_in_chunks_is_read_from_them() {
+        let mut bytes = Vec::new();
+        for part in ["one\n", "two\n"] {
+            write_chunk(&mut bytes, part.as_bytes()).unwrap();
+        }
+        bytes.extend_from_slice(END_OF_CHUNKS);
+        check_chunks(std::str::from_utf8(&bytes).unwrap(), Ok("one\ntwo\n"));
+    }
+
+    #[test]
+    fn a_head_is_written_as_it_was_read() {
+        let bytes = b"GET /x HTTP/1.1\r\nHost: a\r\nAccept:  b\r\n\r\nbody";
+        let mut head = Head::read(&mut &bytes[..]).unwrap().unwrap();
+        assert_eq!(head.field("ACCEPT"), Some("b"));
+        assert_eq!(head.to_bytes(), b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: b\r\n\r\n");
+        head.set("host", "c".to_owned());
+        head.remove("accept");
+        assert_eq!(head.to_bytes(), b"GET /x HTTP/1.1\r\nhost: c\r\n\r\n");
+    }
+}

@@ -1,0 +1,19 @@
+//! The real Kubernetes programs, built and started for tests and benchmarks, and a proxy that misbehaves by plan.
+//!
+//! The programs are built from their Go modules once and kept in the user's cache folder. Without Go there are none:
+//! what would need them says "skipped: no go".
+
+mod cluster;
+mod credentials;
+mod error;
+mod http;
+mod kubeconfig;
+mod process;
+mod programs;
+mod proxy;
+
+pub use cluster::{Cluster, Options};
+pub use error::{Error, Result};
+pub use programs::{Program, build};
+pub use proxy::plan::{Asked, Midway, Plan, Refusal, Step, Trouble};
+pub use proxy::{Fault, Proxy};

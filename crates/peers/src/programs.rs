@@ -1,0 +1,185 @@
+//! The programs, built from their Go modules once and kept in the user's cache folder.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Doing, Error, Result};
+
+/// One of the real programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The store behind the API server.
+    Etcd,
+    /// The API server.
+    KubeApiserver,
+    /// The client.
+    Kubectl,
+    /// The scheduler.
+    KubeScheduler,
+    /// Deployments, Jobs, namespaces, service accounts and the rest.
+    KubeControllerManager,
+    /// Plays the kubelets.
+    Kwok,
+}
+
+/// `go/go.mod` says the same.
+const KUBERNETES: &str = "1.36.4";
+const ETCD: &str = "3.6.8";
+const KWOK: &str = "0.8.0";
+
+/// Builds those of the programs that are not there yet, and says in which folder they are, each under its own name.
+/// `None` without Go.
+///
+/// Several processes may ask at once; one builds, the others wait for it.
+pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
+    let folder = folder()?;
+    let missing: Vec<Program> =
+        programs.iter().copied().filter(|one| !one.in_folder(&folder).exists()).collect();
+    if missing.is_empty() {
+        return Ok(Some(folder));
+    }
+    let Some(go) = find_go() else { return Ok(None) };
+    fs::create_dir_all(&folder).doing("create", &folder)?;
+    for program in missing {
+        program.build(&go, &folder)?;
+    }
+    Ok(Some(folder))
+}
+
+// === impl Program ===
+
+impl Program {
+    /// The name of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Program::Etcd => "etcd",
+            Program::KubeApiserver => "kube-apiserver",
+            Program::Kubectl => "kubectl",
+            Program::KubeScheduler => "kube-scheduler",
+            Program::KubeControllerManager => "kube-controller-manager",
+            Program::Kwok => "kwok",
+        }
+    }
+
+    pub(crate) fn in_folder(self, folder: &Path) -> PathBuf {
+        folder.join(self.name())
+    }
+
+    fn build(self, go: &Path, folder: &Path) -> Result<()> {
+        let name = self.name();
+        let path = self.in_folder(folder);
+        let lock = folder.join(format!("{name}.lock"));
+        let held = File::create(&lock).doing("create", &lock)?;
+        held.lock().doing("lock", &lock)?;
+        if path.exists() {
+            return Ok(());
+        }
+        // Not by a macro, whose output a test runner would keep to itself; and nobody must hear it.
+        let _ = writeln!(io::stderr(), "building {name} (several minutes the first time)…");
+        // Only the holder of the lock has such a folder; one that is there was left by a process that was killed.
+        let building = folder.join(format!("{name}.building"));
+        if building.exists() {
+            fs::remove_dir_all(&building).doing("remove", &building)?;
+        }
+        fs::create_dir(&building).doing("create", &building)?;
+        let output = self.go_command(go, &building).output().doing("run", go)?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(Error::Ended {
+                program: format!("go, building {name},"),
+                status: output.status,
+                said,
+            });
+        }
+        fs::rename(building.join(name), &path).doing("rename", &path)?;
+        fs::remove_dir(&building).doing("remove", &building)
+    }
+
+    /// What builds it into a folder.
+    fn go_command(self, go: &Path, into: &Path) -> Command {
+        let mut command = Command::new(go);
+        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"));
+        command.envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
+        match self {
+            // Outside our module: it leans on other versions of the Kubernetes libraries.
+            Program::Kwok => {
+                command.env("GOBIN", into);
+                command.args(["install", "-trimpath", &format!("sigs.k8s.io/kwok/cmd/kwok@v{KWOK}")]);
+            }
+            Program::Etcd => {
+                command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(into.join(self.name()));
+                command.arg("go.etcd.io/etcd/server/v3");
+            }
+            Program::KubeApiserver
+            | Program::Kubectl
+            | Program::KubeScheduler
+            | Program::KubeControllerManager => {
+                command.args(["build", "-trimpath", "-ldflags", &stamps(), "-o"]).arg(into.join(self.name()));
+                command.arg(format!("k8s.io/kubernetes/cmd/{}", self.name()));
+            }
+        }
+        command
+    }
+}
+
+/// The linker's flags that tell the programs their version. Without them a server says it is v0.0.0-master.
+fn stamps() -> String {
+    let mut parts = KUBERNETES.split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!(
+        "-s -w -X k8s.io/component-base/version.gitVersion=v{KUBERNETES} \
+         -X k8s.io/component-base/version.gitMajor={major} -X k8s.io/component-base/version.gitMinor={minor} \
+         -X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES}"
+    )
+}
+
+/// Where the programs of these versions are kept. A clean checkout has no `target`, hence not there.
+fn folder() -> Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("KINESCOPE_CACHE")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("kinescope")))
+        .or_else(|| Some(set("HOME")?.join(".cache/kinescope")))
+        .ok_or(Error::NoCache)?;
+    let folder = cache.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"));
+    std::path::absolute(&folder).doing("find", &folder)
+}
+
+fn find_go() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let usual = PathBuf::from("/usr/local/go/bin");
+    env::split_paths(&path).chain([usual]).map(|folder| folder.join("go")).find(|go| go.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_module_file_names_the_same_versions() {
+        let module = include_str!("../go/go.mod");
+        for required in
+            [format!("k8s.io/kubernetes v{KUBERNETES}\n"), format!("go.etcd.io/etcd/server/v3 v{ETCD}\n")]
+        {
+            assert!(module.contains(&required), "go.mod does not require {required}");
+        }
+    }
+
+    #[test]
+    fn what_is_built_says_its_version() {
+        let Some(folder) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl]).unwrap() else {
+            return eprintln!("skipped: no go");
+        };
+        for (program, arguments, expected) in [
+            (Program::Etcd, &["--version"][..], "etcd Version: 3.6.8"),
+            (Program::KubeApiserver, &["--version"], "Kubernetes v1.36.4"),
+            (Program::Kubectl, &["version", "--client"], "Client Version: v1.36.4"),
+        ] {
+            let output = Command::new(program.in_folder(&folder)).args(arguments).output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+}

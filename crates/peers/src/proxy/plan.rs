@@ -1,0 +1,290 @@
+//! What goes wrong, and when: a plan is plain data, the same for the same seed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// What goes wrong. Every step is done once at most, so the trouble ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What it was drawn with, if it was.
+    pub seed: Option<u64>,
+    /// The first that fits a request is done to it.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that goes wrong with one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The path of the request without what follows a question mark: `/api/v1/pods`.
+    pub path: String,
+    /// What is asked of that path.
+    pub asked: Asked,
+    /// Which such request, counted from 1.
+    pub nth: u32,
+    /// What goes wrong with it.
+    pub trouble: Trouble,
+}
+
+/// What a client may ask of a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// Its objects, or a page of them.
+    List,
+    /// Its changes.
+    Watch,
+}
+
+/// What goes wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is answered with an error; the server never sees it.
+    Refuse(Refusal),
+    /// The connection is closed without an answer; the server never sees the request.
+    HangUp,
+    /// It reaches the server this much later.
+    Delay(Duration),
+    /// A watch without its bookmarks.
+    NoBookmarks,
+    /// Something happens in the middle of a watch.
+    Midway {
+        /// After this many events.
+        after: u32,
+        /// What happens then.
+        what: Midway,
+    },
+}
+
+/// An error as kube-apiserver answers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 401: the token has expired.
+    Unauthorized,
+    /// 410: the version asked for is too old.
+    Gone,
+    /// 429, to be tried again in a second.
+    TooManyRequests,
+    /// 500.
+    InternalError,
+    /// 503.
+    Unavailable,
+}
+
+/// What happens in the middle of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Midway {
+    /// An event says that the version is too old, and the watch ends. This is how kube-apiserver tells it.
+    Gone,
+    /// The connection closes in the middle of the next event.
+    Cut,
+    /// Nothing comes any more, but the connection stays open until the client closes it.
+    Silence,
+    /// The last event comes once more; the first one, if none has come yet.
+    Repeat,
+}
+
+/// A plan being carried out: how often each thing was asked so far.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    plan: Plan,
+    asked: BTreeMap<(String, Asked), u32>,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Draws `count` of the troubles for lists and watches of the paths, each of them early enough to be met by a
+    /// client that tries again. Both lists must have something in them.
+    pub fn seeded(seed: u64, paths: &[&str], troubles: &[Trouble], count: usize) -> Plan {
+        let mut chance = Pcg64::seed_from_u64(seed);
+        let mut last: BTreeMap<(&str, Asked), u32> = BTreeMap::new();
+        let steps = (0..count).map(|_| {
+            let path = paths[chance.random_range(0..paths.len())];
+            let trouble = troubles[chance.random_range(0..troubles.len())];
+            // A client lists seldom and watches all the time.
+            let asked = match trouble.is_for_watches() || chance.random_range(0..4) > 0 {
+                true => Asked::Watch,
+                false => Asked::List,
+            };
+            let nth = last.entry((path, asked)).or_default();
+            *nth += chance.random_range(1..=2);
+            Step { path: path.to_owned(), asked, nth: *nth, trouble }
+        });
+        Plan { steps: steps.collect(), seed: Some(seed) }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.seed {
+            Some(seed) => write!(f, "plan of seed {seed}, steps: {}", self.steps.len())?,
+            None => write!(f, "plan, steps: {}", self.steps.len())?,
+        }
+        self.steps.iter().try_for_each(|step| write!(f, "\n  {step}"))
+    }
+}
+
+// === impl Step ===
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = match self.asked {
+            Asked::List => "list",
+            Asked::Watch => "watch",
+        };
+        write!(f, "{asked} {} of {}: {}", self.nth, self.path, self.trouble)
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// Whether it makes no sense for a list.
+    fn is_for_watches(self) -> bool {
+        match self {
+            Trouble::NoBookmarks | Trouble::Midway { .. } => true,
+            Trouble::Refuse(_) | Trouble::HangUp | Trouble::Delay(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Refuse(refusal) => write!(f, "answer {}", refusal.status_line()),
+            Trouble::HangUp => write!(f, "hang up without an answer"),
+            Trouble::Delay(by) => write!(f, "wait for {by:?}"),
+            Trouble::NoBookmarks => write!(f, "no bookmarks"),
+            Trouble::Midway { after, what } => {
+                let what = match what {
+                    Midway::Gone => "the version is too old",
+                    Midway::Cut => "cut the next one",
+                    Midway::Silence => "silence",
+                    Midway::Repeat => "repeat the last one",
+                };
+                write!(f, "after {after} events {what}")
+            }
+        }
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// The whole answer.
+    pub(crate) fn answer(self) -> String {
+        let body = self.body();
+        let retry = match self {
+            Refusal::TooManyRequests => "Retry-After: 1\r\n",
+            Refusal::Unauthorized | Refusal::Gone | Refusal::InternalError | Refusal::Unavailable => "",
+        };
+        format!(
+            "HTTP/1.1 {}\r\nContent-Type: application/json\r\nConnection: close\r\n{retry}Content-Length: {}\r\n\r\n{body}\n",
+            self.status_line(),
+            body.len() + 1
+        )
+    }
+
+    fn status_line(self) -> &'static str {
+        match self {
+            Refusal::Unauthorized => "401 Unauthorized",
+            Refusal::Gone => "410 Gone",
+            Refusal::TooManyRequests => "429 Too Many Requests",
+            Refusal::InternalError => "500 Internal Server Error",
+            Refusal::Unavailable => "503 Service Unavailable",
+        }
+    }
+
+    /// As Kubernetes 1.36's own constructors of errors print them, with messages that its server uses.
+    fn body(self) -> &'static str {
+        match self {
+            Refusal::Unauthorized => {
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}"#
+            }
+            Refusal::Gone => {
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}"#
+            }
+            Refusal::TooManyRequests => {
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}"#
+            }
+            Refusal::InternalError => {
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Internal error occurred: etcdserver: leader changed","reason":"InternalError","details":{"causes":[{"message":"etcdserver: leader changed"}]},"code":500}"#
+            }
+            Refusal::Unavailable => {
+                r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"apiserver is shutting down","reason":"ServiceUnavailable","code":503}"#
+            }
+        }
+    }
+
+    /// The line of a watch that tells this error.
+    pub(crate) fn event(self) -> String {
+        format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", self.body())
+    }
+}
+
+// === impl Progress ===
+
+impl Progress {
+    pub(crate) fn new(plan: Plan) -> Progress {
+        Progress { plan, asked: BTreeMap::new() }
+    }
+
+    /// Counts a request; returns what goes wrong with it.
+    pub(crate) fn next(&mut self, path: &str, asked: Asked) -> Option<Step> {
+        let count = self.asked.entry((path.to_owned(), asked)).or_default();
+        *count += 1;
+        let fits = |step: &&Step| step.path == path && step.asked == asked && step.nth == *count;
+        self.plan.steps.iter().find(fits).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TROUBLES: [Trouble; 3] =
+        [Trouble::HangUp, Trouble::Refuse(Refusal::Gone), Trouble::Midway { after: 2, what: Midway::Cut }];
+
+    #[test]
+    fn a_seed_always_gives_the_same_plan() {
+        let plan = |seed| Plan::seeded(seed, &["/api/v1/pods", "/api/v1/nodes"], &TROUBLES, 20);
+        assert_eq!(plan(7), plan(7));
+        assert_ne!(plan(7).steps, plan(8).steps);
+    }
+
+    #[test]
+    fn a_client_that_tries_again_meets_every_step_once() {
+        for seed in 0..50 {
+            let paths = ["/api/v1/pods", "/api/v1/nodes"];
+            let plan = Plan::seeded(seed, &paths, &TROUBLES, 20);
+            let mut progress = Progress::new(plan.clone());
+            let mut met = Vec::new();
+            for path in paths {
+                for asked in [Asked::List, Asked::Watch] {
+                    met.extend((0..100).filter_map(|_| progress.next(path, asked)));
+                }
+            }
+            let sorted = |mut steps: Vec<Step>| {
+                steps.sort_by_key(Step::to_string);
+                steps
+            };
+            assert_eq!(sorted(met), sorted(plan.steps), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_plan_reads_as_it_is_carried_out() {
+        let step = |trouble| Step { path: "/api/v1/pods".to_owned(), asked: Asked::Watch, nth: 2, trouble };
+        let plan = Plan { seed: Some(7), steps: TROUBLES.map(step).to_vec() };
+        assert_eq!(
+            plan.to_string(),
+            "plan of seed 7, steps: 3\n  \
+             watch 2 of /api/v1/pods: hang up without an answer\n  \
+             watch 2 of /api/v1/pods: answer 410 Gone\n  \
+             watch 2 of /api/v1/pods: after 2 events cut the next one"
+        );
+    }
+}
