@@ -6,6 +6,7 @@
 //! `kubectl get --watch --output-watch-events -o json` prints is read too: values over many lines, without times.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ pub struct Reader {
     source: Arc<str>,
     /// The time of the line above.
     last: Option<Moment>,
-    times_inferred: bool,
-    ended: bool,
+    /// Sources of lines without a time.
+    times_inferred: BTreeSet<Arc<str>>,
 }
 
 /// Writes lines.
@@ -72,14 +73,13 @@ impl Reader {
     pub fn new(input: Input, given: Given) -> Reader {
         let values = Values::new(&input.name, input.reader);
         let source = given.source.clone();
-        Reader { values, given, source, last: None, times_inferred: false, ended: false }
+        Reader { values, given, source, last: None, times_inferred: BTreeSet::new() }
     }
 
     fn read(&mut self) -> Result<Option<Item>> {
         loop {
             let Some((number, text)) = self.values.next()? else {
-                let untold = self.times_inferred && !std::mem::replace(&mut self.ended, true);
-                return Ok(untold.then(|| Item::TimesInferred(self.given.source.clone())));
+                return Ok(self.times_inferred.pop_first().map(Item::TimesInferred));
             };
             let read = serde_json::from_str::<Line<'_>>(text);
             let line = match read {
@@ -108,10 +108,12 @@ impl Reader {
                 Some(Ok(mut item)) => {
                     if let Item::Change(observed) = &mut item {
                         if inferred {
-                            self.times_inferred = true;
+                            if !self.times_inferred.contains(&source) {
+                                self.times_inferred.insert(source.clone());
+                            }
                             observed.seen = self.given.at.unwrap_or_else(|| {
                                 let newest = newest_time(observed.what.object());
-                                newest.max(self.last).unwrap_or(observed.seen)
+                                newest.max(self.last).unwrap_or(self.given.now)
                             });
                         }
                         self.last = Some(observed.seen);

@@ -2,7 +2,7 @@
 //!
 //! Read are reports (`{BeginTime, ClusterSnapshot, ScalingResult}`), a snapshot alone, and the form of May 2024
 //! (`{Name, Scenarios}`), which shows several moments. What the simulation did is left out: the cluster never did it.
-//! A report is one JSON value, so all of it is held in memory, a few times over.
+//! A report is one JSON value, so all of it is held in memory, and its objects beside it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -19,7 +19,7 @@ use fields::Fields;
 use snapshot::Snapshot;
 
 /// The longest report that is read.
-const MAX_REPORT: u64 = 256 << 20;
+const MAX_REPORT: u64 = 64 << 20;
 
 /// What a report says: every object as it was at the moment, or at each moment where there are several.
 pub fn read(input: Input, given: Given) -> Result<Items> {
@@ -92,8 +92,7 @@ fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Ite
         let mut tell = |at: Moment, what: What| {
             changes.push(Observed { inferred: true, ..Observed::received(at, &given.source, what) });
         };
-        for (place, object) in snapshot.objects {
-            let object = parse(file, &place, &object)?;
+        for (_, object) in snapshot.objects {
             let key = object.key(&given.source);
             match before.remove(&key) {
                 None => tell(at, What::Added(object.clone())),

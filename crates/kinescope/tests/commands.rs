@@ -133,9 +133,9 @@ fn export_and_import_lose_nothing() {
     let export = |history: &str| run(shop.path(), &["export", history, "--format", "jsonl"]).fine();
     assert_eq!(export("shop.kine"), export("again.kine"));
     let manifests = run(shop.path(), &["export", "shop.kine", "--format", "manifests", "--at", "14:01"]);
-    assert!(
-        manifests.err.contains("left out: 2 changes that are not the state at 2026-11-01T14:01:00Z, 1 gap")
-    );
+    assert!(manifests.err.contains(
+        "left out: 2 changes of the history that are not this state of 2026-11-01T14:01:00Z, 1 gap"
+    ));
     std::fs::write(shop.path().join("then.yaml"), manifests.fine()).unwrap();
     let told = run(shop.path(), &["import", "then.yaml"]).fine();
     assert!(told.contains("2 changes written to then.kine"), "{told}");

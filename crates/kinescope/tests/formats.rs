@@ -78,7 +78,7 @@ fn snapshots_of_kube_scheduler_simulator_and_kai() {
         for at in MOMENTS {
             let day = day();
             let told = there_and_back(day.path(), &[format, "--at", at], file);
-            assert!(told.contains("changes that are not the state at"), "{told}");
+            assert!(told.contains("changes of the history that are not this state of"), "{told}");
             let phase = if format == "kai-snapshot" { "status.phase=Running" } else { "" };
             alike(day.path(), "pods", at, &["-o", "yaml", "--field-selector", phase]);
             alike(day.path(), "nodes", at, &["-o", "yaml"]);
@@ -157,5 +157,86 @@ fn what_a_format_cannot_do_is_said() {
     refused(&["--format", "kai-snapshot", "--partition", "a b=c"], "\"a b=c\" is no partition");
     refused(&["--format", "sched-record", "--utc-offset", "9"], "no offset from UTC such as +09:00");
     refused(&["--format", "sktrace", "--kinds", "pods"], "said by --tracer-config");
+    refused(&["--format", "sktrace", "-l", "app=web"], "say --exclude-labels");
+    refused(&["--format", "sktrace", "--from", "14:00", "--changes-only"], "--changes-only means nothing");
+    refused(&["--format", "kai-snapshot", "--anonymise", "--partition", "a=b"], "say one of them");
+    refused(&["--format", "jsonl", "--out", "day.kine"], "day.kine is the history itself");
     refused(&["--format", "scaling-history"], "a database cannot go to standard output");
+}
+
+#[test]
+fn what_needs_a_file_of_its_own_comes_through_a_pipe_too() {
+    use std::io::Write;
+    use std::process::Stdio;
+    let day = day();
+    for (format, file) in
+        [("sktrace", "a.sktrace"), ("kai-snapshot", "a.zip"), ("scaling-history", "a.db"), ("kwok", "a.yaml")]
+    {
+        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
+        let bytes = std::fs::read(day.path().join(file)).unwrap();
+        // A file that is called like standard input is not meant by it.
+        std::fs::write(day.path().join("-"), "{}").unwrap();
+        let into = format!("{format}.kine");
+        let mut import = common::command(day.path());
+        import.args(["import", "-", "--source", "piped", "--into", &into]);
+        let mut import =
+            import.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        import.stdin.take().unwrap().write_all(&bytes).unwrap();
+        common::said(import.wait_with_output().unwrap()).fine();
+    }
+}
+
+#[test]
+fn files_of_one_source_come_in_the_order_of_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |second: u32, word: &str| {
+        format!(
+            "{{\"at\":\"2026-11-01T14:00:{second:02}Z\",\"type\":\"{word}\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Node\",\
+             \"metadata\":{{\"name\":\"node-1\",\"labels\":{{\"at\":\"{second}\"}}}}}}}}\n"
+        )
+    };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("early.jsonl", &(line(1, "ADDED") + &line(2, "MODIFIED")));
+    write("late.jsonl", &(line(3, "MODIFIED") + &line(4, "MODIFIED")));
+    write("node.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n");
+    let import = |files: &[&str]| {
+        run(folder.path(), &[&["import", "--source", "s", "--into", "h.kine"], files].concat())
+    };
+    let error = import(&["late.jsonl", "early.jsonl"]).wrong(1);
+    assert!(error.contains("early.jsonl begins at 2026-11-01T14:00:01Z, before the file"), "{error}");
+    let error = import(&["node.yaml", "late.jsonl"]).wrong(1);
+    assert!(error.contains("objects without times and a recording of s in one import"), "{error}");
+    import(&["early.jsonl", "late.jsonl"]).fine();
+    // With changes alone, what had the labels before is told when it loses them.
+    let lines = run(
+        folder.path(),
+        &[
+            "export",
+            "h.kine",
+            "--format",
+            "jsonl",
+            "--from",
+            "2026-11-01T14:00:03Z",
+            "--changes-only",
+            "-l",
+            "at=2",
+        ],
+    );
+    let lines = lines.fine();
+    assert!(lines.contains("\"type\":\"DELETED\"") && lines.lines().count() == 1, "{lines}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_written_to_and_links_stay() {
+    let day = day();
+    let target = day.path().join("target.jsonl");
+    std::fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, day.path().join("link.jsonl")).unwrap();
+    let export = |out: &str| run(day.path(), &["export", "day.kine", "--format", "jsonl", "--out", out]);
+    export("link.jsonl").fine();
+    assert!(day.path().join("link.jsonl").is_symlink());
+    assert!(std::fs::metadata(target).unwrap().len() > 1_000_000);
+    export("/dev/null").fine();
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }

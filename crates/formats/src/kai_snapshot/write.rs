@@ -136,7 +136,7 @@ impl<W: Write> crate::Writer for Writer<W> {
             LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)
         {
             if LISTS[list].key == "pods" && is_finished(object) {
-                self.written.left_out.count("pods that are finished");
+                self.written.left_out.count("pods already finished");
             } else {
                 self.lists[list].push(object.clone());
             }

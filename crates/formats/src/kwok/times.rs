@@ -18,9 +18,9 @@ pub(super) fn told(text: &str, base: Moment) -> Cow<'_, str> {
     let mut done = 0;
     for (start, _) in text.match_indices(OPEN) {
         let rest = &text[start + OPEN.len()..];
-        let Some((number, _)) = rest.split_once(')') else { break };
-        let digits = number.strip_prefix('-').unwrap_or(number);
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'-').count();
+        let number = &rest[..length];
+        if !rest[length..].starts_with(')') {
             continue;
         }
         let Ok(nanos) = number.parse() else { continue };

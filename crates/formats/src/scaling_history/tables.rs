@@ -285,8 +285,10 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     } else {
         // Nobody is at work on it. So SQLite need not put files beside it, which it would for one in write-ahead mode
         // and could not on a medium that cannot be written.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        Connection::open_with_flags(format!("file:{name}?immutable=1"), read | OpenFlags::SQLITE_OPEN_URI)?
+        let name = name.trim_start_matches('/');
+        Connection::open_with_flags(format!("file:///{name}?immutable=1"), read | OpenFlags::SQLITE_OPEN_URI)?
     };
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE as i32)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;

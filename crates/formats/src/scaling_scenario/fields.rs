@@ -118,6 +118,11 @@ impl<'a> Fields<'a> {
         Error::bad(self.file, self.path_of(field), why)
     }
 
+    /// The object as a whole is wrong.
+    pub(super) fn unfit(&self, why: impl Into<String>) -> Error {
+        Error::bad(self.file, &self.path, why)
+    }
+
     fn raw(&self, field: &str) -> Option<&'a RawValue> {
         self.fields.get(field).copied().filter(|raw| raw.get() != "null")
     }

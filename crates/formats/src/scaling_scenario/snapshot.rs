@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::Moment;
+use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct Snapshot {
     /// When; `None` if the report does not say.
     pub(super) at: Option<Moment>,
     /// Each object with its place in the report.
-    pub(super) objects: Vec<(String, Value)>,
+    pub(super) objects: Vec<(String, Object)>,
     /// Events with their places and times.
     pub(super) events: Vec<(String, Moment, Value)>,
     pub(super) warnings: Vec<String>,
@@ -39,10 +39,10 @@ impl Snapshot {
         let at = fields.time("SnapshotTime")?.or(begin);
         let mut snapshot = Snapshot::new(at);
         for class in fields.list("PriorityClasses")? {
-            snapshot.add(&class, priority_class(&class)?);
+            snapshot.add(&class, &priority_class(&class)?)?;
         }
         for pool in fields.list("WorkerPools")? {
-            snapshot.add(&pool, worker_pool(&pool)?.object());
+            snapshot.add(&pool, &worker_pool(&pool)?.object())?;
         }
         let config = fields.object("AutoscalerConfig")?;
         if let Some(config) = &config {
@@ -60,7 +60,7 @@ impl Snapshot {
         for pod in fields.list("Pods")? {
             let status = pod.number("PodScheduleStatus")?;
             let status = ScheduleStatus::numbered(status).map_err(|why| pod.bad("PodScheduleStatus", why))?;
-            snapshot.add(&pod, read_pod(&pod, status)?.object());
+            snapshot.add(&pod, &read_pod(&pod, status)?.object())?;
         }
         Ok(snapshot.without_doubles())
     }
@@ -73,9 +73,9 @@ impl Snapshot {
             let name = group.text("Name")?;
             sizes.insert(name.clone(), (group.number("MinSize")?, group.number("MaxSize")?));
             let (deployment, class) = machines(&name, &group, None)?;
-            snapshot.add(&group, deployment.object());
+            snapshot.add(&group, &deployment.object())?;
             let class = MachineClassInfo { instance_type: group.text("MachineType")?, ..class };
-            snapshot.add(&group, class.object());
+            snapshot.add(&group, &class.object())?;
         }
         if let Some(settings) = fields.object("CASettings")? {
             snapshot.settings(&settings, sizes)?;
@@ -87,7 +87,7 @@ impl Snapshot {
             [("UnscheduledPods", ScheduleStatus::Unscheduled), ("ScheduledPods", ScheduleStatus::Committed)]
         {
             for pod in fields.list(list)? {
-                snapshot.add(&pod, read_pod(&pod, status)?.object());
+                snapshot.add(&pod, &read_pod(&pod, status)?.object())?;
             }
         }
         for event in fields.list("ScaleUpEvents")? {
@@ -102,8 +102,11 @@ impl Snapshot {
         Snapshot { at, objects: Vec::new(), events: Vec::new(), warnings: Vec::new() }
     }
 
-    fn add(&mut self, fields: &Fields<'_>, object: Value) {
+    /// Takes an object as its text: a tree would take many times its room.
+    fn add(&mut self, fields: &Fields<'_>, object: &Value) -> Result<()> {
+        let object = Object::parse(&object.to_string()).map_err(|error| fields.unfit(error.to_string()))?;
         self.objects.push((fields.path.clone(), object));
+        Ok(())
     }
 
     /// Node groups and their templates are made of machine deployments and classes, and become such again.
@@ -114,8 +117,8 @@ impl Snapshot {
             sizes.insert(name.clone(), (group.number("MinSize")?, group.number("MaxSize")?));
             let template = templates.remove(&name);
             let (deployment, class) = machines(&name, &group, template.as_ref())?;
-            self.add(&group, deployment.object());
-            self.add(&group, class.object());
+            self.add(&group, &deployment.object())?;
+            self.add(&group, &class.object())?;
         }
         match config.object("CASettings")? {
             Some(settings) => self.settings(&settings, sizes),
@@ -140,9 +143,9 @@ impl Snapshot {
             max_nodes_total: fields.number("MaxNodesTotal")?,
             priorities: fields.text("Priorities")?,
         };
-        self.add(fields, settings.object());
+        self.add(fields, &settings.object())?;
         if !settings.priorities.is_empty() {
-            self.add(fields, priorities_object(&settings.priorities));
+            self.add(fields, &priorities_object(&settings.priorities))?;
         }
         Ok(())
     }
@@ -157,23 +160,22 @@ impl Snapshot {
             allocatable: fields.read("Allocatable", resources)?,
             capacity: fields.read("Capacity", resources)?,
         };
-        self.add(fields, info.object());
+        self.add(fields, &info.object())?;
         let volumes = fields.number("AllocatableVolumes")?;
         if volumes > 0 {
-            self.add(fields, CsiNodeInfo { meta: info.meta, volumes }.object());
+            self.add(fields, &CsiNodeInfo { meta: info.meta, volumes }.object())?;
         }
         Ok(())
     }
 
     /// One object a name. The recorder misses deletions, so a pod may be there beside the one that took its name.
     fn without_doubles(mut self) -> Snapshot {
-        let name = |object: &Value| {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let metadata = &object["metadata"];
-            (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+        let name = |object: &Object| {
+            let meta = object.meta();
+            (meta.kind.into_owned(), meta.namespace.into_owned(), meta.name.into_owned())
         };
-        let created = |object: &Value| Meta::of(object).ok().and_then(|meta| meta.created);
-        let mut kept: Vec<(String, Value)> = Vec::new();
+        let created = |object: &Object| Meta::of(&object.value().ok()?).ok().and_then(|meta| meta.created);
+        let mut kept: Vec<(String, Object)> = Vec::new();
         let mut places = BTreeMap::new();
         let mut doubles = 0;
         for (place, object) in self.objects {

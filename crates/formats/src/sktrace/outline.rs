@@ -32,6 +32,8 @@ pub(super) struct Owner {
     pub(super) gvk: Option<Gvk>,
     pub(super) namespace: String,
     pub(super) name: String,
+    /// Whether another owner, of another kind, has the same name.
+    pub(super) shares_name: bool,
 }
 
 /// The life of one pod.
@@ -219,7 +221,7 @@ fn named_owner(key: &[u8]) -> std::result::Result<Owner, String> {
         _ => return Err(bad()),
     };
     let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
-    Ok(Owner { gvk, namespace: namespace.to_owned(), name: name.to_owned() })
+    Ok(Owner { gvk, namespace: namespace.to_owned(), name: name.to_owned(), shares_name: false })
 }
 
 /// `"Empty"`, `{"Running": start}` or `{"Finished": [start, end]}`; the words may also be 0, 1 and 2.

@@ -34,7 +34,14 @@ pub(super) struct KnownOwner {
 // === impl Owners ===
 
 impl Owners {
-    pub(super) fn new(owners: Vec<Owner>) -> Owners {
+    pub(super) fn new(mut owners: Vec<Owner>) -> Owners {
+        let mut names: HashMap<(String, String), usize> = HashMap::new();
+        for owner in &owners {
+            *names.entry((owner.namespace.clone(), owner.name.clone())).or_default() += 1;
+        }
+        for owner in &mut owners {
+            owner.shares_name = names[&(owner.namespace.clone(), owner.name.clone())] > 1;
+        }
         let mut by_name = HashMap::new();
         for (place, owner) in owners.iter().enumerate() {
             let name = format!("{}/{}", owner.namespace, owner.name);

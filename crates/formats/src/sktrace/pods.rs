@@ -103,7 +103,9 @@ pub(super) fn made_up(
     if is_itself {
         metadata.insert("name".to_owned(), owner.name.clone().into());
     } else {
-        let name = format!("{}-{:x}-{}", owner.name, life.hash, life.sequence);
+        // A Deployment and a StatefulSet may have one name, and pods of one spec.
+        let kind = gvk.filter(|_| owner.shares_name).map(|gvk| format!("-{}", gvk.kind.to_lowercase()));
+        let name = format!("{}{}-{:x}-{}", owner.name, kind.unwrap_or_default(), life.hash, life.sequence);
         metadata.insert("name".to_owned(), name.into());
     }
     if !owner.namespace.is_empty() {

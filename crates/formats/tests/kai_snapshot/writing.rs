@@ -216,7 +216,7 @@ fn what_has_no_place_is_counted() {
             ("objects of Deployment", 1),
             ("objects of Node", 1),
             ("objects of SnapshotSettings", 1),
-            ("pods that are finished", 2)
+            ("pods already finished", 2)
         ]
         .map(|(what, count)| (what.to_owned(), count))
         .into()

@@ -2,7 +2,8 @@
 
 mod feed;
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -36,6 +37,9 @@ const FORMATS: [Format; 8] = [
     Format::KaiSnapshot,
     Format::Kwok,
 ];
+
+/// The longest configuration of a tracer.
+const MAX_CONFIG: u64 = 16 << 20;
 
 const AFTER: &str = "\
 Formats of a span of time:
@@ -123,6 +127,11 @@ impl Export {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         self.check_options()?;
         let chosen = Chosen::open(self.history.as_deref())?;
+        if self.out.exists()
+            && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(chosen.history.path())?
+        {
+            bail!("{} is the history itself: say another file with --out", self.out.display());
+        }
         let tracer = self.tracer(&chosen, out)?;
         let feed = self.feed(&chosen)?;
         let (written, there) = if self.out == Path::new("-") {
@@ -158,8 +167,21 @@ impl Export {
                 bail!("a database is not compressed on the way: give it a name without .gz or .zst");
             }
         }
-        if self.format == Format::Sktrace && self.kinds.is_some() {
-            bail!("which kinds a trace has is said by --tracer-config, not by --kinds");
+        if self.partition.is_some() && self.anonymise {
+            bail!("--partition goes by labels, which --anonymise replaces: say one of them");
+        }
+        if self.format == Format::Sktrace {
+            if self.kinds.is_some() {
+                bail!("which kinds a trace has is said by --tracer-config, not by --kinds");
+            }
+            if self.selector.is_some() {
+                bail!(
+                    "a trace follows pods to their owners, whatever their labels: say --exclude-labels, or -n"
+                );
+            }
+            if self.changes_only {
+                bail!("a trace always begins with the state: --changes-only means nothing to it");
+            }
         }
         Ok(())
     }
@@ -177,8 +199,9 @@ impl Export {
             None if many_sources => None,
             named => chosen.source(named.as_deref())?,
         };
-        // The tracer leaves out by itself what is excluded: it needs to see what that owns.
-        let excludes = self.format != Format::Sktrace;
+        // The tracer leaves out by itself what is excluded: it needs to see what that owns. Once names are made up it
+        // cannot.
+        let excludes = self.format != Format::Sktrace || self.anonymise;
         Ok(Feed {
             chosen,
             shown: self.shown(chosen, end)?,
@@ -187,6 +210,7 @@ impl Export {
             excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
             masks: self.anonymise.then(|| self.anonymiser()).transpose()?,
+            with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
         })
     }
 
@@ -230,15 +254,22 @@ impl Export {
             return Ok(None);
         }
         if let Some(path) = &self.tracer_config {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the tracer's configuration {}", path.display()))?;
+            let doing = || format!("cannot read the tracer's configuration {}", path.display());
+            let mut text = String::new();
+            let length = File::open(path)
+                .and_then(|file| file.take(MAX_CONFIG + 1).read_to_string(&mut text))
+                .with_context(doing)?;
+            if length as u64 > MAX_CONFIG {
+                bail!("{}: it is longer than {} MiB", doing(), MAX_CONFIG >> 20);
+            }
             let (config, warnings) = TracerConfig::parse(&path.display().to_string(), &text)?;
             for warning in warnings {
                 out.complain(&format!("warning: {}: {warning}", path.display()));
             }
             return Ok(Some(config));
         }
-        let kept = Selection { kinds: Some(vec![TracerConfig::kind()]), ..Selection::default() };
+        let source = chosen.source(self.source.as_deref())?;
+        let kept = Selection { kinds: Some(vec![TracerConfig::kind()]), source, ..Selection::default() };
         let kept = chosen.history.at(chosen.times.end, &kept)?.into_objects();
         let kept = kept.iter().find_map(|version| TracerConfig::kept_in(&version.object));
         Ok(Some(kept.unwrap_or_default()))
@@ -251,9 +282,12 @@ impl Export {
         tracer: Option<TracerConfig>,
     ) -> anyhow::Result<Box<dyn Writer + 'a>> {
         if let (Some(config), Shown::WindowAndPast(window)) = (tracer, feed.shown) {
-            let filters = Filters {
-                excluded_namespaces: self.exclude_namespaces.clone(),
-                excluded_labels: self.excluded_labels()?,
+            let filters = match self.anonymise {
+                true => Filters::default(),
+                false => Filters {
+                    excluded_namespaces: self.exclude_namespaces.clone(),
+                    excluded_labels: self.excluded_labels()?,
+                },
             };
             return Ok(Box::new(sktrace::Writer::new(out, config, window, filters)?));
         }
@@ -326,8 +360,13 @@ impl Export {
                 text = format!("{} objects written{place}", grouped(written.count));
                 let others = feed.total()?.saturating_sub(there);
                 if others > 0 {
-                    left_out
-                        .insert(0, counted(others, &format!("changes that are not the state at {moment}")));
+                    left_out.insert(
+                        0,
+                        counted(
+                            others,
+                            &format!("changes of the history that are not this state of {moment}"),
+                        ),
+                    );
                 }
             }
             _ if there > 0 => {
@@ -336,6 +375,12 @@ impl Export {
             _ => {}
         }
         out.complain(&text);
+        if self.anonymise {
+            let hidden = feed.settings_at(feed.chosen.times.end)?.len() as u64;
+            if hidden > 0 {
+                left_out.push(counted(hidden, "settings of schedulers, which cannot be anonymised"));
+            }
+        }
         if !left_out.is_empty() {
             out.complain(&format!("left out: {}", left_out.join(", ")));
         }
@@ -346,7 +391,11 @@ impl Export {
 /// How many of what is named in the plural.
 fn counted(count: u64, what: &str) -> String {
     let (noun, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
-    let noun = if count == 1 { noun.strip_suffix('s').unwrap_or(noun) } else { noun };
+    let noun = match (count, noun) {
+        (1, "lives") => "life",
+        (1, noun) => noun.strip_suffix('s').unwrap_or(noun),
+        (_, noun) => noun,
+    };
     format!("{} {noun}{rest}", grouped(count))
 }
 

@@ -2,6 +2,7 @@
 
 mod found;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ use super::{Outcome, format_word, secret_key};
 
 /// Pieces that travel together from the thread that reads to the one that writes.
 const BATCH: usize = 256;
+/// Their bytes, if they are large.
+const BATCH_BYTES: usize = 1 << 20;
 /// So many warnings are told.
 const MAX_WARNINGS: usize = 20;
 /// Batches that may wait in between.
@@ -159,7 +162,10 @@ impl Import {
         // Manifests are one moment, however many files they come in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
         let now = jiff::Timestamp::now().into();
+        // Where each source stood when the file before ended.
+        let mut ends: HashMap<Arc<str>, Moment> = HashMap::new();
         for Found { path, source } in files {
+            let before = ends.clone();
             let source: Arc<str> = self.source.as_deref().unwrap_or(source).into();
             let input = open(path, progress)?;
             let Some(format) = self.format.or(input.format) else {
@@ -168,7 +174,7 @@ impl Import {
                 }
                 bail!("{}: nothing known here begins like this; say what it is with --format", input.name);
             };
-            let mut batch = Batch { pieces: Vec::new(), sender };
+            let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
             for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
                 match item? {
                     Item::Object(object) => snapshot.push((source.clone(), object)),
@@ -176,7 +182,21 @@ impl Import {
                     Item::TimesInferred(source) => {
                         let _ = sender.send(Message::TimesInferred(source));
                     }
-                    Item::Change(observed) => batch.change(observed, &mut sieve, &mut tally)?,
+                    Item::Change(observed) => {
+                        let (source, seen) = (&observed.key.source, observed.seen);
+                        if let Some(end) = before.get(source).filter(|end| seen < **end) {
+                            bail!(
+                                "{} begins at {seen}, before the file that was named before it ends at {end}: name \
+                                 files of one source in the order of their times",
+                                path.display()
+                            );
+                        }
+                        match ends.get_mut(source) {
+                            Some(end) => *end = seen.max(*end),
+                            None => drop(ends.insert(source.clone(), seen)),
+                        }
+                        batch.change(observed, &mut sieve, &mut tally)?;
+                    }
                     Item::Gap(gap) => {
                         tally.gaps += 1;
                         batch.push(Piece::Gap(gap))?;
@@ -184,6 +204,12 @@ impl Import {
                 }
             }
             batch.send()?;
+        }
+        if let Some((source, _)) = snapshot.iter().find(|(source, _)| ends.contains_key(source)) {
+            bail!(
+                "objects without times and a recording of {source} in one import: import them one after the other, \
+                 the earlier first"
+            );
         }
         self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
         Ok(tally)
@@ -205,7 +231,7 @@ impl Import {
                 .max()
                 .unwrap_or_else(|| jiff::Timestamp::now().into()),
         };
-        let mut batch = Batch { pieces: Vec::new(), sender };
+        let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
         let mut sources: Vec<&Arc<str>> = Vec::new();
         for (source, object) in snapshot {
             if !sources.contains(&source) {
@@ -274,6 +300,7 @@ impl Import {
 /// Pieces on their way to the writer.
 struct Batch<'a> {
     pieces: Vec<Piece>,
+    bytes: usize,
     sender: &'a SyncSender<Message>,
 }
 
@@ -294,16 +321,18 @@ impl Batch<'_> {
             }
         }
         tally.count(&observed);
+        self.bytes += observed.what.object().as_str().len();
         self.push(Piece::Change(observed))
     }
 
     fn push(&mut self, piece: Piece) -> anyhow::Result<()> {
         self.pieces.push(piece);
-        if self.pieces.len() >= BATCH { self.send() } else { Ok(()) }
+        if self.pieces.len() >= BATCH || self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
     }
 
     fn send(&mut self) -> anyhow::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
+        self.bytes = 0;
         self.sender.send(Message::Pieces(pieces)).context("the writing thread has ended")
     }
 }
@@ -358,7 +387,9 @@ fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
         Box::new(progress.watch(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
     };
     let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-    Ok(Input::open(&name, reader)?.lying_at(path))
+    let input = Input::open(&name, reader)?;
+    // What comes through a pipe lies nowhere, whatever its name.
+    Ok(if path != Path::new("-") && path.is_file() { input.lying_at(path) } else { input })
 }
 
 fn default_history(first: &Path) -> anyhow::Result<PathBuf> {

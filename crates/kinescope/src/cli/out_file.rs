@@ -10,6 +10,8 @@ use anyhow::Context;
 pub(super) struct Scratch {
     place: PathBuf,
     target: PathBuf,
+    /// A pipe or a device is written to as it is: nothing can be put in its place.
+    direct: bool,
 }
 
 /// A file being written, compressed if its name says so.
@@ -23,9 +25,13 @@ pub(super) enum Compressed {
 
 impl Scratch {
     pub(super) fn beside(target: &Path) -> Scratch {
+        // A link stays, and what it leads to is replaced.
+        let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let direct = target.exists() && !target.is_file();
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
-        Scratch { place: target.with_file_name(name), target: target.to_owned() }
+        let place = if direct { target.clone() } else { target.with_file_name(name) };
+        Scratch { place, target, direct }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -35,7 +41,12 @@ impl Scratch {
     /// Opens it for writing.
     pub(super) fn create(&self) -> anyhow::Result<Compressed> {
         let doing = || format!("cannot write {}", self.target.display());
-        let file = BufWriter::with_capacity(1 << 18, File::create(&self.place).with_context(doing)?);
+        let file = if self.direct {
+            File::options().write(true).open(&self.place)
+        } else {
+            File::create(&self.place)
+        };
+        let file = BufWriter::with_capacity(1 << 18, file.with_context(doing)?);
         Ok(match self.target.extension().and_then(|end| end.to_str()) {
             Some("gz") => {
                 Compressed::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
@@ -47,6 +58,9 @@ impl Scratch {
 
     /// Puts it in its place.
     pub(super) fn publish(self) -> anyhow::Result<()> {
+        if self.direct {
+            return Ok(());
+        }
         std::fs::rename(&self.place, &self.target)
             .with_context(|| format!("cannot write {}", self.target.display()))
     }
@@ -55,7 +69,9 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // Once it is in its place there is nothing here any more.
-        let _ = std::fs::remove_file(&self.place);
+        if !self.direct {
+            let _ = std::fs::remove_file(&self.place);
+        }
     }
 }
 
@@ -69,7 +85,9 @@ impl Compressed {
             Compressed::Gzip(encoder) => encoder.finish()?,
             Compressed::Zstd(encoder) => encoder.finish()?,
         };
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Pipes and devices have no disk to reach.
+        if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
     }
 }
 

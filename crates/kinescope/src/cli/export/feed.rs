@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use formats::Writer;
+use formats::sktrace::TracerConfig;
+use formats::{Writer, kai_snapshot};
 use history::Selection;
 use kubernetes::anonymise::Anonymiser;
 use kubernetes::selector::Selector;
-use model::{Change, Gap, Key, Moment, Object, What, Window};
+use model::{Change, Gap, Key, Kind, Moment, Object, Version, What, Window};
 
 use crate::cli::chosen::Chosen;
 use crate::cli::get::has_labels;
@@ -34,6 +35,8 @@ pub(super) struct Feed<'a> {
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_labels: Vec<Selector>,
     pub(super) masks: Option<Anonymiser>,
+    /// Whether the recorded settings of schedulers are wanted, whatever objects are chosen.
+    pub(super) with_settings: bool,
 }
 
 /// Which changes pass the label selectors. As in a watch with a selector, an object that no longer has the labels is
@@ -58,12 +61,26 @@ impl Feed<'_> {
                         there += 1;
                     }
                 }
+                if self.with_settings && self.masks.is_none() {
+                    for change in self.settings_at(moment)? {
+                        writer.change(&change)?;
+                        there += 1;
+                    }
+                }
                 for gap in self.gaps(Window::ALL)? {
                     writer.gap(&gap)?;
                 }
                 return Ok(there);
             }
-            Shown::Changes(window) => window,
+            Shown::Changes(window) => {
+                // What has the labels already is told when it loses them.
+                if filter.chooses_labels() && window.from > Window::ALL.from {
+                    for change in self.state_at(window.from.plus_nanos(-1))? {
+                        let _ = filter.pass(change);
+                    }
+                }
+                window
+            }
             Shown::StateAndChanges(window) => {
                 for change in self.state_at(window.from)? {
                     if let Some(change) = filter.pass(change) {
@@ -94,6 +111,15 @@ impl Feed<'_> {
         Ok(there)
     }
 
+    /// The recorded settings of schedulers. They are full of words that an anonymiser must not change, and of some that
+    /// it should: where names are made up nobody gets them.
+    pub(super) fn settings_at(&self, at: Moment) -> anyhow::Result<Vec<Change>> {
+        let kinds = Some(settings_kinds().to_vec());
+        let all = Selection { kinds, source: self.selection.source.clone(), ..Selection::default() };
+        let settings = self.chosen.history.at(at, &all)?.into_objects();
+        Ok(settings.into_iter().map(|version| as_added(version, at)).collect())
+    }
+
     /// The changes of the whole history.
     pub(super) fn total(&self) -> anyhow::Result<u64> {
         let summary = self.chosen.history.summary()?;
@@ -106,14 +132,7 @@ impl Feed<'_> {
         if !matches!(self.shown, Shown::Moment(_)) {
             state.sort_unstable_by_key(|version| version.seq);
         }
-        Ok(state.into_iter().map(move |version| Change {
-            seq: version.seq,
-            at,
-            seen: at,
-            key: version.key,
-            what: What::Added(version.object),
-            inferred: false,
-        }))
+        Ok(state.into_iter().map(move |version| as_added(version, at)))
     }
 
     fn gaps(&self, window: Window) -> anyhow::Result<Vec<Gap>> {
@@ -145,12 +164,20 @@ impl Feed<'_> {
 // === impl Filter ===
 
 impl Filter<'_> {
+    fn chooses_labels(&self) -> bool {
+        self.feed.labels.is_some() || !self.feed.excluded_labels.is_empty()
+    }
+
     fn pass(&mut self, change: Change) -> Option<Change> {
         let feed = self.feed;
+        // Settings go by themselves; see `settings_at`.
+        if (feed.masks.is_some() || feed.with_settings) && settings_kinds().contains(&change.key.kind) {
+            return None;
+        }
         if feed.excluded_namespaces.iter().any(|namespace| **namespace == *change.key.namespace) {
             return None;
         }
-        if feed.labels.is_none() && feed.excluded_labels.is_empty() {
+        if !self.chooses_labels() {
             return Some(change);
         }
         let was_inside = self.inside.contains(&change.key);
@@ -168,4 +195,19 @@ impl Filter<'_> {
             _ => None,
         }
     }
+}
+
+/// A version as if the object had been added then.
+fn as_added(version: Version, at: Moment) -> Change {
+    let Version { seq, key, object, .. } = version;
+    Change { seq, at, seen: at, key, what: What::Added(object), inferred: false }
+}
+
+/// What is no object of a cluster but says how its schedulers were set.
+fn settings_kinds() -> [Kind; 3] {
+    [
+        Kind::new("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"),
+        Kind::of(kai_snapshot::SETTINGS_API_VERSION, kai_snapshot::SETTINGS_KIND),
+        TracerConfig::kind(),
+    ]
 }

@@ -35,7 +35,8 @@ pub(super) fn expand(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
             let wanted = ["yaml", "yml", "json"];
             entries.retain(|path| {
                 path.is_dir()
-                    || path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
+                    || path.is_file()
+                        && path.extension().is_some_and(|end| wanted.iter().any(|wanted| end == *wanted))
             });
             entries.sort_unstable_by(|a, b| b.cmp(a));
             waiting.extend(entries);
