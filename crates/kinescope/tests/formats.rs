@@ -187,6 +187,24 @@ fn what_needs_a_file_of_its_own_comes_through_a_pipe_too() {
 }
 
 #[test]
+fn what_goes_to_standard_output_is_what_goes_to_a_file() {
+    let day = day();
+    for (format, file) in [("sktrace", "a.sktrace"), ("kai-snapshot", "a.zip"), ("jsonl", "a.jsonl")] {
+        run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
+        let mut export = common::command(day.path());
+        let output = export.args(["export", "day.kine", "--format", format]).output().unwrap();
+        assert!(output.stdout == std::fs::read(day.path().join(file)).unwrap(), "{format}");
+    }
+    // Characters that move a terminal's cursor are the user's, too.
+    let odd = "{\"at\":1,\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\
+               \"namespace\":\"d\"},\"data\":{\"x\":\"a\u{7f}\u{9b}31mb\"}}}\n";
+    std::fs::write(day.path().join("odd.jsonl"), odd).unwrap();
+    run(day.path(), &["import", "odd.jsonl"]).fine();
+    let json = run(day.path(), &["get", "cm", "c", "-n", "d", "--history", "odd.kine", "-o", "json"]).fine();
+    assert!(json.contains("a\u{7f}\u{9b}31mb"), "{json:?}");
+}
+
+#[test]
 fn files_of_one_source_come_in_the_order_of_their_times() {
     let folder = tempfile::tempdir().unwrap();
     let line = |second: u32, word: &str| {

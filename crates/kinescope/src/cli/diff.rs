@@ -192,7 +192,7 @@ fn as_json(out: &mut Out, shown: &[Shown<'_>]) -> anyhow::Result<()> {
             })
         })
         .collect();
-    writeln!(out, "{:#}", serde_json::Value::from(list))?;
+    writeln!(out.data()?, "{:#}", serde_json::Value::from(list))?;
     Ok(())
 }
 

@@ -135,7 +135,7 @@ impl Export {
         let tracer = self.tracer(&chosen, out)?;
         let feed = self.feed(&chosen)?;
         let (written, there) = if self.out == Path::new("-") {
-            let mut writer = self.writer(&mut *out, &feed, tracer)?;
+            let mut writer = self.writer(out.data()?, &feed, tracer)?;
             let there = feed.all(&mut *writer, None)?;
             (writer.finish()?, there)
         } else {

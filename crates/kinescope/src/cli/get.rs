@@ -214,9 +214,9 @@ impl Get {
                     }
                 };
                 if self.output == "json" {
-                    out.write_all(&indented(&value)?)?;
+                    out.data()?.write_all(&indented(&value)?)?;
                 } else {
-                    write!(out, "{}", formats::manifests::to_yaml(&value))?;
+                    write!(out.data()?, "{}", formats::manifests::to_yaml(&value))?;
                 }
             }
             "name" => {

@@ -31,7 +31,7 @@ impl Info {
         let history = History::open(&chosen::path(self.history.as_deref())?)?;
         let (summary, gaps) = (history.summary()?, history.gaps()?);
         if self.output == "json" {
-            writeln!(out, "{:#}", as_json(&history, &summary, &gaps))?;
+            writeln!(out.data()?, "{:#}", as_json(&history, &summary, &gaps))?;
         } else {
             as_text(out, &history, &summary, &gaps)?;
         }

@@ -223,7 +223,7 @@ impl Entry<'_> {
             "first": self.is_first,
             "changed": changed,
         });
-        writeln!(out, "{line}")?;
+        writeln!(out.data()?, "{line}")?;
         Ok(())
     }
 }

@@ -13,7 +13,10 @@ pub(super) const HEADING: Style = AnsiColor::Yellow.on_default();
 
 /// The answer goes to standard output; warnings and progress go to standard error, so that the answer can be piped.
 pub(super) struct Out {
+    /// Words. Colours are taken out of them where nobody sees any.
     answer: Box<dyn Write>,
+    /// Data, which goes to the same place byte for byte.
+    data: Box<dyn Write>,
     aside: Box<dyn Write>,
     is_terminal: bool,
     width: Option<usize>,
@@ -25,6 +28,7 @@ impl Out {
     pub(super) fn new() -> Out {
         Out {
             answer: Box::new(io::BufWriter::new(anstream::stdout())),
+            data: Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())),
             aside: Box::new(anstream::stderr()),
             is_terminal: io::stderr().is_terminal(),
             width: terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)),
@@ -33,7 +37,19 @@ impl Out {
 
     /// Both kinds of output into one place, for a command that runs others.
     pub(super) fn into_one(writer: impl Write + Clone + 'static) -> Out {
-        Out { answer: Box::new(writer.clone()), aside: Box::new(writer), is_terminal: false, width: None }
+        Out {
+            answer: Box::new(writer.clone()),
+            data: Box::new(writer.clone()),
+            aside: Box::new(writer),
+            is_terminal: false,
+            width: None,
+        }
+    }
+
+    /// Where data goes: what is written there is not looked at, and may be anything.
+    pub(super) fn data(&mut self) -> io::Result<&mut dyn Write> {
+        self.answer.flush()?;
+        Ok(&mut *self.data)
     }
 
     /// How many columns the answer may have; `None` if it does not go to a terminal.
@@ -49,7 +65,7 @@ impl Out {
     /// Says something beside the answer.
     pub(super) fn complain(&mut self, text: &str) {
         // With nowhere to complain there is nothing left to do.
-        let _ = self.answer.flush();
+        let _ = self.flush();
         let _ = writeln!(self.aside, "{text}");
     }
 
@@ -72,7 +88,8 @@ impl Write for Out {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.answer.flush()
+        self.answer.flush()?;
+        self.data.flush()
     }
 }
 
