@@ -62,6 +62,8 @@ fn of_json(rest: &str) -> Option<Format> {
         "BeginTime" | "ClusterSnapshot" | "ScalingResult" | "Name" | "Scenarios" | "ID" => {
             Format::ScalingScenario
         }
+        // What the scaling recommender is asked, which is refused by name.
+        "id" if rest.contains("\"nodePools\"") => Format::ScalingScenario,
         "NodeList"
         | "UnscheduledPodsCanBeScheduled"
         | "TemplateNodes"
@@ -132,6 +134,7 @@ mod tests {
         check(r#"{"config":{"actions":"allocate"},"schedulerParams":{}}"#, Some(Format::KaiSnapshot));
         check(r#"{"config":{"trackedObjects":{}},"version":2}"#, Some(Format::Sktrace));
         check(r#"{"BeginTime":"2024-10-10T00:00:00Z"}"#, Some(Format::ScalingScenario));
+        check(r#"{"id":"s1","nodePools":[]}"#, Some(Format::ScalingScenario));
         check(r#"{"NodeList":[]}"#, Some(Format::Snapshotz));
         check(
             "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n---\napiVersion: action.kwok.x-k8s.io/v1alpha1\n",
