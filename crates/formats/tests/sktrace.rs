@@ -328,6 +328,24 @@ fn numbers_of_any_width_and_words_by_number() {
 }
 
 #[test]
+fn pods_of_two_owners_of_one_name_are_told_apart() {
+    let running = |start: i64| map(&[(packed(&json!(7)), list(&[packed(&json!({"Running": start}))]))]);
+    let owner = |kind: &str| packed(&json!([format!("apps/v1.{kind}"), "shop/web"]));
+    let lives = map(&[(owner("Deployment"), running(130)), (owner("StatefulSet"), running(140))]);
+    check(
+        version_2(&events(), lives),
+        &[
+            TOLD[0],
+            TOLD[1],
+            "[130 + Pod shop/web-deployment-7-0]",
+            "[140 + Pod shop/web-statefulset-7-0]",
+            TOLD[3],
+            TOLD[5],
+        ],
+    );
+}
+
+#[test]
 fn lives_that_never_begin_or_end() {
     let all = [json!("Empty"), json!({"Running": 90}), json!({"Finished": [300, 250]}), json!(0)];
     let found = check(

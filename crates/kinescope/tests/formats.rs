@@ -258,3 +258,18 @@ fn what_is_no_file_is_written_to_and_links_stay() {
     export("/dev/null").fine();
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
 }
+
+#[test]
+fn lines_without_times_are_of_now_and_every_source_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |source: &str| {
+        format!(
+            "{{\"type\":\"ADDED\",\"source\":\"{source}\",\"object\":{{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"metadata\":{{\"name\":\"node-1\"}}}}}}\n"
+        )
+    };
+    std::fs::write(folder.path().join("two.jsonl"), line("east") + &line("west")).unwrap();
+    run(folder.path(), &["import", "two.jsonl"]).fine();
+    let info = run(folder.path(), &["info"]).fine();
+    assert_eq!(info.matches("times inferred").count(), 2, "{info}");
+    assert!(!info.contains("1970"), "{info}");
+}
