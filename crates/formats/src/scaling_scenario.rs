@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use model::{Key, Moment, Object, Observed, What};
-use serde_json::Value;
 
 use crate::{Error, Given, Input, Item, Items, Result};
 
@@ -47,7 +46,7 @@ pub fn read(input: Input, given: Given) -> Result<Items> {
         let why = "is no report of Gardener's replayer: it has none of ClusterSnapshot, AutoscalerConfig, Scenarios";
         return Err(Error::unfit(&input.name, why));
     }
-    tell(&input.name, &given, snapshots, &mut items)?;
+    tell(&input.name, &given, snapshots, &mut items);
     Ok(Box::new(items.into_iter().map(Ok)))
 }
 
@@ -77,7 +76,7 @@ fn left_out(file: &str, result: &Fields<'_>) -> Result<String> {
 }
 
 /// What changes from each moment to the next. What is in one and not in the next has gone by then.
-fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Item>) -> Result<()> {
+fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Item>) {
     let mut before: BTreeMap<Key, Object> = BTreeMap::new();
     let mut changes = Vec::new();
     for snapshot in snapshots {
@@ -92,7 +91,7 @@ fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Ite
         let mut tell = |at: Moment, what: What| {
             changes.push(Observed { inferred: true, ..Observed::received(at, &given.source, what) });
         };
-        for (_, object) in snapshot.objects {
+        for object in snapshot.objects {
             let key = object.key(&given.source);
             match before.remove(&key) {
                 None => tell(at, What::Added(object.clone())),
@@ -105,24 +104,19 @@ fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Ite
             tell(at, What::Deleted(object));
         }
         // Events are not gone with the next moment, and belong to their own times.
-        for (place, when, event) in snapshot.events {
-            tell(when.max(at), What::Added(parse(file, &place, &event)?));
+        for (when, event) in snapshot.events {
+            tell(when.max(at), What::Added(event));
         }
     }
     changes.sort_by_key(|change| change.seen);
     items.extend(changes.into_iter().map(Item::Change));
-    Ok(())
-}
-
-fn parse(file: &str, place: &str, object: &Value) -> Result<Object> {
-    Object::parse(&object.to_string()).map_err(|error| Error::bad(file, place, error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scaling_history::info::{NodeInfo, PodInfo};
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::io::Cursor;
 
     const REPORT: &str = include_str!("../../../testdata/formats/gardener_scenario.json");

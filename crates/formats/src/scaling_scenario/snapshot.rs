@@ -17,10 +17,9 @@ use crate::scaling_history::info::{
 pub(super) struct Snapshot {
     /// When; `None` if the report does not say.
     pub(super) at: Option<Moment>,
-    /// Each object with its place in the report.
-    pub(super) objects: Vec<(String, Object)>,
-    /// Events with their places and times.
-    pub(super) events: Vec<(String, Moment, Value)>,
+    pub(super) objects: Vec<Object>,
+    /// Events with their times.
+    pub(super) events: Vec<(Moment, Object)>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -92,9 +91,9 @@ impl Snapshot {
         }
         for event in fields.list("ScaleUpEvents")? {
             let info = read_event(&event)?;
-            snapshot.events.push((event.path.clone(), info.at, info.object()));
+            snapshot.events.push((info.at, parsed(&event, &info.object())?));
         }
-        snapshot.events.sort_by_key(|(_, at, _)| *at);
+        snapshot.events.sort_by_key(|(at, _)| *at);
         Ok(snapshot.without_doubles())
     }
 
@@ -102,10 +101,8 @@ impl Snapshot {
         Snapshot { at, objects: Vec::new(), events: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Takes an object as its text: a tree would take many times its room.
     fn add(&mut self, fields: &Fields<'_>, object: &Value) -> Result<()> {
-        let object = Object::parse(&object.to_string()).map_err(|error| fields.unfit(error.to_string()))?;
-        self.objects.push((fields.path.clone(), object));
+        self.objects.push(parsed(fields, object)?);
         Ok(())
     }
 
@@ -175,19 +172,19 @@ impl Snapshot {
             (meta.kind.into_owned(), meta.namespace.into_owned(), meta.name.into_owned())
         };
         let created = |object: &Object| Meta::of(&object.value().ok()?).ok().and_then(|meta| meta.created);
-        let mut kept: Vec<(String, Object)> = Vec::new();
+        let mut kept: Vec<Object> = Vec::new();
         let mut places = BTreeMap::new();
         let mut doubles = 0;
-        for (place, object) in self.objects {
+        for object in self.objects {
             match places.get(&name(&object)) {
                 None => {
                     places.insert(name(&object), kept.len());
-                    kept.push((place, object));
+                    kept.push(object);
                 }
                 Some(&index) => {
                     doubles += 1;
-                    if created(&object) > created(&kept[index].1) {
-                        kept[index] = (place, object);
+                    if created(&object) > created(&kept[index]) {
+                        kept[index] = object;
                     }
                 }
             }
@@ -199,6 +196,11 @@ impl Snapshot {
         }
         Snapshot { objects: kept, ..self }
     }
+}
+
+/// An object as its text: a tree would take many times its room.
+fn parsed(fields: &Fields<'_>, object: &Value) -> Result<Object> {
+    Object::parse(&object.to_string()).map_err(|error| fields.unfit(error.to_string()))
 }
 
 fn meta(fields: &Fields<'_>) -> Result<Meta> {
