@@ -3,7 +3,7 @@
 //! They are read by [`kwok`](crate::kwok), whose recordings begin like them.
 
 use std::borrow::Cow;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Cursor, Write};
 
 use model::{Change, Gap, Meta, Object};
 use serde::Deserialize;
@@ -69,6 +69,16 @@ impl Documents {
             Documents::Yaml(documents) => documents.bad(line, why.into()),
         }
     }
+}
+
+/// The one document of a text that is no object with a name, such as a configuration: YAML or JSON.
+pub fn of_yaml(file: &str, text: &str) -> Result<Value> {
+    let mut documents = yaml::Documents::new(file, Box::new(Cursor::new(text.as_bytes().to_vec())));
+    let Some((line, text)) = documents.next()? else { return Err(Error::unfit(file, "is empty")) };
+    if let Some((line, _)) = documents.next()? {
+        return Err(Error::line(file, line, "a second document, where one should be"));
+    }
+    serde_json::from_str(&text).map_err(|error| Error::line(file, line, error.to_string()))
 }
 
 /// The objects of one document: itself, or the items of a list, lists within lists included.
@@ -171,7 +181,6 @@ mod tests {
     use super::*;
     use crate::{Format, Given, Item};
     use model::Moment;
-    use std::io::Cursor;
 
     fn read(text: &str) -> Result<Vec<String>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();

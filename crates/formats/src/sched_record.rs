@@ -186,6 +186,11 @@ impl<W: Write> Writer<W> {
     pub fn new(out: W, offset: Offset, every_kind: bool) -> Writer<W> {
         Writer { out, offset, every_kind, line: Vec::new(), written: Written::default() }
     }
+
+    /// Hands on what waits in buffers.
+    pub fn flush(&mut self) -> Result<()> {
+        Ok(self.out.flush()?)
+    }
 }
 
 impl<W: Write> crate::Writer for Writer<W> {

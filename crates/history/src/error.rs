@@ -109,8 +109,52 @@ pub enum Error {
         begins: model::Moment,
     },
     /// The thread that writes has ended because of an earlier error.
-    #[error("the history's writer has stopped: {0}")]
-    Stopped(String),
+    #[error("the history's writer has stopped: {why}")]
+    Stopped {
+        /// The error.
+        why: String,
+        /// Whether it may go well later.
+        may_pass: bool,
+    },
+}
+
+impl Error {
+    /// The thread that writes is not there any more, and nobody knows why.
+    pub(crate) fn ended() -> Error {
+        Error::Stopped { why: "its thread has ended".to_owned(), may_pass: false }
+    }
+
+    /// Whether another process is in the way and it may go well later.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        match self {
+            Error::Busy { .. } => true,
+            Error::Sqlite { source, .. } => {
+                matches!(source.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it may go well later: the disk is full or fails, or another process is in the way.
+    pub fn may_pass(&self) -> bool {
+        use rusqlite::ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        match self {
+            Error::Sqlite { source, .. } => {
+                self.is_busy()
+                    || matches!(
+                        source.sqlite_error_code(),
+                        Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly)
+                    )
+            }
+            Error::Io { source, .. } => {
+                matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
+            }
+            Error::Stopped { may_pass, .. } => *may_pass,
+            error => error.is_busy(),
+        }
+    }
 }
 
 /// A result of this crate.

@@ -107,6 +107,16 @@ impl History {
         Ok(first.zip(last).map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))))
     }
 
+    /// The last moment of one source; `None` if it is not here, or nothing happened.
+    pub fn end_of(&self, source: &str) -> Result<Option<Moment>> {
+        let end: Option<Option<i64>> = self
+            .connection
+            .query_row("SELECT last_at FROM source WHERE name = ?1", [source], |row| row.get(0))
+            .optional()
+            .doing("read the span of", &self.path)?;
+        Ok(end.flatten().map(Moment::from_nanos))
+    }
+
     /// The cluster as it was: all changes up to and at `moment` applied.
     pub fn at(&self, moment: Moment, selection: &Selection) -> Result<Cluster> {
         let mut objects = Vec::new();
@@ -170,6 +180,35 @@ impl History {
             name: Some(key.name.to_string()),
         };
         self.between(Window::ALL, &selection)
+    }
+
+    /// Bytes of the file that hold something.
+    pub fn used_bytes(&self) -> Result<u64> {
+        let pages = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let used = || -> rusqlite::Result<i64> {
+            Ok((pages("page_count")? - pages("freelist_count")?) * pages("page_size")?)
+        };
+        used().map(i64::cast_unsigned).doing("read the size of", &self.path)
+    }
+
+    /// When the oldest of its packed bytes after `begins` end, so many of them or, if there are fewer, all.
+    pub(crate) fn end_of_first(&self, bytes: u64, begins: Moment) -> Result<Option<Moment>> {
+        let doing = "read the sizes of";
+        let sql = "SELECT last_at, packed + length(members) FROM block WHERE last_at > ?1
+                   UNION ALL SELECT at, packed + length(members) FROM keyframe WHERE at > ?1 ORDER BY 1";
+        let mut statement = self.connection.prepare_cached(sql).doing(doing, &self.path)?;
+        let mut parts = statement.query([begins.nanos()]).doing(doing, &self.path)?;
+        let (mut sum, mut last) = (0, None);
+        while let Some(part) = parts.next().doing(doing, &self.path)? {
+            let end: i64 = part.get(0).doing(doing, &self.path)?;
+            let packed: i64 = part.get(1).doing(doing, &self.path)?;
+            sum += packed.cast_unsigned();
+            last = Some(Moment::from_nanos(end));
+            if sum >= bytes {
+                break;
+            }
+        }
+        Ok(last)
     }
 
     /// What was missed, in order of beginning.
@@ -256,6 +295,16 @@ impl History {
         read().doing("read the namespaces of", &self.path)
     }
 
+    /// Bytes of the file, and of what lies beside it while it is written.
+    pub fn file_bytes(&self) -> u64 {
+        let beside = |suffix: &str| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(suffix);
+            std::fs::metadata(name).map_or(0, |file| file.len())
+        };
+        beside("") + beside("-wal")
+    }
+
     /// What it holds, counted.
     pub fn summary(&self) -> Result<Summary> {
         let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
@@ -278,13 +327,8 @@ impl History {
         for source in &mut sources {
             source.kinds.sort_unstable_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.kind.cmp(&b.kind)));
         }
-        let beside = |suffix: &str| {
-            let mut name = self.path.clone().into_os_string();
-            name.push(suffix);
-            std::fs::metadata(name).map_or(0, |file| file.len())
-        };
         Ok(Summary {
-            file_bytes: beside("") + beside("-wal"),
+            file_bytes: self.file_bytes(),
             pruned_to: self.pruned_to()?,
             sources,
             raw_bytes: number(
@@ -305,7 +349,7 @@ impl History {
         Ok(streams)
     }
 
-    fn pruned_to(&self) -> Result<Option<Moment>> {
+    pub(crate) fn pruned_to(&self) -> Result<Option<Moment>> {
         let text: Option<String> = self
             .connection
             .query_row("SELECT value FROM setting WHERE name = 'pruned_to'", [], |row| row.get(0))

@@ -6,6 +6,7 @@
 
 mod bulk;
 mod changes;
+mod copy;
 mod doctor;
 mod error;
 mod frame;
@@ -31,9 +32,10 @@ mod tests;
 
 pub use bulk::Bulk;
 pub use changes::Changes;
+pub use copy::copy;
 pub use doctor::{Report, doctor};
 pub use error::{Error, Result};
 pub use history::{History, KindSummary, Selection, SourceSummary, Summary};
-pub use prune::{Pruned, prune};
+pub use prune::{Pruned, Retention, forget, prune};
 pub use salvage::{Salvaged, salvage};
 pub use writer::{Batch, Position, Writer};

@@ -2,8 +2,9 @@
 //! so that neither the writer nor any reader waits for it.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -15,6 +16,9 @@ use crate::rows::NewDictionary;
 use crate::schema;
 use crate::state::Tools;
 use crate::writer::Command;
+
+/// After this time without a request there is nothing to do for a while.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// What the writer asks for.
 pub(crate) enum Request {
@@ -37,7 +41,7 @@ pub(crate) struct Packed {
     /// Rows that are in a block now.
     rows: usize,
     what: Made,
-    done: SyncSender<()>,
+    done: SyncSender<bool>,
 }
 
 enum Made {
@@ -114,8 +118,8 @@ impl Packed {
         self.rows
     }
 
-    /// Where the packer waits for the commit.
-    pub(crate) fn done(&self) -> SyncSender<()> {
+    /// Where the packer waits to hear whether it is in the file.
+    pub(crate) fn done(&self) -> SyncSender<bool> {
         self.done.clone()
     }
 }
@@ -129,9 +133,13 @@ impl Packer {
         tray: Arc<Tray>,
         requests: Receiver<Request>,
     ) -> Result<Packer> {
+        let connection = schema::open_readable(path)?;
+        connection
+            .execute_batch(&format!("PRAGMA cache_size = -{}", schema::PACKER_CACHE))
+            .doing("open", path)?;
         Ok(Packer {
             path: path.to_owned(),
-            connection: schema::open_readable(path)?,
+            connection,
             streams: Vec::new(),
             tools: Tools::new(),
             clock: KeyframeClock::default(),
@@ -154,7 +162,7 @@ impl Packer {
     }
 
     fn serve(&mut self) -> Result<()> {
-        while let Ok(request) = self.requests.recv() {
+        while let Some(request) = self.next() {
             match request {
                 Request::Pack(stream) => {
                     let stream = self.stream(stream)?;
@@ -170,6 +178,21 @@ impl Packer {
             while self.pack(&stream, true)? {}
         }
         Ok(())
+    }
+
+    /// What is asked for next; `None` if no one can ask any more. Small clusters ask every few minutes, and a process
+    /// may record many: in the meantime the memory is given back.
+    fn next(&mut self) -> Option<Request> {
+        match self.requests.recv_timeout(IDLE) {
+            Ok(request) => Some(request),
+            Err(RecvTimeoutError::Timeout) => {
+                self.tools = Tools::new();
+                // What is not given back is no harm.
+                let _ = self.connection.execute_batch("PRAGMA shrink_memory");
+                self.requests.recv().ok()
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
     fn stream(&mut self, id: i64) -> Result<Stream> {
@@ -242,14 +265,17 @@ impl Packer {
     /// Hands something to the writer and waits until it is in the file.
     fn deliver(&self, stream: i64, rows: usize, what: Made) -> Result<()> {
         let (done, wait) = sync_channel(1);
-        let stopped = || Error::Stopped("its thread has ended".to_owned());
         self.tray.put(Packed { stream, rows, what, done });
         // Only a writer that has nothing to do must be told to look.
         match self.writer.try_send(Command::Look) {
             Ok(()) | Err(TrySendError::Full(_)) => {}
-            Err(TrySendError::Disconnected(_)) => return Err(stopped()),
+            Err(TrySendError::Disconnected(_)) => return Err(Error::ended()),
         }
-        wait.recv().map_err(|_| stopped())
+        // What the writer could not put in the file would be packed again and again.
+        match wait.recv() {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(Error::ended()),
+        }
     }
 }
 
@@ -272,7 +298,8 @@ fn last_block(connection: &Connection, stream: i64) -> rusqlite::Result<Option<L
         .optional()
 }
 
-fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
+/// Takes a block and its frame out of the file.
+pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
     connection.execute(
         "DELETE FROM frame WHERE id = (SELECT frame FROM block WHERE stream = ?1 AND first_seq = ?2)",
         [stream, first_seq],

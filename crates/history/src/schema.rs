@@ -22,6 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// More than there are different statements, so that none is ever parsed twice.
 const STATEMENTS: usize = 64;
 
+/// KiB of the file that a connection keeps in memory. A process may write many histories for months, and each cache
+/// fills up in time; what is not in it the system still has.
+const WRITER_CACHE: u32 = 8 << 10;
+const READER_CACHE: u32 = 16 << 10;
+/// For whoever reads most pages once.
+pub(crate) const PACKER_CACHE: u32 = 2 << 10;
+
 /// How a file that is to be written is kept safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Safety {
@@ -37,9 +44,30 @@ pub(crate) fn open_writable(path: &Path, safety: Safety) -> Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let fresh = !path.exists();
     let mut connection = Connection::open_with_flags(path, flags).doing("open", path)?;
-    if !fresh {
+    if !fresh && !is_blank(&connection).doing("read", path)? {
         check(&connection, path)?;
     }
+    match set_up(&mut connection, path, safety) {
+        Ok(()) => Ok(connection),
+        Err(error) => {
+            drop(connection);
+            if fresh {
+                // A history of which nothing could be written is none.
+                let _ = std::fs::remove_file(path);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Whether nothing was ever written: whoever made the file ended before its first transaction did.
+fn is_blank(connection: &Connection) -> rusqlite::Result<bool> {
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(tables == 0 && pragma("application_id")? == 0 && pragma("user_version")? == 0)
+}
+
+fn set_up(connection: &mut Connection, path: &Path, safety: Safety) -> Result<()> {
     let (journal, synchronous) = match safety {
         Safety::Durable => ("WAL", "NORMAL"),
         Safety::Scratch => ("OFF", "OFF"),
@@ -53,12 +81,11 @@ pub(crate) fn open_writable(path: &Path, safety: Safety) -> Result<Connection> {
              PRAGMA journal_mode = {journal};
              PRAGMA synchronous = {synchronous};
              PRAGMA trusted_schema = OFF;
-             PRAGMA cache_size = -65536;
+             PRAGMA cache_size = -{WRITER_CACHE};
              PRAGMA temp_store = MEMORY;"
         ))
         .doing("open", path)?;
-    migrate(&mut connection, path)?;
-    Ok(connection)
+    migrate(connection, path)
 }
 
 /// Opens a history for reading, also while another process writes it, and from a medium that cannot be written.
@@ -93,7 +120,9 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
     // A hostile schema cannot make a view call functions. The file is not mapped: that would hardly be faster, and all
     // of it that was ever read would count as this process's memory.
     connection
-        .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA query_only = ON; PRAGMA cache_size = -16384;")
+        .execute_batch(&format!(
+            "PRAGMA trusted_schema = OFF; PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE};"
+        ))
         .doing("open", path)?;
     Ok(connection)
 }
@@ -101,6 +130,8 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection> {
 /// Closes a written history so that the file is alone: nothing beside it is needed to read it.
 pub(crate) fn close(connection: Connection, path: &Path) -> Result<()> {
     let tidy_up = || -> rusqlite::Result<()> {
+        // Whoever reads for long is not waited for.
+        connection.busy_timeout(Duration::from_millis(100))?;
         // Dictionaries are for rows; when all are packed the next writer learns its own from its first ones.
         connection.execute("DELETE FROM dictionary WHERE NOT EXISTS (SELECT 1 FROM change)", [])?;
         // Rows that were packed leave free pages behind, after a burst more than there are others. SQLite gives back

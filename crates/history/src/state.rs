@@ -130,31 +130,80 @@ pub(crate) fn fold(
     until: Until,
     only: Option<ObjectId>,
 ) -> Result<Places> {
-    let mut state: HashMap<ObjectId, Place> = HashMap::new();
+    let keyframe = keyframe_before(connection, stream, until).doing("read a state of", path)?;
+    let base = match keyframe {
+        Some(seq) => base(connection, path, stream, seq, only)?,
+        None => Base::default(),
+    };
+    fold_onto(connection, path, tools, stream, until, only, base)
+}
+
+/// The same from the first change on, without a keyframe: what is found lies where it arrived. This takes longer.
+pub(crate) fn fold_changes(
+    connection: &Connection,
+    path: &Path,
+    tools: &mut Tools,
+    stream: &Stream,
+    until: Until,
+) -> Result<Places> {
+    fold_onto(connection, path, tools, stream, until, None, Base::default())
+}
+
+/// A state that changes are folded onto.
+struct Base {
+    state: HashMap<ObjectId, Place>,
+    /// The last change it includes.
+    since: i64,
+}
+
+impl Default for Base {
+    fn default() -> Base {
+        Base { state: HashMap::new(), since: i64::MIN }
+    }
+}
+
+/// The state of a keyframe.
+fn base(
+    connection: &Connection,
+    path: &Path,
+    stream: &Stream,
+    seq: i64,
+    only: Option<ObjectId>,
+) -> Result<Base> {
+    let doing = "read a state of";
+    let mut state = HashMap::new();
+    let mut statement = connection
+        .prepare_cached("SELECT frame, members FROM keyframe WHERE stream = ?1 AND seq = ?2 ORDER BY part")
+        .doing(doing, path)?;
+    let mut rows = statement.query(params![stream.id, seq]).doing(doing, path)?;
+    while let Some(row) = rows.next().doing(doing, path)? {
+        let frame: i64 = row.get(0).doing(doing, path)?;
+        let list = row.get_ref(1).doing(doing, path)?.as_blob().ok().and_then(members::decode);
+        let list = list.ok_or_else(|| Error::Damaged {
+            path: path.to_owned(),
+            what: format!("the object list of keyframe {seq} of {}", stream.kind),
+        })?;
+        for member in list.into_iter().filter(|member| only.is_none_or(|only| only == member.object)) {
+            state.insert(member.object, Place::Frame(frame, member.last));
+        }
+    }
+    Ok(Base { state, since: seq })
+}
+
+fn fold_onto(
+    connection: &Connection,
+    path: &Path,
+    tools: &mut Tools,
+    stream: &Stream,
+    until: Until,
+    only: Option<ObjectId>,
+    base: Base,
+) -> Result<Places> {
+    let Base { mut state, since } = base;
     let wanted = |object: ObjectId| only.is_none_or(|only| only == object);
     let doing = "read a state of";
     let damaged =
         |what: String| Error::Damaged { path: path.to_owned(), what: format!("{what} of {}", stream.kind) };
-
-    let keyframe = keyframe_before(connection, stream, until).doing(doing, path)?;
-    if let Some(seq) = keyframe {
-        let mut statement = connection
-            .prepare_cached(
-                "SELECT frame, members FROM keyframe WHERE stream = ?1 AND seq = ?2 ORDER BY part",
-            )
-            .doing(doing, path)?;
-        let mut rows = statement.query(params![stream.id, seq]).doing(doing, path)?;
-        while let Some(row) = rows.next().doing(doing, path)? {
-            let frame: i64 = row.get(0).doing(doing, path)?;
-            let list = row.get_ref(1).doing(doing, path)?.as_blob().ok().and_then(members::decode);
-            for member in list.ok_or_else(|| damaged(format!("the object list of keyframe {seq}")))? {
-                if wanted(member.object) {
-                    state.insert(member.object, Place::Frame(frame, member.last));
-                }
-            }
-        }
-    }
-    let since = keyframe.unwrap_or(i64::MIN);
 
     let mut statement = connection
         .prepare_cached(

@@ -26,7 +26,7 @@ const TRANSACTION_CHANGES: usize = 2048;
 const PACK_QUEUE: usize = 1024;
 
 /// Changes, gaps and watch positions that become durable together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// In order of arrival.
     pub changes: Vec<Observed>,
@@ -78,6 +78,7 @@ impl Writer {
         let lock = WriterLock::take(path)?;
         let connection = schema::open_writable(path, Safety::Durable)?;
         let intake = Intake::open(&connection, path)?;
+        let last_seq = intake.last_seq();
         let waiting = count_rows(&connection).doing("read", path)?;
         let (commands, inbox) = sync_channel(QUEUE);
         let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
@@ -95,7 +96,7 @@ impl Writer {
             requests: Some(requests),
             tray,
             packer: Some(packer),
-            last_seq: 0,
+            last_seq,
             failed: None,
             _lock: lock,
         };
@@ -105,15 +106,15 @@ impl Writer {
 
     /// Hands over a batch, waiting while the queue is full. It is durable after the next [`flush`](Writer::flush).
     pub fn append(&self, batch: Batch) -> Result<()> {
-        self.commands.send(Command::Append(batch)).map_err(|_| stopped())
+        self.commands.send(Command::Append(batch)).map_err(|_| Error::ended())
     }
 
     /// Waits until everything handed over so far survives the death of this process.
-    /// Says the number of the last change since this writer was opened, 0 if there was none.
+    /// Says the number of the last change in the history, 0 if there is none.
     pub fn flush(&self) -> Result<i64> {
         let (answer, wait) = sync_channel(1);
-        self.commands.send(Command::Flush(answer)).map_err(|_| stopped())?;
-        wait.recv().map_err(|_| stopped())?
+        self.commands.send(Command::Flush(answer)).map_err(|_| Error::ended())?;
+        wait.recv().map_err(|_| Error::ended())?
     }
 
     /// Packs what is left and closes the file so that it stands alone.
@@ -125,10 +126,10 @@ impl Writer {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let (answer, wait) = sync_channel(1);
         let result = match self.commands.send(Command::Close(answer)) {
-            Ok(()) => wait.recv().unwrap_or_else(|_| Err(stopped())),
-            Err(_) => Err(stopped()),
+            Ok(()) => wait.recv().unwrap_or_else(|_| Err(Error::ended())),
+            Err(_) => Err(Error::ended()),
         };
-        thread.join().map_err(|_| stopped())?;
+        thread.join().map_err(|_| Error::ended())?;
         result
     }
 }
@@ -180,15 +181,21 @@ struct Scribe {
     tray: Arc<Tray>,
     packer: Option<JoinHandle<()>>,
     last_seq: i64,
-    failed: Option<String>,
+    failed: Option<Failed>,
     _lock: WriterLock,
+}
+
+/// Why nothing is written any more.
+struct Failed {
+    why: String,
+    may_pass: bool,
 }
 
 /// What waits for the commit.
 #[derive(Default)]
 struct Answers {
     flushed: Vec<SyncSender<Result<i64>>>,
-    packed: Vec<SyncSender<()>>,
+    packed: Vec<SyncSender<bool>>,
     close: Option<SyncSender<Result<()>>>,
     packer_done: bool,
 }
@@ -206,13 +213,13 @@ impl Scribe {
             if let Err(error) = outcome {
                 // The owner hears of it at the next call; what was committed stays.
                 let _ = self.connection.execute_batch("ROLLBACK");
-                self.failed.get_or_insert(describe(&error));
+                self.failed.get_or_insert(Failed { why: describe(&error), may_pass: error.may_pass() });
             }
             for answer in answers.flushed {
                 let _ = answer.send(self.result().map(|()| self.last_seq));
             }
             for answer in answers.packed {
-                let _ = answer.send(());
+                let _ = answer.send(self.failed.is_none());
             }
             if let Some(answer) = answers.close {
                 closing = Some(answer);
@@ -232,7 +239,9 @@ impl Scribe {
     }
 
     fn result(&self) -> Result<()> {
-        self.failed.as_ref().map_or(Ok(()), |why| Err(Error::Stopped(why.clone())))
+        self.failed.as_ref().map_or(Ok(()), |failed| {
+            Err(Error::Stopped { why: failed.why.clone(), may_pass: failed.may_pass })
+        })
     }
 
     /// Takes `first` and what else is waiting, and commits it as one.
@@ -353,15 +362,15 @@ fn spawn(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Result
     std::thread::Builder::new().name(name.to_owned()).spawn(run).doing("start a thread for", path)
 }
 
-fn stopped() -> Error {
-    Error::Stopped("its thread has ended".to_owned())
-}
-
-/// An error with all its causes: it is told in another thread, maybe more than once.
+/// An error with its causes: it is told in another thread, maybe more than once.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
+        // SQLite's number stands behind SQLite's words.
+        if error.is::<rusqlite::ffi::Error>() {
+            break;
+        }
         text.push_str(": ");
         text.push_str(&error.to_string());
         cause = error.source();

@@ -9,7 +9,7 @@ mod redact;
 use std::collections::HashMap;
 
 use model::{Key, Kind, MAX_DEPTH, Object, What};
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
 
 use json_cut::{Cursor, Cutting, Edits};
 pub use redact::RedactKey;
@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 /// What of the rules can be set.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Values of environment variables are replaced by tokens made with this key; without a key they stay.
     pub redact: Option<RedactKey>,
@@ -36,8 +36,12 @@ pub struct Rules {
 /// cluster and not the number of changes.
 pub struct Sieve {
     rules: Rules,
-    last: HashMap<Key, u64>,
+    last: HashMap<Name, u64>,
 }
+
+/// 128 bits of a key: wide enough that no two will ever meet, and a fifth of what the key itself takes.
+#[derive(PartialEq, Eq, Hash)]
+struct Name(u128);
 
 /// One rule in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +103,11 @@ enum Effect {
     Unordered,
 }
 
+/// An object with the values of its environment variables replaced by tokens, and nothing else changed.
+pub fn redacted(object: &Object, kind: &Kind, key: &RedactKey) -> Object {
+    Reading::of(object.as_str(), kind, &[], Some(key)).kept(object)
+}
+
 /// At most 32: the bits of [`Place::rules`].
 static RULES: &[Rule] = &[
     on(&["metadata", "managedFields"], Effect::Cut, "says who set which field; often half of an object"),
@@ -130,6 +139,12 @@ impl Sieve {
         Sieve { rules, last: HashMap::new() }
     }
 
+    /// Takes it that an object was kept like this: what was kept went through these rules already.
+    pub fn know(&mut self, key: &Key, kept: &Object) {
+        let reading = Reading::of(kept.as_str(), &key.kind, RULES, None);
+        self.last.insert(Name::of(key), reading.meaning(kept.as_str()));
+    }
+
     /// What to keep of the next change.
     pub fn pass(&mut self, key: &Key, what: &What) -> Verdict {
         let object = what.object();
@@ -138,20 +153,30 @@ impl Sieve {
             What::Added(_) => "seen before",
             What::Modified(_) => "nothing that matters changed",
             What::Deleted(_) => {
-                self.last.remove(key);
+                self.last.remove(&Name::of(key));
                 return Verdict::Keep(what.with(reading.kept(object)));
             }
         };
         // The uid is part of the meaning: another life of the name is never the same.
         let meaning = reading.meaning(object.as_str());
-        match self.last.get_mut(key) {
-            Some(last) if *last == meaning => return Verdict::Drop(unchanged),
-            Some(last) => *last = meaning,
-            None => {
-                self.last.insert(key.clone(), meaning);
-            }
+        match self.last.insert(Name::of(key), meaning) {
+            Some(last) if last == meaning => Verdict::Drop(unchanged),
+            _ => Verdict::Keep(what.with(reading.kept(object))),
         }
-        Verdict::Keep(what.with(reading.kept(object)))
+    }
+}
+
+// === impl Name ===
+
+impl Name {
+    fn of(key: &Key) -> Name {
+        let mut text = Vec::with_capacity(128);
+        for part in [&key.source, &key.kind.group, &key.kind.kind, &key.namespace, &key.name] {
+            text.extend_from_slice(part.as_bytes());
+            // No name of Kubernetes holds it.
+            text.push(0);
+        }
+        Name(xxh3_128(&text))
     }
 }
 
@@ -313,10 +338,13 @@ impl<'a> Reading<'a> {
     /// The place of a member of that name in a map, or of an entry of a list.
     fn step(&self, place: Place, name: &str) -> Place {
         let mut rules = 0;
-        for (index, rule) in self.rules.iter().enumerate() {
-            let bit = 1 << index;
-            if place.rules & bit != 0 && rule.path.get(place.depth).is_some_and(|step| *step == name) {
-                rules |= bit;
+        // Most places are out of the way of every rule.
+        if place.rules != 0 {
+            for (index, rule) in self.rules.iter().enumerate() {
+                let bit = 1 << index;
+                if place.rules & bit != 0 && rule.path.get(place.depth).is_some_and(|step| *step == name) {
+                    rules |= bit;
+                }
             }
         }
         let role = match (place.role, name) {

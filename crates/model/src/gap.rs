@@ -18,3 +18,12 @@ pub struct Gap {
     /// Why, in words for the user.
     pub why: String,
 }
+
+// === impl Gap ===
+
+impl Gap {
+    /// Whether objects of a kind may have been missed.
+    pub fn concerns(&self, kind: &Kind) -> bool {
+        self.kinds.is_empty() || self.kinds.contains(kind)
+    }
+}

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use memchr::memchr2;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
@@ -161,7 +162,7 @@ impl<'a> Meta<'a> {
         let mut found = Heading::default();
         // Stopping in the middle of an object is an error to the parser; what counts is what was found.
         let _ = found.deserialize(&mut serde_json::Deserializer::from_str(json));
-        Some(Meta::new(found.api_version?, found.kind?, found.metadata?))
+        found.meta()
     }
 
     fn new(api_version: Cow<'a, str>, kind: Cow<'a, str>, metadata: Metadata<'a>) -> Meta<'a> {
@@ -194,7 +195,28 @@ struct Metadata<'a> {
 struct Heading<'a> {
     api_version: Option<Cow<'a, str>>,
     kind: Option<Cow<'a, str>>,
-    metadata: Option<Metadata<'a>>,
+    metadata: Option<Names<'a>>,
+}
+
+/// The same of its metadata.
+#[derive(Default)]
+struct Names<'a> {
+    name: Option<Cow<'a, str>>,
+    namespace: Option<Cow<'a, str>>,
+    uid: Option<Cow<'a, str>>,
+    resource_version: Option<Cow<'a, str>>,
+    /// Nothing is looked for behind them.
+    is_last: bool,
+}
+
+// === impl Heading ===
+
+impl<'de> Heading<'de> {
+    fn meta(self) -> Option<Meta<'de>> {
+        let Names { name, namespace, uid, resource_version, is_last: _ } = self.metadata?;
+        let metadata = Metadata { name: name?, namespace, uid, resource_version };
+        Some(Meta::new(self.api_version?, self.kind?, metadata))
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
@@ -217,7 +239,54 @@ impl<'de> Visitor<'de> for &mut Heading<'de> {
             match fields.next_key::<Cow<'de, str>>()?.as_deref() {
                 Some("apiVersion") => self.api_version = Some(fields.next_value()?),
                 Some("kind") => self.kind = Some(fields.next_value()?),
-                Some("metadata") => self.metadata = Some(fields.next_value()?),
+                Some("metadata") => {
+                    let is_last = self.api_version.is_some() && self.kind.is_some();
+                    let names = self.metadata.insert(Names { is_last, ..Names::default() });
+                    fields.next_value_seed(names)?;
+                }
+                Some(_) => drop(fields.next_value::<IgnoredAny>()?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Names ===
+
+impl Names<'_> {
+    /// API servers put what is long, and who manages which field, behind these.
+    fn is_enough(&self) -> bool {
+        self.is_last
+            && self.name.is_some()
+            && self.namespace.is_some()
+            && self.uid.is_some()
+            && self.resource_version.is_some()
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Names<'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the metadata of a Kubernetes object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while !self.is_enough() {
+            match fields.next_key::<Cow<'de, str>>()?.as_deref() {
+                Some("name") => self.name = fields.next_value()?,
+                Some("namespace") => self.namespace = fields.next_value()?,
+                Some("uid") => self.uid = fields.next_value()?,
+                Some("resourceVersion") => self.resource_version = fields.next_value()?,
                 Some(_) => drop(fields.next_value::<IgnoredAny>()?),
                 None => break,
             }
@@ -280,19 +349,19 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
 /// The index of the quote that ends the string begun at `start`, or of the last byte if none does.
 fn end_of_string(bytes: &[u8], start: usize) -> Result<usize, BadObject> {
     let mut at = start + 1;
-    while at < bytes.len() && bytes[at] != b'"' {
-        at += match (bytes[at], bytes.get(at + 1)) {
-            (b'\\', Some(b'u')) => match (unit(bytes, at), unit(bytes, at + 6)) {
-                // Characters beyond the first 65,536 are escaped in two halves.
-                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-                (Some(0xd800..=0xdfff), _) => return Err(BadObject::Escape(at)),
-                _ => 2,
-            },
-            (b'\\', _) => 2,
-            _ => 1,
+    while let Some(next) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += next;
+        if bytes[at] == b'"' {
+            return Ok(at);
+        }
+        at += match (unit(bytes, at), unit(bytes, at + 6)) {
+            // Characters beyond the first 65,536 are escaped in two halves.
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => return Err(BadObject::Escape(at)),
+            _ => 2,
         };
     }
-    Ok(at.min(bytes.len() - 1))
+    Ok(bytes.len() - 1)
 }
 
 /// The number of an escape such as `\u00e9`; what is no such escape is for the parser to complain about.

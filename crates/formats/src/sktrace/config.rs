@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{Kind, Meta, Object};
+use model::{BadObject, Kind, Meta, Object};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{Error, Result};
 
 /// The `apiVersion` and `kind` of the object that keeps the configuration of a trace in a history.
-pub(super) const KEPT: (&str, &str) = ("simkube.kinescope.io/v1", "TracerConfig");
+const KEPT: (&str, &str) = ("simkube.kinescope.io/v1", "TracerConfig");
 
 /// What is tracked, by group, version and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,16 @@ impl TracerConfig {
         Kind::of(KEPT.0, KEPT.1)
     }
 
+    /// The kinds that are tracked.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.tracked.keys().map(|gvk| Kind::of(&gvk.api_version, &gvk.kind))
+    }
+
+    /// The object that keeps it in a history.
+    pub fn kept(&self) -> Object {
+        kept(&self.to_json(|_| true)).expect("a map of kinds is an object")
+    }
+
     /// The configuration that an imported trace had, if this is the object that keeps it.
     pub fn kept_in(object: &Object) -> Option<TracerConfig> {
         if !is_kept(&object.meta()) {
@@ -191,11 +201,15 @@ impl TracerConfig {
 
     /// What a trace says of it: SimKube refuses kinds without a template, and other templates for the kinds it knows.
     pub(super) fn to_trace(&self) -> Value {
+        self.to_json(|paths| !paths.is_empty())
+    }
+
+    fn to_json(&self, is_told: impl Fn(&[String]) -> bool) -> Value {
         let mut kinds = Map::new();
         for (gvk, tracked) in &self.tracked {
             let known = gvk.known_path().map(|path| vec![path.to_owned()]);
             let paths = known.unwrap_or_else(|| tracked.pod_spec_template_paths.clone());
-            if paths.is_empty() {
+            if !is_told(&paths) {
                 continue;
             }
             let mut told = Map::new();
@@ -225,6 +239,14 @@ impl Default for TracerConfig {
             });
         TracerConfig { tracked: tracked.collect() }
     }
+}
+
+/// The object that keeps a trace's configuration.
+pub(super) fn kept(config: &Value) -> std::result::Result<Object, BadObject> {
+    let (api_version, kind) = KEPT;
+    let tracked = &config["trackedObjects"];
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "tracer"}, "trackedObjects": tracked});
+    Object::parse(&object.to_string())
 }
 
 /// Whether an object is one that keeps a configuration.

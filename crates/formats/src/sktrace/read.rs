@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kubernetes::pod_lives::Ran;
 use model::{BadObject, Key, Moment, Object, Observed, What};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::bytes::Bytes;
-use super::config::{KEPT, TracerConfig};
+use super::config::{TracerConfig, kept};
 use super::cursor::Cursor;
 use super::event::{Event, object};
 use super::json::Json;
@@ -299,12 +299,4 @@ impl Iterator for Reader {
         }
         read.transpose()
     }
-}
-
-/// The object that keeps a trace's configuration.
-fn kept(config: &Value) -> std::result::Result<Object, BadObject> {
-    let (api_version, kind) = KEPT;
-    let tracked = &config["trackedObjects"];
-    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "tracer"}, "trackedObjects": tracked});
-    Object::parse(&object.to_string())
 }

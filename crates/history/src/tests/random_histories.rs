@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::naive::Naive;
-use crate::{Batch, Bulk, History, Selection, Writer, doctor, prune};
+use crate::{Batch, Bulk, History, Selection, Writer, doctor, forget, prune};
 
 /// One change of a small world: few names, so that they come again; few moments, so that they coincide.
 #[derive(Clone, Debug)]
@@ -136,6 +136,7 @@ fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseErro
         }
         Step::Prune(moment) if path.exists() => {
             let end = naive.end().map_or(i64::MIN, Moment::nanos);
+            let prune = if moment % 2 == 0 { prune } else { forget };
             let pruned = prune(path, Moment::from_nanos(*moment)).unwrap();
             naive.prune(pruned.begins);
             prop_assert_eq!(pruned.changes.1, naive.len() as u64);

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
+
 /// A place in a JSON text.
 pub(super) struct Cursor<'a> {
     json: &'a str,
@@ -129,14 +131,15 @@ impl<'a> Cursor<'a> {
     fn skip_string(&mut self) {
         let bytes = self.json.as_bytes();
         let mut at = self.at + 1;
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                b'"' => break,
-                b'\\' => at += 2,
-                _ => at += 1,
+        while let Some(next) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+            at += next;
+            if bytes[at] == b'"' {
+                self.at = at + 1;
+                return;
             }
+            at += 2;
         }
-        self.at = (at + 1).min(bytes.len());
+        self.at = bytes.len();
     }
 
     fn step(&mut self, bytes: usize) {

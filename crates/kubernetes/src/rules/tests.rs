@@ -100,6 +100,24 @@ fn a_relist_is_dropped_and_another_life_kept() {
 }
 
 #[test]
+fn a_sieve_that_is_told_what_was_kept_goes_on_where_another_stopped() {
+    let pod = |version: u32, password: &str| {
+        modified(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "resourceVersion": version.to_string(), "managedFields": [version]},
+            "spec": {"containers": [{"env": [{"name": "PASSWORD", "value": password}]}]}}))
+    };
+    let first = pod(1, "secret");
+    let Verdict::Keep(kept) = Sieve::new(keyed()).pass(&key(first.object()), &first) else {
+        panic!("the first is kept");
+    };
+    let mut sieve = Sieve::new(keyed());
+    sieve.know(&key(kept.object()), kept.object());
+    let key = key(kept.object());
+    assert!(matches!(sieve.pass(&key, &pod(2, "secret")), Verdict::Drop(_)));
+    assert!(matches!(sieve.pass(&key, &pod(3, "other")), Verdict::Keep(_)));
+}
+
+#[test]
 fn a_deleted_object_is_forgotten() {
     let pod = object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}));
     let mut sieve = Sieve::new(Rules::default());
@@ -298,6 +316,8 @@ proptest! {
         redact(&mut expected, &key, Role::Other);
         prop_assert_eq!(serde_json::from_str::<Value>(&stored).unwrap(), expected);
         prop_assert!(Reading::of(&stored, &kind, &[], Some(&key)).stored.is_empty());
+        let known = Reading::of(&stored, &kind, &[], None);
+        prop_assert_eq!(known.meaning(&stored), reading.meaning(&json));
     }
 }
 

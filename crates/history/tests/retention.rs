@@ -1,0 +1,98 @@
+//! A history that is kept short stays what it was, in what is left of it.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use history::{Batch, History, Retention, Selection, Writer, doctor, forget};
+use model::{Moment, Object, Observed, What};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Adds a change a second to a hundred pods, with words that do not pack well.
+fn go_on(path: &Path, seconds: std::ops::Range<i64>) {
+    let writer = Writer::open(path).unwrap();
+    let source: Arc<str> = "east".into();
+    let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
+    for second in seconds {
+        let words: Vec<String> = (0..40)
+            .map(|_| {
+                noise =
+                    noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(second.cast_unsigned() | 1);
+                format!("{noise:x}")
+            })
+            .collect();
+        let object = Object::parse(&format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web","uid":"u{}"}},"words":"{}"}}"#,
+            second % 100,
+            second % 100,
+            words.concat()
+        ))
+        .unwrap();
+        let what = if second < 100 { What::Added(object) } else { What::Modified(object) };
+        let seen = Moment::from_nanos(second * SECOND);
+        let changes = vec![Observed::received(seen, &source, what)];
+        writer.append(Batch { changes, ..Batch::default() }).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn at(path: &Path, second: i64) -> Vec<model::Version> {
+    let history = History::open(path).unwrap();
+    history.at(Moment::from_nanos(second * SECOND), &Selection::default()).unwrap().into_objects()
+}
+
+#[test]
+fn what_is_older_is_forgotten_with_some_slack() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kine");
+    go_on(&path, 0..1_000);
+    let retention = Retention { nanos: Some(500 * SECOND), bytes: None };
+    let overdue = |second: i64| {
+        let now = Moment::from_nanos(second * SECOND);
+        retention.by_age(&History::open(&path).unwrap(), now).unwrap().map(|moment| moment.nanos() / SECOND)
+    };
+    assert_eq!(overdue(540), None);
+    assert_eq!(overdue(1_000), Some(500));
+    let before = at(&path, 700);
+    let pruned = forget(&path, Moment::from_nanos(500 * SECOND)).unwrap();
+    assert_eq!(pruned.changes, (1_000, 599));
+    assert!(pruned.bytes.1 < pruned.bytes.0 * 3 / 4, "{:?}", pruned.bytes);
+    assert_eq!(at(&path, 700), before);
+    assert!(doctor(&path).unwrap().is_clean());
+    assert_eq!(overdue(1_000), None);
+    assert_eq!(overdue(1_060), Some(560));
+    // A recorder that was silent for long keeps its last state, and is left alone then.
+    assert_eq!(overdue(100_000), Some(999));
+    forget(&path, Moment::from_nanos(999 * SECOND)).unwrap();
+    assert_eq!(overdue(200_000), None);
+    assert_eq!(at(&path, 999).len(), 100);
+}
+
+#[test]
+fn a_file_is_kept_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kine");
+    let retention = Retention { nanos: None, bytes: Some(400_000) };
+    let mut forgotten = 0;
+    for round in 0..10 {
+        go_on(&path, round * 500..(round + 1) * 500);
+        let last = at(&path, (round + 1) * 500);
+        let history = History::open(&path).unwrap();
+        let overdue = retention.by_size(&history).unwrap();
+        assert_eq!(overdue.is_some(), history.used_bytes().unwrap() > 400_000);
+        drop(history);
+        if let Some(moment) = overdue {
+            forget(&path, moment).unwrap();
+            forgotten += 1;
+            let used = History::open(&path).unwrap().used_bytes().unwrap();
+            // All but the last versions of the hundred pods, which stay.
+            assert!(used <= 400_000, "{used}");
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), used);
+            assert_eq!(at(&path, (round + 1) * 500), last);
+        }
+    }
+    assert!(forgotten >= 3, "{forgotten}");
+    assert!(doctor(&path).unwrap().is_clean());
+}
