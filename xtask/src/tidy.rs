@@ -25,6 +25,7 @@ const ROOMS: &[(&str, Leans)] = &[
     ("kubernetes", Leans::On(&["model"])),
     ("history", Leans::On(&["model"])),
     ("formats", Leans::On(&["model", "kubernetes"])),
+    ("live", Leans::On(&["model", "kubernetes"])),
     ("workload", Leans::On(&["model"])),
     ("peers", Leans::On(&[])),
     ("kinescope", Leans::OnAny),

@@ -22,6 +22,8 @@ pub struct Options {
     /// Pods need a service account, as in any real cluster. Only kube-controller-manager makes them, so without
     /// [`Cluster::start_controller_manager`] no pod can be created then.
     pub service_accounts: bool,
+    /// Only what roles allow may be done. The administrator, being of `system:masters`, may do anything all the same.
+    pub rbac: bool,
     /// More flags of kube-apiserver.
     pub apiserver_flags: Vec<String>,
 }
@@ -243,6 +245,7 @@ impl Cluster {
             true => "TaintNodesByCondition",
             false => "TaintNodesByCondition,ServiceAccount",
         };
+        let authorization = if self.options.rbac { "RBAC" } else { "AlwaysAllow" };
         let flags = [
             format!("--etcd-servers={}", loopback(self.ports.etcd)),
             format!("--secure-port={}", self.ports.apiserver),
@@ -255,7 +258,7 @@ impl Cluster {
             format!("--service-account-signing-key-file={}", self.credentials.signing_key.display()),
             format!("--service-account-key-file={}", self.credentials.verifying_key.display()),
             format!("--token-auth-file={}", self.credentials.tokens.display()),
-            "--authorization-mode=AlwaysAllow".to_owned(),
+            format!("--authorization-mode={authorization}"),
             "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
             format!("--disable-admission-plugins={without}"),
         ];

@@ -23,14 +23,17 @@ pub enum Program {
     KubeControllerManager,
     /// Plays the kubelets.
     Kwok,
+    /// Renders charts.
+    Helm,
 }
 
 /// `go/go.mod` says the same.
 const KUBERNETES: &str = "1.36.4";
 const ETCD: &str = "3.6.8";
 const KWOK: &str = "0.8.0";
+const HELM: &str = "3.22.0";
 
-/// Builds those of the programs that are not there yet, and says in which folder they are, each under its own name.
+/// Builds those of the programs that are not there yet, and says in which folder they are: [`Program::in_folder`] tells where.
 /// `None` without Go.
 ///
 /// Several processes may ask at once; one builds, the others wait for it.
@@ -52,8 +55,7 @@ pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
 // === impl Program ===
 
 impl Program {
-    /// The name of its file.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Program::Etcd => "etcd",
             Program::KubeApiserver => "kube-apiserver",
@@ -61,11 +63,23 @@ impl Program {
             Program::KubeScheduler => "kube-scheduler",
             Program::KubeControllerManager => "kube-controller-manager",
             Program::Kwok => "kwok",
+            Program::Helm => "helm",
         }
     }
 
-    pub(crate) fn in_folder(self, folder: &Path) -> PathBuf {
-        folder.join(self.name())
+    /// Its file in the folder that [`build`] has built it into.
+    pub fn in_folder(self, folder: &Path) -> PathBuf {
+        match self {
+            // It is no part of a cluster. The folder's name does not tell its version, or a newer one would have all
+            // the others built again; so its own does.
+            Program::Helm => folder.join(format!("helm-{HELM}")),
+            Program::Etcd
+            | Program::KubeApiserver
+            | Program::Kubectl
+            | Program::KubeScheduler
+            | Program::KubeControllerManager
+            | Program::Kwok => folder.join(self.name()),
+        }
     }
 
     fn build(self, go: &Path, folder: &Path) -> Result<()> {
@@ -104,10 +118,16 @@ impl Program {
         command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"));
         command.envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
         match self {
-            // Outside our module: it leans on other versions of the Kubernetes libraries.
+            // Outside our module: these lean on other versions of the Kubernetes libraries.
             Program::Kwok => {
                 command.env("GOBIN", into);
                 command.args(["install", "-trimpath", &format!("sigs.k8s.io/kwok/cmd/kwok@v{KWOK}")]);
+            }
+            Program::Helm => {
+                command.env("GOBIN", into);
+                command.args(["install", "-trimpath", "-ldflags"]);
+                command.arg(format!("-s -w -X helm.sh/helm/v3/internal/version.version=v{HELM}"));
+                command.arg(format!("helm.sh/helm/v3/cmd/helm@v{HELM}"));
             }
             Program::Etcd => {
                 command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(into.join(self.name()));
@@ -169,13 +189,15 @@ mod tests {
 
     #[test]
     fn what_is_built_says_its_version() {
-        let Some(folder) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl]).unwrap() else {
+        let programs = [Program::Etcd, Program::KubeApiserver, Program::Kubectl, Program::Helm];
+        let Some(folder) = build(&programs).unwrap() else {
             return eprintln!("skipped: no go");
         };
         for (program, arguments, expected) in [
             (Program::Etcd, &["--version"][..], "etcd Version: 3.6.8"),
             (Program::KubeApiserver, &["--version"], "Kubernetes v1.36.4"),
             (Program::Kubectl, &["version", "--client"], "Client Version: v1.36.4"),
+            (Program::Helm, &["version", "--short"], "v3.22.0"),
         ] {
             let output = Command::new(program.in_folder(&folder)).args(arguments).output().unwrap();
             let said = String::from_utf8(output.stdout).unwrap();

@@ -56,6 +56,24 @@ fn objects_come_and_go() {
 }
 
 #[test]
+fn with_roles_only_what_they_allow_may_be_done() {
+    let Some(cluster) = start(Options { rbac: true, ..Options::default() }) else { return };
+    let stranger = ["get", "configmaps", "--as=stranger"];
+    let error = cluster.kubectl(&stranger).unwrap_err().to_string();
+    assert!(error.contains("Error from server (Forbidden)"), "{error}");
+    cluster.kubectl(&["get", "configmaps"]).unwrap();
+    // Kubernetes' own role `view` is empty: kube-controller-manager puts it together.
+    cluster.kubectl(&["create", "role", "reader", "--verb=list", "--resource=configmaps"]).unwrap();
+    cluster.kubectl(&["create", "rolebinding", "reader", "--role=reader", "--user=stranger"]).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    // The server learns of it by watching itself.
+    while let Err(error) = cluster.kubectl(&stranger) {
+        assert!(Instant::now() < end, "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
 fn a_compaction_makes_the_past_too_old() {
     let options = Options { apiserver_flags: vec!["--watch-cache=false".to_owned()], ..Options::default() };
     let Some(cluster) = start(options) else { return };

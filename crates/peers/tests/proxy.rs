@@ -209,6 +209,18 @@ fn an_answer_is_late() {
 }
 
 #[test]
+fn a_list_is_cut_in_the_middle() {
+    let Some(room) = room("truncated") else { return };
+    let proxy = room.proxy(Asked::List, Trouble::Truncate);
+    let (cut, whole) = (ask(&proxy, &room.path), ask(&proxy, &room.path));
+    let items = |answer: &Answer| answer.body.split_once("items").map(|(_, items)| items.to_owned()).unwrap();
+    assert!(cut.head.starts_with("HTTP/1.1 200 OK\r\n") && !cut.is_open, "{}", cut.head);
+    assert!(serde_json::from_str::<serde_json::Value>(&cut.body).is_err());
+    assert!(items(&whole).starts_with(&items(&cut)) && items(&cut).len() < items(&whole).len());
+    check_faults(&proxy, &[&room.path]);
+}
+
+#[test]
 fn bookmarks_are_dropped() {
     let Some(room) = room("bookmarks") else { return };
     let target = format!(

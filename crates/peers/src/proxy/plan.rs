@@ -47,6 +47,8 @@ pub enum Trouble {
     HangUp,
     /// It reaches the server this much later.
     Delay(Duration),
+    /// The connection closes in the middle of a list.
+    Truncate,
     /// A watch without its bookmarks.
     NoBookmarks,
     /// Something happens in the middle of a watch.
@@ -105,9 +107,10 @@ impl Plan {
             let path = paths[chance.random_range(0..paths.len())];
             let trouble = troubles[chance.random_range(0..troubles.len())];
             // A client lists seldom and watches all the time.
-            let asked = match trouble.is_for_watches() || chance.random_range(0..4) > 0 {
-                true => Asked::Watch,
-                false => Asked::List,
+            let asked = match trouble {
+                Trouble::Truncate => Asked::List,
+                trouble if trouble.is_for_watches() || chance.random_range(0..4) > 0 => Asked::Watch,
+                _ => Asked::List,
             };
             let nth = last.entry((path, asked)).or_default();
             *nth += chance.random_range(1..=2);
@@ -146,7 +149,7 @@ impl Trouble {
     fn is_for_watches(self) -> bool {
         match self {
             Trouble::NoBookmarks | Trouble::Midway { .. } => true,
-            Trouble::Refuse(_) | Trouble::HangUp | Trouble::Delay(_) => false,
+            Trouble::Refuse(_) | Trouble::HangUp | Trouble::Delay(_) | Trouble::Truncate => false,
         }
     }
 }
@@ -157,6 +160,7 @@ impl fmt::Display for Trouble {
             Trouble::Refuse(refusal) => write!(f, "answer {}", refusal.status_line()),
             Trouble::HangUp => write!(f, "hang up without an answer"),
             Trouble::Delay(by) => write!(f, "wait for {by:?}"),
+            Trouble::Truncate => write!(f, "give half of the answer"),
             Trouble::NoBookmarks => write!(f, "no bookmarks"),
             Trouble::Midway { after, what } => {
                 let what = match what {

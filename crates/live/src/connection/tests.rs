@@ -1,0 +1,334 @@
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tempfile::TempDir;
+
+use super::*;
+
+/// Somebody on loopback. Each who connects is answered once and then hears nothing more, unless told to hang up.
+pub(crate) struct Server {
+    port: u16,
+    /// What was asked, in small letters.
+    heard: Receiver<String>,
+    /// With what it shows itself; `None` without TLS.
+    tls: Arc<RwLock<Option<Arc<ServerConfig>>>>,
+}
+
+/// A folder with a kubeconfig, and what it names.
+struct Files(TempDir);
+
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+impl Server {
+    pub(crate) fn start(answer: impl Fn(&str) -> String + Send + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let tls: Arc<RwLock<Option<Arc<ServerConfig>>>> = Arc::default();
+        let (hear, heard) = channel();
+        let shown = tls.clone();
+        std::thread::spawn(move || {
+            let mut clients = Vec::new();
+            for client in listener.incoming() {
+                let shown = shown.read().unwrap().clone();
+                let mut client = secured(client.unwrap(), shown);
+                let Some(head) = head(&mut client) else { continue };
+                let answer = answer(&head);
+                let _ = hear.send(head);
+                // Not everybody listens to the end.
+                let _ = client.write_all(answer.as_bytes()).and_then(|()| client.flush());
+                if !answer.to_lowercase().contains("connection: close") {
+                    clients.push(client);
+                }
+            }
+        });
+        Server { port, heard, tls }
+    }
+
+    /// A connection to it that needs no credentials.
+    pub(crate) async fn connection(&self) -> Connection {
+        Files::new(&format!("server: \"http://127.0.0.1:{}\"", self.port), "").open().await
+    }
+
+    /// Waits until this was asked for.
+    pub(crate) fn wait_for(&self, path: &str) {
+        let is_it = |head: &String| head.split(' ').nth(1) == Some(path);
+        assert!(self.heard.iter().any(|head| is_it(&head)));
+    }
+
+    /// The values of a header in the requests up to now.
+    fn heard(&self, header: &str) -> Vec<String> {
+        let value = |head: String| {
+            let line = head.lines().find_map(|line| line.strip_prefix(header)?.strip_prefix(": "));
+            line.unwrap_or_default().to_owned()
+        };
+        self.heard.try_iter().map(value).collect()
+    }
+}
+
+fn secured(client: TcpStream, tls: Option<Arc<ServerConfig>>) -> Box<dyn Stream> {
+    match tls {
+        None => Box::new(client),
+        Some(tls) => Box::new(StreamOwned::new(ServerConnection::new(tls).unwrap(), client)),
+    }
+}
+
+/// The head of a request; `None` if it does not come.
+fn head(client: &mut impl Read) -> Option<String> {
+    let (mut head, mut piece) = (Vec::new(), [0; 4096]);
+    while !head.ends_with(b"\r\n\r\n") {
+        let length = client.read(&mut piece).ok().filter(|length| *length > 0)?;
+        head.extend_from_slice(&piece[..length]);
+    }
+    Some(String::from_utf8(head).unwrap().to_lowercase())
+}
+
+/// A whole answer.
+pub(crate) fn answer(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+impl Files {
+    /// A kubeconfig for a cluster and a user in YAML's short form.
+    fn new(cluster: &str, user: &str) -> Files {
+        let files = Files(TempDir::new().unwrap());
+        files.say(cluster, user);
+        files
+    }
+
+    fn say(&self, cluster: &str, user: &str) {
+        let kubeconfig = format!(
+            "current-context: here\n\
+             contexts: [{{name: here, context: {{cluster: here, user: me}}}}]\n\
+             clusters: [{{name: here, cluster: {{{cluster}}}}}]\n\
+             users: [{{name: me, user: {{{user}}}}}]\n"
+        );
+        self.write("kubeconfig", &kubeconfig);
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    async fn open(&self) -> Connection {
+        Connection::open(Some(&self.path("kubeconfig")), None).await.unwrap()
+    }
+}
+
+/// A connection to somebody who answers so.
+async fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> Connection {
+    let server = Server::start(move |head| {
+        assert!(head.contains("accept-encoding: identity"), "{head}");
+        answer(head)
+    });
+    server.connection().await
+}
+
+/// A server that lets in whoever shows this token.
+fn demanding(token: Arc<RwLock<String>>) -> Server {
+    Server::start(move |head| {
+        let shown = format!("authorization: bearer {}\r\n", token.read().unwrap());
+        if head.contains(&shown) { answer("200 OK", "{}") } else { answer("401 Unauthorized", "{}") }
+    })
+}
+
+async fn get(connection: &Connection) -> std::result::Result<String, Failure> {
+    let body = connection.get("/version", "application/json").await;
+    body.map(|body| String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn lines_come_whole_and_silence_is_an_end() {
+    let answer =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\none\ntw\r\n2\r\no\n\r\n3\r\nthr\r\n";
+    let connection = answering(|_| answer.to_owned()).await;
+    assert_eq!(connection.context(), "here");
+    let mut lines = connection.lines("/api/v1/pods?watch=true").await.unwrap();
+    let mut whole = Vec::new();
+    while lines.wait(Duration::from_millis(200)).await {
+        while let Some(line) = lines.come() {
+            whole.push(String::from_utf8(line.to_vec()).unwrap());
+        }
+    }
+    assert_eq!(whole, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn refusals_are_told_with_the_servers_words() {
+    let connection = answering(|head| match head.starts_with("get /slow ") {
+        true => {
+            answer("429 Too Many Requests\r\nRetry-After: 7", r#"{"kind":"Status","message":"no","code":9}"#)
+        }
+        false => answer("502 Bad Gateway", "<html>\nproxies!"),
+    })
+    .await;
+    let expected =
+        Failure { status: Some(429), retry_after: Some(Duration::from_secs(7)), words: "no".to_owned() };
+    assert_eq!(connection.get("/slow", "application/json").await, Err(expected));
+    let expected = Failure { status: Some(502), retry_after: None, words: "<html>".to_owned() };
+    assert_eq!(connection.get("/a", "application/json").await, Err(expected));
+}
+
+#[tokio::test]
+async fn what_cannot_be_opened_says_why() {
+    let missing = Connection::open(Some(Path::new("no/such/kubeconfig")), None).await;
+    let Err(error) = missing else { panic!("opened") };
+    assert_eq!(error.to_string(), "cannot read the kubeconfig no/such/kubeconfig");
+}
+
+#[tokio::test]
+async fn a_program_that_gives_tokens_is_asked_anew_when_they_expire() {
+    for (expires, is_refused) in [(r#", "expirationTimestamp": "2020-01-01T00:00:00Z""#, false), ("", true)] {
+        let token = Arc::new(RwLock::new("one".to_owned()));
+        let server = demanding(token.clone());
+        let plugin = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin, \
+                      interactiveMode: Never, args: [hello], env: [{name: GREETING, value: hi}]}";
+        let files = Files::new(&format!("server: \"http://127.0.0.1:{}\"", server.port), plugin);
+        let script = format!(
+            "#!/bin/sh\n\
+             [ \"$1 $GREETING\" = 'hello hi' ] || exit 1\n\
+             cat <<END\n{{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \
+             \"status\": {{\"token\": \"$(cat {})\"{expires}}}}}\nEND\n",
+            files.path("token").display()
+        );
+        files.write("token", "one");
+        files.write("plugin", &script);
+        fs::set_permissions(files.path("plugin"), fs::Permissions::from_mode(0o700)).unwrap();
+        let connection = files.open().await;
+        assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+        *token.write().unwrap() = "two".to_owned();
+        files.write("token", "two");
+        assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+        // One that says when it will expire is not tried in vain.
+        let expected: &[&str] = if is_refused {
+            &["bearer one", "bearer one", "bearer two"]
+        } else {
+            &["bearer one", "bearer two"]
+        };
+        assert_eq!(server.heard("authorization"), expected);
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_are_replaced_are_read_again() {
+    // With and without the end of a line, and in the kubeconfig itself.
+    for end in [Some(""), Some("\n"), None] {
+        let token = Arc::new(RwLock::new("one".to_owned()));
+        let server = demanding(token.clone());
+        let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
+        let files = Files::new(&cluster, "");
+        let write = |word: &str| match end {
+            Some(end) => {
+                files.write("token", &format!("{word}{end}"));
+                files.say(&cluster, "tokenFile: token");
+            }
+            None => files.say(&cluster, &format!("token: {word}")),
+        };
+        write("one");
+        let connection = files.open().await;
+        assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+        *token.write().unwrap() = "two".to_owned();
+        write("two");
+        assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+        assert_eq!(server.heard("authorization"), ["bearer one", "bearer one", "bearer two"]);
+        // Where nothing better is found, it is not looked for all the time.
+        *token.write().unwrap() = "three".to_owned();
+        write("three");
+        assert_eq!(get(&connection).await.unwrap_err().status, Some(401));
+        assert_eq!(server.heard("authorization"), ["bearer two"]);
+    }
+}
+
+#[tokio::test]
+async fn the_context_stays_what_it_was() {
+    let server = demanding(Arc::new(RwLock::new("two".to_owned())));
+    let elsewhere = Server::start(|_| answer("200 OK", "elsewhere"));
+    let user = "token: one";
+    let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
+    let files = Files::new(&cluster, user);
+    let connection = files.open().await;
+    let changed = format!(
+        "current-context: there\n\
+         contexts: [{{name: here, context: {{cluster: here, user: me}}}}, {{name: there, context: {{cluster: there}}}}]\n\
+         clusters: [{{name: here, cluster: {{{cluster}}}}}, \
+         {{name: there, cluster: {{server: \"http://127.0.0.1:{}\"}}}}]\n\
+         users: [{{name: me, user: {{token: two}}}}]\n",
+        elsewhere.port
+    );
+    files.write("kubeconfig", &changed);
+    assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+    assert_eq!(connection.context(), "here");
+}
+
+#[tokio::test]
+async fn an_authority_that_is_replaced_is_read_again() {
+    let server = Server::start(|_| answer("200 OK", "{}"));
+    let cluster = format!("server: \"https://127.0.0.1:{}\", certificate-authority: ca.crt", server.port);
+    let files = Files::new(&cluster, "");
+    let replace = |files: Option<&Files>| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let chain = vec![CertificateDer::from(own.signed_by(&key, &authority).unwrap())];
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let config = config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        *server.tls.write().unwrap() = Some(Arc::new(config));
+        if let Some(files) = files {
+            files.write("ca.crt", &authority.pem());
+        }
+    };
+    replace(Some(&files));
+    let connection = files.open().await;
+    assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+    replace(Some(&files));
+    assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
+    // A server whose authority nobody vouches for is not talked to.
+    replace(None);
+    let words = get(&connection).await.unwrap_err().words;
+    assert!(words.contains("certificate"), "{words}");
+}
+
+#[tokio::test]
+async fn others_are_impersonated_and_proxies_asked_as_the_kubeconfig_says() {
+    let server = Server::start(|_| answer("200 OK", "{}"));
+    let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
+    let files = Files::new(&cluster, "as: jane, as-groups: [ops]");
+    assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
+    let head = server.heard.try_recv().unwrap();
+    assert!(head.contains("impersonate-user: jane") && head.contains("impersonate-group: ops"), "{head}");
+
+    let proxy = Server::start(|_| answer("403 Forbidden", "no"));
+    let cluster =
+        format!("server: \"https://api.invalid:6443\", proxy-url: \"http://127.0.0.1:{}\"", proxy.port);
+    let files = Files::new(&cluster, "");
+    get(&files.open().await).await.unwrap_err();
+    let head = proxy.heard.try_recv().unwrap();
+    assert!(head.starts_with("connect api.invalid:6443 http/1.1"), "{head}");
+}
+
+#[tokio::test]
+async fn an_identity_that_has_not_expired_is_shown() {
+    // {"exp":4102444800}: in the year 2100.
+    let token = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.x";
+    let server = Server::start(|_| answer("200 OK", "{}"));
+    let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
+    let files =
+        Files::new(&cluster, &format!("auth-provider: {{name: oidc, config: {{id-token: {token}}}}}"));
+    assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
+    assert_eq!(server.heard("authorization"), [format!("bearer {}", token.to_lowercase())]);
+}

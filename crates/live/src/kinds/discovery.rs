@@ -1,0 +1,365 @@
+//! What an API server says it has: in two answers, or in one for each version of each group where it is older.
+
+use model::Kind;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::connection::Connection;
+use crate::watching::Failure;
+
+/// A kind that a server has, in the newest version it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) kind: Kind,
+    /// `v1`
+    pub(crate) version: String,
+    /// All of them.
+    pub(crate) versions: Vec<String>,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) is_namespaced: bool,
+    pub(crate) can_be_watched: bool,
+}
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                          application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// All kinds of a server, in its order.
+pub(crate) async fn discover(connection: &Connection) -> Result<Vec<Served>, Failure> {
+    let mut served = Vec::new();
+    for root in ["/api", "/apis"] {
+        match read(&connection.get(root, AGGREGATED).await?)? {
+            Root::Aggregated { items } => served.extend(items.into_iter().flat_map(Group::kinds)),
+            Root::Versions { versions } => {
+                for version in versions {
+                    let path = format!("/api/{version}");
+                    let list: ResourceList = read(&connection.get(&path, "application/json").await?)?;
+                    served.extend(list.resources.into_iter().filter_map(|one| one.served("", &version)));
+                }
+            }
+            Root::Groups { groups } => {
+                for NamedGroup { name, versions } in groups {
+                    for GroupVersion { version } in versions {
+                        let path = format!("/apis/{name}/{version}");
+                        let list = match connection.get(&path, "application/json").await {
+                            Ok(bytes) => read::<ResourceList>(&bytes),
+                            Err(failure) if failure.status.is_none() => return Err(failure),
+                            Err(failure) => Err(failure),
+                        };
+                        // A group whose own server is away is left out, as kubectl leaves it out.
+                        let kinds = list.map_or(Vec::new(), |list| list.resources).into_iter();
+                        served.extend(kinds.filter_map(|one| one.served(&name, &version)));
+                    }
+                }
+            }
+        }
+    }
+    Ok(newest(served))
+}
+
+/// Each kind once, where it first stands, in the newest version that can be watched.
+fn newest(all: Vec<Served>) -> Vec<Served> {
+    let mut served: Vec<Served> = Vec::new();
+    for mut one in all {
+        let rank = |one: &Served| (one.can_be_watched, age(&one.version));
+        match served.iter_mut().find(|other| other.kind == one.kind && other.plural == one.plural) {
+            Some(other) if rank(other) >= rank(&one) => other.versions.push(one.version),
+            Some(other) => {
+                one.versions.append(&mut other.versions);
+                *other = one;
+            }
+            None => served.push(one),
+        }
+    }
+    served
+}
+
+/// Kubernetes' order of versions: stable ones before betas before alphas, then by number; others come last.
+fn age(version: &str) -> (u8, u32, u32) {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let parts = || {
+        let rest = version.strip_prefix('v')?;
+        if let Some(major) = number(rest) {
+            return Some((3, major, 0));
+        }
+        let (rank, (major, minor)) = match rest.split_once("beta") {
+            Some(parts) => (2, parts),
+            None => (1, rest.split_once("alpha")?),
+        };
+        Some((rank, number(major)?, number(minor)?))
+    };
+    parts().unwrap_or_default()
+}
+
+// === impl Served ===
+
+impl Served {
+    /// What a kind would be that the server does not have now.
+    pub(crate) fn guessed(kind: Kind, is_namespaced: bool) -> Served {
+        Served {
+            version: "v1".to_owned(),
+            versions: vec!["v1".to_owned()],
+            plural: kubernetes::kinds::guess_plural(&kind.kind),
+            singular: kind.kind.to_lowercase(),
+            short_names: Vec::new(),
+            is_namespaced,
+            can_be_watched: true,
+            kind,
+        }
+    }
+
+    /// `apps/v1`
+    pub(crate) fn api_version(&self) -> String {
+        match &*self.kind.group {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// `/apis/apps/v1/namespaces/shop/deployments`
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let root = match &*self.kind.group {
+            "" => "/api",
+            _ => "/apis",
+        };
+        let within = namespace.map_or(String::new(), |name| format!("namespaces/{}/", encoded(name)));
+        format!("{root}/{}/{within}{}", self.api_version(), self.plural)
+    }
+
+    /// `deployments.apps`
+    pub(super) fn words(&self) -> String {
+        match &*self.kind.group {
+            "" => self.plural.clone(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// Short names alone must be typed as they are.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.plural.eq_ignore_ascii_case(name)
+            || self.singular.eq_ignore_ascii_case(name)
+            || self.kind.kind.eq_ignore_ascii_case(name)
+            || self.short_names.iter().any(|short| short == name)
+    }
+}
+
+/// A text as it may stand in a URL.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut url = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Failure::said(format!("what the server has is unreadable: {error}")))
+}
+
+/// What a root answers: new servers all at once, old ones only where to ask.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Root {
+    Aggregated { items: Vec<Group> },
+    Groups { groups: Vec<NamedGroup> },
+    Versions { versions: Vec<String> },
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupMeta,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupMeta {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Aggregate>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Aggregate {
+    resource: String,
+    #[serde(default)]
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    singular_resource: String,
+    /// Null for what has only parts, such as `pods` among the metrics.
+    #[serde(default)]
+    verbs: Option<Vec<String>>,
+    #[serde(default)]
+    short_names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct NamedGroup {
+    name: String,
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersion {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct ResourceList {
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    singular_name: String,
+    #[serde(default)]
+    namespaced: bool,
+    #[serde(default)]
+    verbs: Option<Vec<String>>,
+    #[serde(default)]
+    short_names: Vec<String>,
+}
+
+// === impl Group ===
+
+impl Group {
+    fn kinds(self) -> impl Iterator<Item = Served> {
+        let group = self.metadata.name;
+        self.versions.into_iter().flat_map(move |Version { version, resources }| {
+            let group = group.clone();
+            resources.into_iter().filter_map(move |one| {
+                let kind = one.response_kind.filter(|response| !response.kind.is_empty())?.kind;
+                Some(Served {
+                    kind: Kind::new(&group, &kind),
+                    version: version.clone(),
+                    versions: vec![version.clone()],
+                    plural: one.resource,
+                    singular: one.singular_resource,
+                    short_names: one.short_names,
+                    is_namespaced: one.scope == "Namespaced",
+                    can_be_watched: can_be_watched(one.verbs.as_deref()),
+                })
+            })
+        })
+    }
+}
+
+// === impl Resource ===
+
+impl Resource {
+    fn served(self, group: &str, version: &str) -> Option<Served> {
+        // `pods/status` is a part of pods.
+        (!self.name.contains('/')).then(|| Served {
+            kind: Kind::new(group, &self.kind),
+            version: version.to_owned(),
+            versions: vec![version.to_owned()],
+            can_be_watched: can_be_watched(self.verbs.as_deref()),
+            plural: self.name,
+            singular: self.singular_name,
+            short_names: self.short_names,
+            is_namespaced: self.namespaced,
+        })
+    }
+}
+
+fn can_be_watched(verbs: Option<&[String]>) -> bool {
+    ["list", "watch"].iter().all(|verb| verbs.unwrap_or_default().iter().any(|one| one == verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::tests::{Server, answer};
+
+    #[test]
+    fn stable_versions_come_before_betas_and_those_before_alphas() {
+        // The order that Kubernetes documents for the versions of custom resources.
+        let documented =
+            ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
+        let ages: Vec<_> = documented.iter().map(|version| age(version)).collect();
+        assert!(ages.is_sorted_by(|a, b| a >= b), "{ages:?}");
+    }
+
+    #[test]
+    fn both_forms_of_discovery_say_the_same() {
+        let aggregated = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"apps"},"versions":[
+            {"version":"v1beta1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1beta1","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list","watch"],"shortNames":["deploy"]}]},
+            {"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list","watch"],"shortNames":["deploy"],"subresources":[{"subresource":"status"}]}],"freshness":"Current"}]}]}"#;
+        let Ok(Root::Aggregated { items }) = read(aggregated.as_bytes()) else { panic!("not aggregated") };
+        let plain = r#"{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[
+            {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list","watch"],"shortNames":["deploy"]},
+            {"name":"deployments/status","singularName":"","namespaced":true,"kind":"Deployment","verbs":["get"]}]}"#;
+        let ResourceList { resources } = read(plain.as_bytes()).unwrap();
+        let plain: Vec<Served> = resources.into_iter().filter_map(|one| one.served("apps", "v1")).collect();
+        let mut aggregated = newest(items.into_iter().flat_map(Group::kinds).collect());
+        assert_eq!(
+            std::mem::replace(&mut aggregated[0].versions, plain[0].versions.clone()),
+            ["v1", "v1beta1"]
+        );
+        assert_eq!(aggregated, plain);
+        assert_eq!(plain[0].path(Some("shop")), "/apis/apps/v1/namespaces/shop/deployments");
+    }
+
+    #[test]
+    fn what_has_only_parts_hides_nothing() {
+        // As kube-apiserver 1.36 converts what an adapter of custom metrics has.
+        let json = r#"{"metadata":{},"items":[{"metadata":{"name":"custom.metrics.k8s.io"},"versions":[{"version":"v1beta1","resources":[{"resource":"pods","responseKind":{"group":"","version":"","kind":""},"scope":"Namespaced","singularResource":"","verbs":null,"subresources":[{"subresource":"http_requests","responseKind":{"group":"","version":"","kind":"MetricValueList"},"verbs":["get"]}]}],"freshness":"Current"}]},
+            {"metadata":{"name":"batch"},"versions":[{"version":"v1","resources":[{"resource":"jobs","responseKind":{"group":"batch","version":"v1","kind":"Job"},"scope":"Namespaced","singularResource":"job","verbs":["list","watch"]}]}]}]}"#;
+        let Ok(Root::Aggregated { items }) = read(json.as_bytes()) else { panic!("not aggregated") };
+        let kinds: Vec<Served> = items.into_iter().flat_map(Group::kinds).collect();
+        assert_eq!(kinds.iter().map(Served::words).collect::<Vec<_>>(), ["jobs.batch"]);
+    }
+
+    #[tokio::test]
+    async fn older_servers_are_asked_for_each_version_and_what_is_broken_hides_nothing() {
+        let resource = |name: &str, kind: &str| {
+            answer(
+                "200 OK",
+                &format!(r#"{{"resources":[{{"name":"{name}","kind":"{kind}","verbs":["list","watch"]}}]}}"#),
+            )
+        };
+        let server = Server::start(move |head| match head.split(' ').nth(1).unwrap() {
+            "/api" => answer("200 OK", r#"{"kind":"APIVersions","versions":["v1"]}"#),
+            "/api/v1" => resource("pods", "Pod"),
+            "/apis" => answer(
+                "200 OK",
+                r#"{"groups":[{"name":"metrics.k8s.io","versions":[{"version":"v1"}]},{"name":"odd","versions":[{"version":"v1"}]},{"name":"batch","versions":[{"version":"v1"}]}]}"#,
+            ),
+            "/apis/metrics.k8s.io/v1" => answer("503 Service Unavailable", "{}"),
+            "/apis/odd/v1" => answer("200 OK", "<html>"),
+            "/apis/batch/v1" => resource("jobs", "Job"),
+            other => panic!("{other}"),
+        });
+        let kinds = discover(&server.connection().await).await.unwrap();
+        assert_eq!(kinds.iter().map(Served::words).collect::<Vec<_>>(), ["pods", "jobs.batch"]);
+    }
+
+    #[test]
+    fn what_is_no_letter_is_encoded() {
+        assert_eq!(encoded("app in (a,b),!c=é"), "app%20in%20%28a%2Cb%29%2C%21c%3D%C3%A9");
+    }
+}

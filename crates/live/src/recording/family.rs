@@ -1,0 +1,153 @@
+//! The watches of one kind: one, or one for each namespace that is wanted. They have one position and one state.
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use model::{Kind, Moment};
+use tokio::sync::{Mutex, Notify};
+
+use crate::kinds::{Served, encoded};
+use crate::news::{KindStatus, State};
+
+/// The watches of one kind.
+pub(super) struct Family {
+    pub(super) kind: Kind,
+    /// Where the server has it now: the version of a custom kind comes and goes.
+    served: RwLock<Served>,
+    /// The server was found to have it.
+    pub(super) found: Notify,
+    labels: Option<String>,
+    /// By namespace, which is empty for a watch of all. Held while news are sent, so that positions stay in order.
+    pub(super) members: Mutex<BTreeMap<String, Member>>,
+}
+
+/// How one of the watches is getting on.
+#[derive(Default)]
+pub(super) struct Member {
+    pub(super) position: Option<String>,
+    pub(super) state: Option<State>,
+    pub(super) objects: usize,
+    pub(super) heard: Option<Moment>,
+}
+
+// === impl Family ===
+
+impl Family {
+    pub(super) fn new(served: Served, labels: Option<String>) -> Family {
+        let kind = served.kind.clone();
+        let served = RwLock::new(served);
+        Family { kind, served, found: Notify::new(), labels, members: Mutex::default() }
+    }
+
+    /// From now on the server has it like this.
+    pub(super) fn serve(&self, served: Served) {
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+        self.found.notify_waiters();
+    }
+
+    /// What begins every question, and the version of the API that it is asked in.
+    pub(super) fn address(&self, namespace: &str) -> (String, String) {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let labels = self
+            .labels
+            .as_ref()
+            .map_or(String::new(), |labels| format!("labelSelector={}&", encoded(labels)));
+        let path = served.path(Some(namespace).filter(|name| !name.is_empty()));
+        (format!("{path}?{labels}"), served.api_version())
+    }
+
+    /// Where a namespace goes on, until it says something newer.
+    pub(super) fn resume(&mut self, namespace: &str, position: &str) {
+        let member = Member { position: Some(position.to_owned()), ..Member::default() };
+        self.members.get_mut().insert(namespace.to_owned(), member);
+    }
+
+    /// Where a namespace was in a position of the family. `None` if that one did not see all that is wanted now.
+    ///
+    /// A position is that of the one watch, or `web=7,shop=9` where namespaces were chosen, behind `app=web|` where labels
+    /// were.
+    pub(super) fn position(&self, text: &str, namespace: Option<&str>) -> Option<String> {
+        let (labels, text) =
+            text.rsplit_once('|').map_or((None, text), |(labels, rest)| (Some(labels), rest));
+        if labels != self.labels.as_deref() {
+            return None;
+        }
+        if !text.contains('=') {
+            return Some(text.to_owned());
+        }
+        let part = text.split(',').find_map(|part| part.strip_prefix(namespace?)?.strip_prefix('='));
+        part.map(str::to_owned)
+    }
+
+    /// The position of all. What has none yet will be listed.
+    pub(super) fn joined(&self, members: &BTreeMap<String, Member>) -> String {
+        let part = |(namespace, member): (&String, &Member)| {
+            let position = member.position.as_ref()?;
+            Some(if namespace.is_empty() { position.clone() } else { format!("{namespace}={position}") })
+        };
+        let parts: Vec<String> = members.iter().filter_map(part).collect();
+        let labels = self.labels.as_ref().map_or(String::new(), |labels| format!("{labels}|"));
+        labels + &parts.join(",")
+    }
+
+    /// The state of all: of one that does not watch, if there is one.
+    pub(super) fn status(&self, members: &BTreeMap<String, Member>) -> KindStatus {
+        let states = || members.values().filter_map(|member| member.state.as_ref());
+        let state = states().find(|state| **state != State::Watching).or_else(|| states().next());
+        KindStatus {
+            kind: self.kind.clone(),
+            state: state.cloned().unwrap_or(State::Listing),
+            objects: members.values().map(|member| member.objects).sum(),
+            last_heard: members.values().filter_map(|member| member.heard).max(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(labels: Option<&str>) -> Family {
+        Family::new(Served::guessed(Kind::new("", "Pod"), true), labels.map(str::to_owned))
+    }
+
+    #[track_caller]
+    fn check(labels: Option<&str>, text: &str, namespace: Option<&str>, expected: Option<&str>) {
+        assert_eq!(family(labels).position(text, namespace).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_position_holds_for_what_it_was_reached_with() {
+        check(None, "7", None, Some("7"));
+        check(None, "7", Some("web"), Some("7"));
+        check(None, "shop=9,web=7", Some("web"), Some("7"));
+        check(None, "shop=9,web=7", Some("we"), None);
+        check(None, "shop=9", None, None);
+        check(Some("app=web"), "app=web|7", None, Some("7"));
+        check(Some("app=web"), "app=web|shop=9", Some("shop"), Some("9"));
+        check(Some("app=web"), "7", None, None);
+        check(None, "app=web|7", None, None);
+    }
+
+    #[test]
+    fn what_is_joined_can_be_taken_apart() {
+        let mut family = family(Some("a,b=c"));
+        family.resume("shop", "9");
+        family.resume("web", "7");
+        let text = family.joined(family.members.try_lock().as_deref().unwrap());
+        assert_eq!(text, "a,b=c|shop=9,web=7");
+        assert_eq!(family.position(&text, Some("shop")).as_deref(), Some("9"));
+    }
+    #[test]
+    fn it_is_asked_for_where_the_server_has_it() {
+        let family = family(Some("app in (a)"));
+        let labels = "?labelSelector=app%20in%20%28a%29&";
+        assert_eq!(family.address("web"), (format!("/api/v1/namespaces/web/pods{labels}"), "v1".to_owned()));
+        let version = "v2".to_owned();
+        family.serve(Served { version, ..Served::guessed(Kind::new("example.com", "Pod"), true) });
+        assert_eq!(
+            family.address(""),
+            (format!("/apis/example.com/v2/pods{labels}"), "example.com/v2".to_owned())
+        );
+    }
+}

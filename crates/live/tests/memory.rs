@@ -1,0 +1,39 @@
+//! What is remembered of an object is small, whatever its size.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+use live::watching::{Reply, Subject, Watching};
+use model::{Kind, Moment};
+
+/// Of this process, in bytes; zero where the system does not say.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap() * 4096)
+}
+
+#[test]
+fn a_hundred_thousand_pods_take_little_room() {
+    let kind = Kind::new("", "Pod");
+    let subject = Subject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: Some };
+    let mut watching = Watching::new(subject, None, [], None);
+    let before = resident();
+    for page in 0..200 {
+        let item = |number: u32| {
+            let number = page * 500 + number;
+            format!(
+                r#"{{"metadata":{{"name":"deployment-{number}-7c5ddbdf54-{number:05}","namespace":"namespace-{}","uid":"6f2d1c1e-0000-4000-8000-{number:012}","resourceVersion":"{}"}},"spec":"{}"}}"#,
+                number % 100,
+                1_000_000_000 + number,
+                "x".repeat(5_000)
+            )
+        };
+        let items: Vec<String> = (0..500).map(item).collect();
+        let next = if page < 199 { r#","continue":"c""# } else { "" };
+        let list = format!(r#"{{"metadata":{{"resourceVersion":"9"{next}}},"items":[{}]}}"#, items.join(","));
+        watching.hear(Reply::Page(list.as_bytes()), Moment::from_nanos(1), 0.5);
+        assert_eq!(watching.take().news.changes.len(), 500);
+    }
+    assert_eq!(watching.objects(), 100_000);
+    let each = resident().saturating_sub(before) / watching.objects();
+    assert!(each <= 600, "{each} bytes for each object");
+}

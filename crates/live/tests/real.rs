@@ -1,0 +1,424 @@
+//! A real API server is recorded without a loss that is not said.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod common;
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use common::{Film, Recording, Sight, churn, client, listed, now, recorded, send, start, undisturbed};
+use live::{Connection, Event, KindChoice, Known, State, Target, Wanted};
+use model::{Gap, Key, Kind, Object, Observed};
+use peers::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use tokio::sync::{mpsc, watch};
+
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+
+fn pods() -> Kind {
+    Kind::new("", "Pod")
+}
+
+fn nodes() -> Kind {
+    Kind::new("", "Node")
+}
+
+fn only(kinds: &[&str]) -> Wanted {
+    let only = Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
+    Wanted { kinds: KindChoice { only, ..KindChoice::default() }, ..Wanted::default() }
+}
+
+/// Says by a pod and a node that there will be nothing more.
+async fn end(client: &kube::Client, name: &str) {
+    let object = |kind: &str, spec: &str| {
+        format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"{name}"}}{spec}}}"#)
+    };
+    let pod = object("Pod", r#","spec":{"containers":[{"name":"a","image":"a"}]}"#);
+    send(client, "POST", "/api/v1/namespaces/default/pods", &pod).await;
+    send(client, "POST", NODES, &object("Node", "")).await;
+}
+
+fn has_end(film: &Film, name: &str) -> bool {
+    film.has("Pod", name) && film.has("Node", name)
+}
+
+/// What is recorded is what the server has, byte by byte.
+async fn check_state(client: &kube::Client, films: &[&Film]) {
+    let events = films.iter().flat_map(|film| film.events.clone()).collect();
+    let state = Film { events }.state();
+    for (path, kind) in [(PODS, pods()), (NODES, nodes())] {
+        let (found, expected) = (recorded(&state, &kind), listed(client, path).await);
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        assert!(!expected.is_empty());
+        assert_eq!(found, expected);
+    }
+}
+
+fn mark(word: &str, object: &Object) -> String {
+    let meta = object.meta();
+    format!("{word} {} {}", meta.name, meta.resource_version.unwrap())
+}
+
+fn marks(film: &Film, kind: &Kind) -> Vec<String> {
+    let of_kind = film.changes().filter(|change: &&Observed| change.key.kind == *kind && !change.inferred);
+    of_kind.map(|change| mark(change.what.word(), change.what.object())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_churning_cluster_is_recorded_without_a_loss() {
+    let Some(mut cluster) = start(Options::default()) else { return };
+    let client = client(&cluster).await;
+    let recording = Recording::start(cluster.kubeconfig(), Wanted::default(), Known::default()).await;
+    let watches = |film: &Film| {
+        let is_watched = |event: &&Event| matches!(event, Event::Status(one) if one.state == State::Watching);
+        film.events.iter().filter(is_watched).count()
+    };
+    recording.wait("all default kinds are watched", |film| watches(film) >= 31).await;
+
+    // Some thousand changes, all of them told in the server's order.
+    let seen_pods = undisturbed(client.clone(), PODS, "the-end").await;
+    let seen_nodes = undisturbed(client.clone(), NODES, "the-end").await;
+    churn(&client, "churn", 240).await;
+    end(&client, "the-end").await;
+    recording.wait("the end is heard", |film| has_end(film, "the-end")).await;
+    let film = recording.film();
+    for (seen, kind) in [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())] {
+        let expected: Vec<String> = seen.iter().map(|sight| mark(&sight.word, &sight.object)).collect();
+        assert!(expected.len() > 1000, "{}", expected.len());
+        assert_eq!(marks(&film, &kind), expected);
+    }
+
+    // Kinds that appear later are recorded too, config maps without their data, and the server's version.
+    cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
+    cluster.kubectl(&["create", "configmap", "web", "--from-literal=a=b"]).unwrap();
+    cluster.kubectl(&["create", "configmap", "cluster-autoscaler-status", "--from-literal=a=b"]).unwrap();
+    recording.wait("node pools are watched", |film| {
+        let is_watched =
+            |event: &Event| matches!(event, Event::Status(one) if *one.kind.kind == *"NodePool" && one.state == State::Watching);
+        film.events.iter().any(is_watched)
+    })
+    .await;
+    let pool = r#"{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"general"}}"#;
+    send(&client, "POST", "/apis/karpenter.sh/v1/nodepools", pool).await;
+    recording.wait("the node pool is told", |film| film.has("NodePool.karpenter.sh", "general")).await;
+    recording.wait("the config map is told", |film| film.has("ConfigMap", "cluster-autoscaler-status")).await;
+    let first = recording.stop().await;
+    check_state(&client, &[&first]).await;
+    assert_eq!(first.gaps().count(), 0, "{}", first.in_words());
+    let state = first.state();
+    let find = |name: &str| state.iter().find(|(key, _)| *key.name == *name).unwrap().1.as_str();
+    assert!(find("cluster-autoscaler-status").contains(r#""data":{"a":"b"}"#));
+    assert!(!find("web").contains("\"data\"") && find("web").contains("\"metadata\""));
+    assert!(find("version").contains(r#""gitVersion":"v1.36.4""#), "{}", find("version"));
+
+    // A recorder that was away goes on where it was, without a gap.
+    let seen = undisturbed(client.clone(), PODS, "the-end-2").await;
+    churn(&client, "away", 30).await;
+    end(&client, "the-end-2").await;
+    let recording = Recording::start(cluster.kubeconfig(), Wanted::default(), first.known()).await;
+    recording.wait("what happened while it was away is told", |film| has_end(film, "the-end-2")).await;
+    let second = recording.stop().await;
+    assert_eq!(second.gaps().count(), 0, "{}", second.in_words());
+    check_state(&client, &[&first, &second]).await;
+    let seen = seen.await.unwrap();
+    let expected: Vec<String> = seen.iter().map(|sight| mark(&sight.word, &sight.object)).collect();
+    assert_eq!(marks(&second, &pods()), expected);
+
+    check_choice(&cluster, &client).await;
+    check_nobody_listens(&cluster).await;
+    check_restart(&mut cluster, &client, first, second).await;
+}
+
+/// Namespaces and labels are chosen, and a recording goes on with them.
+async fn check_choice(cluster: &Cluster, client: &kube::Client) {
+    let create = |namespace: &str, name: &str, app: &str| {
+        let manifest = format!(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, namespace: {namespace}, labels: {{app: {app}}}}}\n\
+             spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}\n"
+        );
+        cluster.kubectl_reading(&["create", "-f", "-"], &manifest).unwrap();
+    };
+    for namespace in ["shop", "web", "other"] {
+        cluster.kubectl(&["create", "namespace", namespace]).unwrap();
+        create(namespace, "one", "a");
+        create(namespace, "two", "b");
+    }
+    let wanted = Wanted {
+        namespaces: vec!["shop".to_owned(), "web".to_owned()],
+        labels: Some("app in (a,c)".to_owned()),
+        ..only(&["pvc"])
+    };
+    let claims = |film: &Film| -> Vec<String> {
+        let of_claims = |key: &&Key| *key.kind.kind == *"PersistentVolumeClaim";
+        film.state().keys().filter(of_claims).map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+    };
+    let recording = Recording::start(cluster.kubeconfig(), wanted.clone(), Known::default()).await;
+    recording
+        .wait("both are told", |film| {
+            claims(film).len() == 2
+                && film.known().positions.values().any(|text| text.contains("shop=") && text.contains("web="))
+        })
+        .await;
+    let first = recording.stop().await;
+    assert_eq!(claims(&first), ["shop/one", "web/one"]);
+    create("web", "three", "c");
+    send(client, "DELETE", "/api/v1/namespaces/shop/persistentvolumeclaims/one", "").await;
+    let recording = Recording::start(cluster.kubeconfig(), wanted, first.known()).await;
+    recording.wait("the new one is told", |film| film.has("PersistentVolumeClaim", "three")).await;
+    let second = recording.stop().await;
+    assert_eq!(second.gaps().count(), 0, "{}", second.in_words());
+}
+
+/// A recording whose words nobody takes waits, and stops all the same.
+async fn check_nobody_listens(cluster: &Cluster) {
+    let connection = Connection::open(Some(cluster.kubeconfig()), None).await.unwrap();
+    let target = Target { source: "real".into(), connection };
+    let (out, mut heard) = mpsc::channel(1);
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(live::record(target, Wanted::default(), Known::default(), now, out, stopped));
+    heard.recv().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let began = Instant::now();
+    stop.send(true).unwrap();
+    task.await.unwrap().unwrap();
+    assert!(began.elapsed() < Duration::from_millis(1100), "stopped after {:?}", began.elapsed());
+}
+
+/// A server that has forgotten the past: what was deleted meanwhile is inferred, inside a gap.
+async fn check_restart(cluster: &mut Cluster, client: &kube::Client, first: Film, second: Film) {
+    let film = Film { events: [first.events, second.events].concat() };
+    send(client, "DELETE", "/api/v1/nodes/away-0", "").await;
+    cluster.restart_apiserver().unwrap();
+    let recording = Recording::start(cluster.kubeconfig(), only(&["po", "no"]), film.known()).await;
+    recording.wait("the gap is told", |film| film.gaps().any(|gap| gap.kinds == [nodes()])).await;
+    // A restart while it watches is only a pause, or another gap.
+    cluster.restart_apiserver().unwrap();
+    end(client, "the-end-3").await;
+    recording.wait("what happened after the restart is told", |film| has_end(film, "the-end-3")).await;
+    let last = recording.stop().await;
+    let is_it = |change: &&Observed| *change.key.name == *"away-0" && change.what.state().is_none();
+    let gone: Vec<&Observed> = last.changes().filter(is_it).collect();
+    assert!(gone.len() == 1 && gone[0].inferred, "{gone:?}");
+    let until = film.known().until.unwrap();
+    let covers = |gap: &Gap| gap.from <= until && gone[0].seen <= gap.to && gap.kinds == [nodes()];
+    assert!(last.gaps().any(covers), "{}", last.in_words());
+    check_state(client, &[&film, &last]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_faults_take_away_is_said() {
+    let Some(cluster) = start(Options::default()) else { return };
+    let client = client(&cluster).await;
+    let mut recordings = Vec::new();
+    for seed in [1, 20_261_115, 77] {
+        let proxy = Proxy::start(&cluster, plan(seed)).unwrap();
+        let recording =
+            Recording::start(proxy.kubeconfig(), only(&["pods", "nodes"]), Known::default()).await;
+        recordings.push((seed, proxy, recording));
+    }
+    let seen_pods = undisturbed(client.clone(), PODS, "the-end").await;
+    let seen_nodes = undisturbed(client.clone(), NODES, "the-end").await;
+    for round in 0..8 {
+        churn(&client, &format!("churn-{round}"), 24).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    end(&client, "the-end").await;
+    let seen = [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())];
+    for (seed, proxy, recording) in recordings {
+        recording.wait(&format!("the end is heard, seed {seed}"), |film| has_end(film, "the-end")).await;
+        let film = recording.stop().await;
+        check_state(&client, &[&film]).await;
+        let faults = proxy.faults();
+        assert!(faults.len() >= 12, "seed {seed}: {faults:?}");
+        assert!(film.gaps().count() >= 2, "seed {seed}: {}", film.in_words());
+        for (seen, kind) in &seen {
+            check_said(seed, &film, kind, seen);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_kinds_may_change_their_version_go_and_come_back() {
+    let Some(cluster) = start(Options::default()) else { return };
+    let widgets = |versions: &[(&str, bool)]| {
+        let definition = definition("example.com", "Widget", "widgets", versions);
+        cluster.kubectl_reading(&["apply", "-f", "-"], &definition).unwrap();
+        let names = "crd/widgets.example.com";
+        cluster.kubectl(&["wait", "--for=condition=Established", names]).unwrap();
+    };
+    let create = |version: &str, name: &str| {
+        let widget = format!("apiVersion: example.com/{version}\nkind: Widget\nmetadata: {{name: {name}}}\n");
+        // The server learns of new versions with some delay.
+        let end = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = cluster.kubectl_reading(&["create", "-f", "-"], &widget) {
+            assert!(Instant::now() < end, "{error}");
+        }
+    };
+    widgets(&[("v1beta1", true)]);
+    create("v1beta1", "one");
+    let kinds = KindChoice { also: vec!["widgets".to_owned()], ..KindChoice::default() };
+    let wanted = Wanted { kinds, ..Wanted::default() };
+    let recording = Recording::start(cluster.kubeconfig(), wanted, Known::default()).await;
+    let has = |name: &'static str| move |film: &Film| film.has("Widget.example.com", name);
+    recording.wait("the first version is told", has("one")).await;
+
+    widgets(&[("v1beta1", false), ("v1", true)]);
+    create("v1", "two");
+    recording.wait("the second version is told", has("two")).await;
+    cluster.kubectl(&["delete", "crd", "widgets.example.com"]).unwrap();
+    recording.wait("all have gone", |film| !has("one")(film) && !has("two")(film)).await;
+
+    // What has gone hides nothing of what comes.
+    cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
+    let is_watched = |film: &Film, kind: &str| {
+        let last = film.events.iter().rev().find_map(|event| match event {
+            Event::Status(status) if status.kind.to_string() == kind => Some(&status.state),
+            Event::Status(_) | Event::News(_) | Event::Trouble { .. } => None,
+        });
+        last == Some(&State::Watching)
+    };
+    recording.wait("node pools are watched", |film| is_watched(film, "NodePool.karpenter.sh")).await;
+    widgets(&[("v1", true)]);
+    create("v1", "three");
+    recording.wait("they are told again", has("three")).await;
+    let film = recording.stop().await;
+    let told: Vec<&Observed> = film.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
+    // None was inferred: the server says so when it deletes a definition.
+    let words: Vec<String> =
+        told.iter().map(|change| format!("{} {}", change.what.word(), change.key.name)).collect();
+    assert_eq!(words.iter().filter(|word| word.starts_with("DELETED")).count(), 2, "{words:?}");
+    assert!(told.iter().all(|change| !change.inferred), "{words:?}");
+    assert!(film.gaps().all(|gap| gap.kinds == [Kind::new("example.com", "Widget")]), "{}", film.in_words());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_went_back_to_an_earlier_state_is_listed() {
+    let Some(cluster) = start(Options::default()) else { return };
+    let client = client(&cluster).await;
+    end(&client, "before").await;
+    let recording = Recording::start(cluster.kubeconfig(), only(&["po", "no"]), Known::default()).await;
+    recording.wait("all is told", |film| has_end(film, "before") && film.known().positions.len() == 2).await;
+    let first = recording.stop().await;
+    // As if the server had been much further then.
+    let mut known = first.known();
+    for position in known.positions.values_mut() {
+        let (version, moment) = position.split_once('@').unwrap();
+        *position = format!("{}@{moment}", version.parse::<u64>().unwrap() + 1_000_000);
+    }
+    end(&client, "after").await;
+    let step = |path: &str| Step {
+        path: path.to_owned(),
+        asked: Asked::Watch,
+        nth: 1,
+        trouble: Trouble::Refuse(Refusal::Unavailable),
+    };
+    let plan = Plan { seed: None, steps: vec![step(PODS), step(NODES)] };
+    let proxy = Proxy::start(&cluster, plan).unwrap();
+    let recording = Recording::start(proxy.kubeconfig(), only(&["po", "no"]), known).await;
+    recording.wait("what it would have been silent of is told", |film| has_end(film, "after")).await;
+    let second = recording.stop().await;
+    assert_eq!(second.gaps().count(), 2, "{}", second.in_words());
+    assert!(second.gaps().all(|gap| gap.why.contains("went back")), "{}", second.in_words());
+    check_state(&client, &[&first, &second]).await;
+}
+
+/// Trouble with every watch until none is left: refusals, and between them watches that go wrong in the middle.
+fn plan(seed: u64) -> Plan {
+    let mut chance = Pcg64::seed_from_u64(seed);
+    let mut steps = Vec::new();
+    for path in [PODS, NODES] {
+        let mut refusals = vec![
+            Trouble::Refuse(Refusal::Gone),
+            Trouble::Refuse(Refusal::TooManyRequests),
+            Trouble::Refuse(Refusal::InternalError),
+            Trouble::Refuse(Refusal::Unavailable),
+            Trouble::Refuse(Refusal::Unauthorized),
+            Trouble::HangUp,
+        ];
+        let mut midways = vec![
+            (12, Midway::Gone),
+            (7, Midway::Cut),
+            (0, Midway::Cut),
+            (30, Midway::Gone),
+            (25, Midway::Cut),
+        ];
+        let mut step = |asked, nth, trouble| steps.push(Step { path: path.to_owned(), asked, nth, trouble });
+        step(
+            Asked::List,
+            1,
+            [Trouble::HangUp, Trouble::Refuse(Refusal::TooManyRequests)][chance.random_range(0..2)],
+        );
+        step(Asked::List, 3, Trouble::Delay(Duration::from_millis(300)));
+        let mut nth = 1;
+        while !midways.is_empty() {
+            step(Asked::Watch, nth, refusals.swap_remove(chance.random_range(0..refusals.len())));
+            let (after, what) = midways.swap_remove(chance.random_range(0..midways.len()));
+            step(Asked::Watch, nth + 1, Trouble::Midway { after, what });
+            nth += 2;
+        }
+        step(Asked::Watch, nth, Trouble::Midway { after: chance.random_range(1..9), what: Midway::Repeat });
+    }
+    Plan { seed: Some(seed), steps }
+}
+
+/// All that the undisturbed watch saw was told, once, or is inside a gap.
+fn check_said(seed: u64, film: &Film, kind: &Kind, seen: &[Sight]) {
+    let told: Vec<String> = marks(film, kind);
+    let versions: Vec<&str> = told.iter().map(|mark| mark.split_once(' ').unwrap().1).collect();
+    let once: HashSet<&str> = versions.iter().copied().collect();
+    assert_eq!(once.len(), versions.len(), "seed {seed}: told twice");
+    let gaps: Vec<&Gap> = film.gaps().filter(|gap| gap.kinds == [kind.clone()]).collect();
+    let first = versions.iter().map(|mark| version(mark)).min().unwrap();
+    // The two watches do not see things in the same instant.
+    const APART: i64 = 500_000_000;
+    for sight in seen {
+        let mark = mark(&sight.word, &sight.object);
+        let is_told = once.contains(mark.split_once(' ').unwrap().1);
+        let is_in =
+            |gap: &&Gap| gap.from.plus_nanos(-APART) <= sight.at && sight.at <= gap.to.plus_nanos(APART);
+        let is_said = is_told || version(&mark) < first || gaps.iter().any(is_in);
+        assert!(is_said, "seed {seed}: {mark} at {} is missed unsaid\n{}", sight.at, film.in_words());
+    }
+}
+
+fn version(mark: &str) -> u64 {
+    mark.rsplit_once(' ').unwrap().1.parse().unwrap()
+}
+
+/// A definition of a custom kind with these versions, of which those are served that say so. The last one is stored.
+fn definition(group: &str, kind: &str, plural: &str, versions: &[(&str, bool)]) -> String {
+    let version = |(number, (name, is_served)): (usize, &(&str, bool))| {
+        let is_stored = number + 1 == versions.len();
+        format!(
+            "  - {{name: {name}, served: {is_served}, storage: {is_stored}, \
+             schema: {{openAPIV3Schema: {{type: object}}}}}}\n"
+        )
+    };
+    let versions: String = versions.iter().enumerate().map(version).collect();
+    let singular = kind.to_lowercase();
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\n\
+         kind: CustomResourceDefinition\n\
+         metadata: {{name: {plural}.{group}}}\n\
+         spec:\n  group: {group}\n  names: {{kind: {kind}, plural: {plural}, singular: {singular}}}\n  \
+         scope: Namespaced\n  versions:\n{versions}"
+    )
+}
+
+const NODE_POOLS: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nodepools.karpenter.sh}
+spec:
+  group: karpenter.sh
+  names: {kind: NodePool, plural: nodepools, singular: nodepool}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
