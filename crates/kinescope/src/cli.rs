@@ -10,7 +10,6 @@ mod format_word;
 mod get;
 mod import;
 mod info;
-mod kind_words;
 mod log;
 mod man;
 mod noise;
@@ -18,7 +17,9 @@ mod out_file;
 mod output;
 mod progress;
 mod prune;
-mod secret_key;
+mod record;
+mod serve;
+mod signals;
 mod sort_by;
 
 use std::io::Write;
@@ -52,6 +53,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    Record(record::Record),
     Import(import::Import),
     Export(export::Export),
     Info(info::Info),
@@ -60,6 +62,7 @@ enum Command {
     Diff(diff::Diff),
     Doctor(doctor::Doctor),
     Prune(prune::Prune),
+    Serve(serve::Serve),
     Completion(completion::Completion),
     Man(man::Man),
 }
@@ -97,6 +100,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(command: Command, out: &mut Out) -> anyhow::Result<Outcome> {
     match command {
         Command::Demo(demo) => demo.run(out),
+        Command::Record(record) => record.run(out),
         Command::Import(import) => import.run(out),
         Command::Export(export) => export.run(out),
         Command::Info(info) => info.run(out),
@@ -105,6 +109,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<Outcome> {
         Command::Diff(diff) => diff.run(out),
         Command::Doctor(doctor) => doctor.run(out),
         Command::Prune(prune) => prune.run(out),
+        Command::Serve(serve) => serve.run(out),
         Command::Completion(completion) => completion.run(out),
         Command::Man(man) => man.run(out),
     }

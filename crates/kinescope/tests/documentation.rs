@@ -51,6 +51,40 @@ fn the_commands_of_the_readme_answer_as_it_says() {
     }
 }
 
+/// The lines that need a cluster, against a real one: what they answer differs from cluster to cluster.
+#[test]
+fn the_commands_about_a_cluster_work() {
+    let Some(cluster) = peers::Cluster::start(peers::Options::default()).unwrap() else {
+        // Not by a macro, whose output the test runner would keep to itself.
+        std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
+        return;
+    };
+    let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"a","image":"a"}]}}"#;
+    cluster.kubectl_reading(&["create", "-f", "-"], pod).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let block = text.split_once("```sh cluster\n").expect("the README shows recording").1;
+    let commands: Vec<&str> = block.split_once("```").unwrap().0.lines().collect();
+    assert!(commands.len() >= 4);
+    let folder = tempfile::tempdir().unwrap();
+    for command in commands {
+        let command = command.split('#').next().unwrap().trim();
+        let words: Vec<&str> = command.strip_prefix("kinescope ").unwrap().split_whitespace().collect();
+        let output = common::command(folder.path())
+            .args(words)
+            .env("KUBECONFIG", cluster.kubeconfig())
+            .output()
+            .unwrap();
+        let said = common::said(output);
+        assert_eq!(said.code, 0, "{command}: {}{}", said.out, said.err);
+        if command.contains(" get ") {
+            assert!(said.out.contains("web "), "{}", said.out);
+        }
+    }
+    let record = std::fs::read_to_string(folder.path().join("record.jsonl")).unwrap();
+    assert!(record.lines().any(|line| line.contains(r#""kind":"Pod""#)), "{record}");
+}
+
 fn examples(text: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut inside = false;

@@ -1,17 +1,14 @@
-//! Which history, which moment, which source: what most commands ask first.
+//! Which history a command is about.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use history::History;
-use jiff::tz::TimeZone;
-use model::{Moment, TimeWords};
 
-/// The history a command is about.
-pub(super) struct Chosen {
-    pub(super) history: History,
-    pub(super) times: TimeWords,
+use crate::look::Chosen;
+
+/// Opens the history named, or the one everybody would mean.
+pub(super) fn open(named: Option<&Path>) -> anyhow::Result<Chosen> {
+    Chosen::open(&path(named)?)
 }
 
 /// The file named, or the one everybody would mean.
@@ -38,39 +35,6 @@ pub(super) fn path(named: Option<&Path>) -> anyhow::Result<PathBuf> {
                 "there are several histories in this folder ({}): name one, or set $KINESCOPE_HISTORY",
                 names.join(", ")
             )
-        }
-    }
-}
-
-// === impl Chosen ===
-
-impl Chosen {
-    pub(super) fn open(named: Option<&Path>) -> anyhow::Result<Chosen> {
-        let history = History::open(&path(named)?)?;
-        let (start, end) = history.span()?.unwrap_or_default();
-        Ok(Chosen { history, times: TimeWords { start, end, zone: TimeZone::system() } })
-    }
-
-    /// The moment a word means; the end if there is none.
-    pub(super) fn moment(&self, word: Option<&str>) -> anyhow::Result<Moment> {
-        Ok(match word {
-            Some(word) => self.times.read(word)?,
-            None => self.times.end,
-        })
-    }
-
-    /// The source named, or the only one. `None`: the history is empty.
-    pub(super) fn source(&self, named: Option<&str>) -> anyhow::Result<Option<Arc<str>>> {
-        let sources = self.history.sources()?;
-        let names = || sources.iter().map(|source| &**source).collect::<Vec<_>>().join(", ");
-        match (named, &sources[..]) {
-            (Some(name), _) => match sources.iter().find(|source| ***source == *name) {
-                Some(source) => Ok(Some(source.clone())),
-                None => bail!("the history has no source {name:?}; it has: {}", names()),
-            },
-            (None, []) => Ok(None),
-            (None, [only]) => Ok(Some(only.clone())),
-            (None, _) => bail!("the history has several sources: name one with --source: {}", names()),
         }
     }
 }

@@ -71,6 +71,8 @@ impl Demo {
         writeln!(out, "  export KINESCOPE_HISTORY={}", quoted(&history))?;
         writeln!(out, "  kinescope get pods -A --at {}", clock(day.story.bad_moment))?;
         writeln!(out, "  kinescope --help")?;
+        writeln!(out, "\nFilm the cluster of your kubeconfig, until Ctrl-C:")?;
+        writeln!(out, "  kinescope record --into mine.kine")?;
         Ok(Outcome::Done)
     }
 }
@@ -157,6 +159,12 @@ fn scenes(story: &Story, export: &str) -> Vec<Scene> {
             ],
         ),
         scene("Is the history whole?".to_owned(), 4, &["doctor"]),
+        scene(
+            "A recorder of your own cluster leaves out what means nothing, and hides what is secret:"
+                .to_owned(),
+            8,
+            &["record", "--show-rules"],
+        ),
     ]
 }
 
@@ -171,6 +179,7 @@ fn play(scene: &Scene, history: &str, out: &mut Out) -> anyhow::Result<()> {
         std::iter::once("kinescope").chain(scene.command.iter().map(String::as_str)).collect();
     match words[1] {
         "info" | "export" | "doctor" => words.insert(2, history),
+        "record" => {}
         _ => words.extend(["--history", history]),
     }
     let command =

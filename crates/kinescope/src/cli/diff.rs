@@ -8,12 +8,10 @@ use kubernetes::selector::Selector;
 use model::{Difference, FieldChange, Kind, Version, changed_fields, difference};
 use serde_json::json;
 
-use super::Outcome;
-use super::chosen::Chosen;
-use super::get::has_labels;
-use super::kind_words::KindWords;
 use super::noise::is_noise;
 use super::output::{HEADING, NEW, OLD, Out};
+use super::{Outcome, chosen};
+use crate::look::{KindWords, has_labels};
 
 const AFTER: &str = "\
 Examples:
@@ -64,7 +62,7 @@ struct Count {
 
 impl Diff {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let chosen = Chosen::open(self.history.as_deref())?;
+        let chosen = chosen::open(self.history.as_deref())?;
         let (before, after) = (chosen.moment(Some(&self.before))?, chosen.moment(Some(&self.after))?);
         let words = KindWords::read(&chosen.history, after)?;
         let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
@@ -72,13 +70,17 @@ impl Diff {
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let selection = Selection {
             kinds,
-            source: chosen.source(self.source.as_deref())?,
+            source: chosen.source(self.source.as_deref(), "--source")?,
             namespace: self.namespace.clone(),
             name: None,
         };
         let gaps = chosen.history.gaps()?;
         let (first, last) = (before.min(after), before.max(after));
-        out.warn_of_gaps(gaps.iter().filter(|gap| gap.from < last && first < gap.to));
+        out.warn_of_gaps(gaps.iter().filter(|gap| {
+            let kinds = selection.kinds.as_ref();
+            let concerns = kinds.is_none_or(|kinds| kinds.iter().any(|kind| gap.concerns(kind)));
+            concerns && gap.from < last && first < gap.to
+        }));
         let (old, new) = (chosen.history.at(before, &selection)?, chosen.history.at(after, &selection)?);
         let wanted =
             |version: &Version| labels.as_ref().is_none_or(|labels| has_labels(&version.object, labels));

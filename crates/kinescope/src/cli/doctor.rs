@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use history::{Report, doctor, salvage};
 use serde_json::json;
 
-use super::output::{Out, grouped};
+use super::output::{Out, counted, grouped};
 use super::{Outcome, chosen};
 
 const AFTER: &str = "\
@@ -96,7 +96,7 @@ fn as_text(out: &mut Out, report: &Report) -> anyhow::Result<()> {
         writeln!(out, "the history is damaged; {read} are whole: --salvage NEW copies what can be read")?;
     }
     if report.gaps > 0 {
-        writeln!(out, "{} gaps were recorded: `kinescope info` lists them", grouped(report.gaps as u64))?;
+        writeln!(out, "{} recorded: `kinescope info` lists them", counted(report.gaps as u64, "gap"))?;
     }
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! `kinescope export`: a history, or one moment of it, into files of other programs.
 
-mod feed;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,13 +16,12 @@ use kubernetes::anonymise::Anonymiser;
 use kubernetes::selector::Selector;
 use model::{Kind, Moment, Window};
 
-use self::feed::{Feed, Shown};
-use super::chosen::Chosen;
-use super::kind_words::KindWords;
 use super::out_file::Scratch;
 use super::output::{Out, grouped};
 use super::progress::Progress;
-use super::{Outcome, format_word, secret_key};
+use super::{Outcome, chosen, format_word, signals};
+use crate::look::{Chosen, Feed, KindWords, Shown};
+use crate::secret_key;
 
 /// What can be written.
 const FORMATS: [Format; 8] = [
@@ -126,7 +123,7 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         self.check_options()?;
-        let chosen = Chosen::open(self.history.as_deref())?;
+        let chosen = chosen::open(self.history.as_deref())?;
         if self.out.exists()
             && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(chosen.history.path())?
         {
@@ -136,7 +133,7 @@ impl Export {
         let feed = self.feed(&chosen)?;
         let (written, there) = if self.out == Path::new("-") {
             let mut writer = self.writer(out.data()?, &feed, tracer)?;
-            let there = feed.all(&mut *writer, None)?;
+            let there = feed.all(&mut *writer, || Ok(()))?;
             (writer.finish()?, there)
         } else {
             let progress = Progress::changes(out, feed.total()?);
@@ -197,7 +194,7 @@ impl Export {
         let many_sources = matches!(self.format, Format::Jsonl | Format::Manifests);
         let source = match &self.source {
             None if many_sources => None,
-            named => chosen.source(named.as_deref())?,
+            named => chosen.source(named.as_deref(), "--source")?,
         };
         // The tracer leaves out by itself what is excluded: it needs to see what that owns. Once names are made up it
         // cannot.
@@ -268,11 +265,8 @@ impl Export {
             }
             return Ok(Some(config));
         }
-        let source = chosen.source(self.source.as_deref())?;
-        let kept = Selection { kinds: Some(vec![TracerConfig::kind()]), source, ..Selection::default() };
-        let kept = chosen.history.at(chosen.times.end, &kept)?.into_objects();
-        let kept = kept.iter().find_map(|version| TracerConfig::kept_in(&version.object));
-        Ok(Some(kept.unwrap_or_default()))
+        let source = chosen.source(self.source.as_deref(), "--source")?;
+        chosen.tracer_config(source).map(Some)
     }
 
     fn writer<'a>(
@@ -322,18 +316,25 @@ impl Export {
         tracer: Option<TracerConfig>,
         progress: &Progress,
     ) -> anyhow::Result<(Written, u64)> {
+        signals::listen()?;
         let scratch = Scratch::beside(&self.out);
         let doing = || format!("cannot write {}", self.out.display());
         if self.format == Format::ScalingHistory {
             let mut writer = Box::new(scaling_history::Writer::create(scratch.path())?);
-            let there = feed.all(&mut *writer, Some(progress))?;
+            let there = feed.all(&mut *writer, || {
+                progress.step();
+                signals::check()
+            })?;
             let written = writer.finish().with_context(doing)?;
             scratch.publish()?;
             return Ok((written, there));
         }
         let mut file = scratch.create()?;
         let mut writer = self.writer(&mut file, feed, tracer)?;
-        let there = feed.all(&mut *writer, Some(progress))?;
+        let there = feed.all(&mut *writer, || {
+            progress.step();
+            signals::check()
+        })?;
         let written = writer.finish().with_context(doing)?;
         file.finish().with_context(doing)?;
         scratch.publish()?;

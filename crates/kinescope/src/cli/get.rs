@@ -1,7 +1,5 @@
 //! `kinescope get`: kubectl's `get`, in the past.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -11,14 +9,12 @@ use history::Selection;
 use kubernetes::selector::{FieldSelector, Selector};
 use kubernetes::table::{Style, Table, render};
 use model::{Moment, Object, Version};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::chosen::Chosen;
-use super::kind_words::{Found, KindWords};
 use super::output::Out;
 use super::sort_by::SortBy;
-use super::{Outcome, completion};
+use super::{Outcome, chosen, completion};
+use crate::look::{Found, KindWords, has_labels};
 
 const AFTER: &str = "\
 Examples:
@@ -100,9 +96,9 @@ struct Answer {
 
 impl Get {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let chosen = Chosen::open(self.history.as_deref())?;
+        let chosen = chosen::open(self.history.as_deref())?;
         let moment = chosen.moment(self.at.as_deref())?;
-        let source = chosen.source(self.source.as_deref())?;
+        let source = chosen.source(self.source.as_deref(), "--source")?;
         let words = KindWords::read(&chosen.history, moment)?;
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let sort_by = self.sort_by.as_deref().map(SortBy::parse).transpose()?;
@@ -154,7 +150,10 @@ impl Get {
             answers.push(Answer { found, objects });
         }
         let gaps = chosen.history.gaps()?;
-        out.warn_of_gaps(gaps.iter().filter(|gap| gap.from <= moment && moment < gap.to));
+        out.warn_of_gaps(gaps.iter().filter(|gap| {
+            let concerns = answers.iter().any(|answer| gap.concerns(&answer.found.kind));
+            concerns && gap.from <= moment && moment < gap.to
+        }));
         self.print(out, &words, &answers, moment, &missing)?;
         if missing.is_empty() {
             return Ok(Outcome::Done);
@@ -262,23 +261,6 @@ impl Get {
             out.complain(&format!("No resources found in {} namespace.", self.scope.namespace));
         }
     }
-}
-
-/// Whether an object has the labels asked for.
-pub(super) fn has_labels(object: &Object, wanted: &Selector) -> bool {
-    #[derive(Deserialize)]
-    struct View<'a> {
-        #[serde(borrow)]
-        metadata: Labelled<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Labelled<'a> {
-        #[serde(borrow, default)]
-        labels: Option<HashMap<Cow<'a, str>, Cow<'a, str>>>,
-    }
-    // Labels of a wrong type are no labels.
-    let labels = object.view::<View<'_>>().ok().and_then(|view| view.metadata.labels).unwrap_or_default();
-    wanted.matches(|name| labels.get(name).map(|value| &**value))
 }
 
 fn sort(objects: &mut Vec<Object>, sort_by: &SortBy) {

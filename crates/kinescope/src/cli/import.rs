@@ -20,7 +20,8 @@ use serde_json::json;
 use self::found::{Found, expand, stem};
 use super::output::{Out, bytes, grouped};
 use super::progress::Progress;
-use super::{Outcome, format_word, secret_key};
+use super::{Outcome, format_word, signals};
+use crate::secret_key;
 
 /// Pieces that travel together from the thread that reads to the one that writes.
 const BATCH: usize = 256;
@@ -133,6 +134,7 @@ impl Import {
         let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
         let progress = Progress::bytes(out, total);
 
+        signals::listen()?;
         let mut bulk = Bulk::into(&into)?;
         let (sender, receiver) = sync_channel(QUEUE);
         let (this, files, progress_bar) = (&self, &files, &progress);
@@ -176,6 +178,7 @@ impl Import {
             };
             let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
             for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
+                signals::check()?;
                 match item? {
                     Item::Object(object) => snapshot.push((source.clone(), object)),
                     Item::Warning(text) => tally.warnings.add(text),

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use history::{History, Summary};
 use model::Gap;
-use serde_json::json;
 
-use super::output::{HEADING, Out, bytes, grouped, span};
+use super::output::{HEADING, Out, bytes, counted, grouped, span};
 use super::{Outcome, chosen};
+use crate::look::{changes, summary_as_json};
 
 const AFTER: &str = "\
 Examples:
@@ -31,7 +31,8 @@ impl Info {
         let history = History::open(&chosen::path(self.history.as_deref())?)?;
         let (summary, gaps) = (history.summary()?, history.gaps()?);
         if self.output == "json" {
-            writeln!(out.data()?, "{:#}", as_json(&history, &summary, &gaps))?;
+            let shown = summary_as_json(&history.path().display().to_string(), &summary, &gaps);
+            writeln!(out.data()?, "{shown:#}")?;
         } else {
             as_text(out, &history, &summary, &gaps)?;
         }
@@ -60,6 +61,11 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
         writeln!(out, "\n{HEADING}source {}{HEADING:#}", source.name)?;
         if let Some((from, to)) = source.span {
             writeln!(out, "  {from} to {to} ({})", span(to.nanos_since(from)))?;
+            let watched = history.positions()?.into_iter().filter(|position| position.source == source.name);
+            // Where nothing happens nothing is recorded, but that it was watched is known.
+            if let Some(until) = watched.map(|position| position.at).max().filter(|until| *until > to) {
+                writeln!(out, "  watched until {until}, with nothing to record after that")?;
+            }
         }
         if source.times_inferred {
             writeln!(out, "  times inferred: the input had none of its own")?;
@@ -85,21 +91,56 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
     if gaps.is_empty() {
         writeln!(out, "no gaps")?;
     } else {
-        writeln!(out, "{HEADING}{} gaps{HEADING:#}", grouped(gaps.len() as u64))?;
+        writeln!(out, "{HEADING}{}{HEADING:#}", counted(gaps.len() as u64, "gap"))?;
     }
-    for gap in gaps {
-        let kinds: Vec<String> = gap.kinds.iter().map(|kind| kind.to_string()).collect();
-        let kinds = if kinds.is_empty() { "all kinds".to_owned() } else { kinds.join(", ") };
-        writeln!(
-            out,
-            "  {} to {} ({}), {kinds}: {}",
-            gap.from,
-            gap.to,
-            span(gap.to.nanos_since(gap.from)),
-            gap.why
-        )?;
+    for together in gathered(gaps) {
+        let from = together.iter().map(|gap| gap.from).min().unwrap_or_default();
+        let to = together.iter().map(|gap| gap.to).max().unwrap_or_default();
+        let mut kinds: Vec<String> =
+            together.iter().flat_map(|gap| &gap.kinds).map(|kind| kind.to_string()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let more = kinds.len().saturating_sub(KINDS_SHOWN);
+        kinds.truncate(KINDS_SHOWN);
+        let kinds = match (&kinds[..], more) {
+            ([], _) => "all kinds".to_owned(),
+            (kinds, 0) => kinds.join(", "),
+            (kinds, more) => format!("{} and {}", kinds.join(", "), counted(more as u64, "more kind")),
+        };
+        let why = &together[0].why;
+        let like = if together.iter().all(|gap| gap.why == *why) { "" } else { ", and the like" };
+        writeln!(out, "  {from} to {to} ({}), {kinds}: {why}{like}", span(to.nanos_since(from)))?;
     }
     Ok(())
+}
+
+/// Kinds that a line about gaps names.
+const KINDS_SHOWN: usize = 4;
+
+/// Versions differ from kind to kind.
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Gaps that were one for whoever was there: a server that is away is away for all kinds.
+fn gathered(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
+    const MOMENT: i64 = 2_000_000_000;
+    let mut groups: Vec<Vec<&Gap>> = Vec::new();
+    for gap in gaps {
+        let fits = |group: &&mut Vec<&Gap>| {
+            let first = group[0];
+            first.source == gap.source
+                && without_digits(&first.why) == without_digits(&gap.why)
+                && first.kinds.is_empty() == gap.kinds.is_empty()
+                && gap.from.nanos_since(first.from).abs() < MOMENT
+                && gap.to.nanos_since(first.to).abs() < MOMENT
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.push(gap),
+            None => groups.push(vec![gap]),
+        }
+    }
+    groups
 }
 
 /// The first column to the left, numbers to the right, as narrow as it goes: terminals have 80 columns.
@@ -113,43 +154,4 @@ fn write_columns(out: &mut Out, rows: &[[String; 6]]) -> anyhow::Result<()> {
         writeln!(out)?;
     }
     Ok(())
-}
-
-fn as_json(history: &History, summary: &Summary, gaps: &[Gap]) -> serde_json::Value {
-    json!({
-        "history": history.path().display().to_string(),
-        "changes": changes(summary),
-        "notPackedYet": summary.rows,
-        "fileBytes": summary.file_bytes,
-        "objectBytes": summary.raw_bytes,
-        "blockBytes": summary.block_bytes,
-        "keyframeBytes": summary.keyframe_bytes,
-        "prunedTo": summary.pruned_to.map(|moment| moment.to_string()),
-        "sources": summary.sources.iter().map(|source| json!({
-            "name": &*source.name,
-            "from": source.span.map(|(from, _)| from.to_string()),
-            "to": source.span.map(|(_, to)| to.to_string()),
-            "timesInferred": source.times_inferred,
-            "kinds": source.kinds.iter().map(|kind| json!({
-                "group": &*kind.kind.group,
-                "kind": &*kind.kind.kind,
-                "changes": kind.changes,
-                "objects": kind.objects.map(|(objects, _)| objects),
-                "aliveAtEnd": kind.objects.map(|(_, alive)| alive),
-                "objectBytes": kind.raw_bytes,
-                "packedBytes": kind.packed_bytes,
-            })).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-        "gaps": gaps.iter().map(|gap| json!({
-            "source": &*gap.source,
-            "kinds": gap.kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>(),
-            "from": gap.from.to_string(),
-            "to": gap.to.to_string(),
-            "why": gap.why,
-        })).collect::<Vec<_>>(),
-    })
-}
-
-fn changes(summary: &Summary) -> u64 {
-    summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum()
 }

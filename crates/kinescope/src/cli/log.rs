@@ -8,12 +8,11 @@ use clap_complete::engine::ArgValueCompleter;
 use model::{Change, FieldChange, Key, Moment, Object, What, changed_fields};
 use serde_json::json;
 
-use super::chosen::Chosen;
 use super::get::Scope;
-use super::kind_words::KindWords;
 use super::noise::{is_below, is_noise};
 use super::output::{HEADING, NEW, OLD, Out, span};
-use super::{Outcome, completion};
+use super::{Outcome, chosen, completion};
+use crate::look::{Chosen, KindWords};
 
 const AFTER: &str = "\
 Examples:
@@ -73,10 +72,10 @@ impl Log {
             (None, Some(name)) => (self.object.as_str(), name.as_str()),
             _ => bail!("name one object: pod/NAME"),
         };
-        let chosen = Chosen::open(self.history.as_deref())?;
+        let chosen = chosen::open(self.history.as_deref())?;
         let from = self.from.as_deref().map_or(Ok(Moment::MIN), |word| chosen.moment(Some(word)))?;
         let to = self.to.as_deref().map_or(Ok(Moment::MAX), |word| chosen.moment(Some(word)))?;
-        let source = chosen.source(self.source.as_deref())?;
+        let source = chosen.source(self.source.as_deref(), "--source")?;
         let words = KindWords::read(&chosen.history, to.min(chosen.times.end))?;
         let found = match &words.find(kind)?[..] {
             [found] => found.clone(),
@@ -90,9 +89,7 @@ impl Log {
             name: name.into(),
         };
         let gaps = chosen.history.gaps()?;
-        out.warn_of_gaps(gaps.iter().filter(|gap| {
-            gap.from < to && from < gap.to && (gap.kinds.is_empty() || gap.kinds.contains(&key.kind))
-        }));
+        out.warn_of_gaps(gaps.iter().filter(|gap| gap.from < to && from < gap.to && gap.concerns(&key.kind)));
         self.show(out, &chosen, &key, from, to)
     }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+pub(super) use crate::look::{bytes, counted, grouped};
+
 use anstyle::{AnsiColor, Style};
 
 /// What a history says was removed.
@@ -98,31 +100,6 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
-}
-
-/// 1,234,567
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// 12.3 MB
-pub(super) fn bytes(number: u64) -> String {
-    let mut size = number as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if size < 999.5 {
-            return if unit == "B" { format!("{number} B") } else { format!("{size:.1} {unit}") };
-        }
-        size /= 1000.0;
-    }
-    format!("{size:.1} TB")
 }
 
 /// 2h5m, 3.2s: the time between two moments, to about three digits.

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::json;
 
-use super::chosen::Chosen;
 use super::output::{Out, bytes, grouped};
 use super::{Outcome, chosen};
+use crate::look::Chosen;
 
 const AFTER: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub(super) struct Prune {
 impl Prune {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         let path = chosen::path(self.history.as_deref())?;
-        let chosen = Chosen::open(Some(&path))?;
+        let chosen = Chosen::open(&path)?;
         let moment = chosen.moment(Some(&self.before))?;
         if moment > chosen.times.end {
             bail!(

@@ -8,9 +8,11 @@ use model::{Kind, Moment, Object};
 use serde::Deserialize;
 
 /// The kinds a history knows, and the definitions of custom ones.
-pub(super) struct KindWords {
+pub(crate) struct KindWords {
     recorded: Vec<Kind>,
     custom: Vec<Custom>,
+    /// Those of which nobody says so, but whose objects are in no namespace.
+    cluster_wide: Vec<Kind>,
 }
 
 /// What a recorded CustomResourceDefinition says of its kind.
@@ -24,15 +26,15 @@ struct Custom {
 
 /// What is asked for, found in the history or at least known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) kind: Kind,
-    pub(super) namespaced: bool,
+pub(crate) struct Found {
+    pub(crate) kind: Kind,
+    pub(crate) namespaced: bool,
 }
 
 // === impl KindWords ===
 
 impl KindWords {
-    pub(super) fn read(history: &History, moment: Moment) -> anyhow::Result<KindWords> {
+    pub(crate) fn read(history: &History, moment: Moment) -> anyhow::Result<KindWords> {
         let recorded = history.kinds()?;
         let definition = Kind::new("apiextensions.k8s.io", "CustomResourceDefinition");
         let mut custom = Vec::new();
@@ -40,11 +42,17 @@ impl KindWords {
             let selection = Selection { kinds: Some(vec![definition]), ..Selection::default() };
             history.each_at(moment, &selection, |version| custom.extend(Custom::of(version.object)))?;
         }
-        Ok(KindWords { recorded, custom })
+        let mut cluster_wide = Vec::new();
+        for kind in recorded.iter().filter(|kind| kinds::of(kind).is_none()) {
+            if !history.names(kind, Some(""), "", 1)?.is_empty() {
+                cluster_wide.push(kind.clone());
+            }
+        }
+        Ok(KindWords { recorded, custom, cluster_wide })
     }
 
     /// The kinds that words such as `pods`, `po,svc`, `deploy.apps` or `all` mean.
-    pub(super) fn find(&self, words: &str) -> anyhow::Result<Vec<Found>> {
+    pub(crate) fn find(&self, words: &str) -> anyhow::Result<Vec<Found>> {
         let mut found: Vec<Found> = Vec::new();
         for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let mut more = self.category(word);
@@ -64,7 +72,7 @@ impl KindWords {
     }
 
     /// How the objects of a kind are shown as a table.
-    pub(super) fn layout(&self, kind: &Kind) -> Layout {
+    pub(crate) fn layout(&self, kind: &Kind) -> Layout {
         let custom = self.custom.iter().find(|custom| custom.kind == *kind);
         custom
             .and_then(|custom| Layout::of_crd(&custom.definition, &custom.version))
@@ -72,7 +80,7 @@ impl KindWords {
     }
 
     /// The name of a kind as kubectl lists it: `deployments.apps`.
-    pub(super) fn plural(kind: &Kind) -> String {
+    pub(crate) fn plural(kind: &Kind) -> String {
         let plural = match kinds::of(kind) {
             Some(info) => info.plural.to_owned(),
             None => kinds::guess_plural(&kind.kind),
@@ -111,7 +119,7 @@ impl KindWords {
                 .any(|name| *name == lower || format!("{name}.{}", kind.group) == lower)
         });
         if let Some(kind) = by_guess {
-            return Ok(Found { kind: kind.clone(), namespaced: true });
+            return Ok(Found { kind: kind.clone(), namespaced: !self.cluster_wide.contains(kind) });
         }
         if let Some(info) = known.first() {
             return Ok(as_found(info));

@@ -9,13 +9,11 @@ use kubernetes::anonymise::Anonymiser;
 use kubernetes::selector::Selector;
 use model::{Change, Gap, Key, Kind, Moment, Object, Version, What, Window};
 
-use crate::cli::chosen::Chosen;
-use crate::cli::get::has_labels;
-use crate::cli::progress::Progress;
+use super::{Chosen, changes, has_labels};
 
 /// What a file is to show of a history.
 #[derive(Clone, Copy)]
-pub(super) enum Shown {
+pub(crate) enum Shown {
     /// The cluster at a moment.
     Moment(Moment),
     /// What happened in a window.
@@ -27,16 +25,16 @@ pub(super) enum Shown {
 }
 
 /// What is written, of what.
-pub(super) struct Feed<'a> {
-    pub(super) chosen: &'a Chosen,
-    pub(super) shown: Shown,
-    pub(super) selection: Selection,
-    pub(super) labels: Option<Selector>,
-    pub(super) excluded_namespaces: Vec<String>,
-    pub(super) excluded_labels: Vec<Selector>,
-    pub(super) masks: Option<Anonymiser>,
+pub(crate) struct Feed<'a> {
+    pub(crate) chosen: &'a Chosen,
+    pub(crate) shown: Shown,
+    pub(crate) selection: Selection,
+    pub(crate) labels: Option<Selector>,
+    pub(crate) excluded_namespaces: Vec<String>,
+    pub(crate) excluded_labels: Vec<Selector>,
+    pub(crate) masks: Option<Anonymiser>,
     /// Whether the recorded settings of schedulers are wanted, whatever objects are chosen.
-    pub(super) with_settings: bool,
+    pub(crate) with_settings: bool,
 }
 
 /// Which changes pass the label selectors. As in a watch with a selector, an object that no longer has the labels is
@@ -48,9 +46,28 @@ struct Filter<'a> {
 
 // === impl Feed ===
 
-impl Feed<'_> {
+impl<'a> Feed<'a> {
+    /// All of a history that is shown.
+    pub(crate) fn new(chosen: &'a Chosen, shown: Shown) -> Feed<'a> {
+        Feed {
+            chosen,
+            shown,
+            selection: Selection::default(),
+            labels: None,
+            excluded_namespaces: Vec::new(),
+            excluded_labels: Vec::new(),
+            masks: None,
+            with_settings: false,
+        }
+    }
+
     /// Gives a writer all there is. Answers how many objects were there at the moment, or when the window begins.
-    pub(super) fn all(&self, writer: &mut dyn Writer, progress: Option<&Progress>) -> anyhow::Result<u64> {
+    /// `step` is told of every change of the history that is read, and may end it.
+    pub(crate) fn all(
+        &self,
+        writer: &mut dyn Writer,
+        mut step: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<u64> {
         let mut filter = Filter { feed: self, inside: HashSet::new() };
         let mut there = 0;
         let window = match self.shown {
@@ -98,9 +115,7 @@ impl Feed<'_> {
             while let Some(gap) = gaps.next_if(|gap| gap.from <= change.at) {
                 writer.gap(&gap)?;
             }
-            if let Some(progress) = progress {
-                progress.step();
-            }
+            step()?;
             if let Some(change) = filter.pass(change) {
                 writer.change(&self.masked(change))?;
             }
@@ -113,7 +128,7 @@ impl Feed<'_> {
 
     /// The recorded settings of schedulers. They are full of words that an anonymiser must not change, and of some that
     /// it should: where names are made up nobody gets them.
-    pub(super) fn settings_at(&self, at: Moment) -> anyhow::Result<Vec<Change>> {
+    pub(crate) fn settings_at(&self, at: Moment) -> anyhow::Result<Vec<Change>> {
         let kinds = Some(settings_kinds().to_vec());
         let all = Selection { kinds, source: self.selection.source.clone(), ..Selection::default() };
         let settings = self.chosen.history.at(at, &all)?.into_objects();
@@ -121,9 +136,8 @@ impl Feed<'_> {
     }
 
     /// The changes of the whole history.
-    pub(super) fn total(&self) -> anyhow::Result<u64> {
-        let summary = self.chosen.history.summary()?;
-        Ok(summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum())
+    pub(crate) fn total(&self) -> anyhow::Result<u64> {
+        Ok(changes(&self.chosen.history.summary()?))
     }
 
     /// The cluster as it was, as if each object had been added then.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 /// Thirty-two bytes that nobody guesses.
-pub(super) fn random() -> anyhow::Result<[u8; 32]> {
+pub(crate) fn random() -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)
         .map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?;
@@ -14,7 +14,7 @@ pub(super) fn random() -> anyhow::Result<[u8; 32]> {
 }
 
 /// The key in a file, which is made if it is not there: 64 hexadecimal digits.
-pub(super) fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
+pub(crate) fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(text.trim()).with_context(|| format!("{} holds no key", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -27,7 +27,7 @@ pub(super) fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
 }
 
 /// Where the recorder's key is kept: with the user, never in a history.
-pub(super) fn default_path() -> anyhow::Result<PathBuf> {
+pub(crate) fn default_path() -> anyhow::Result<PathBuf> {
     let folder = std::env::var_os("XDG_DATA_HOME")
         .filter(|folder| !folder.is_empty())
         .map(PathBuf::from)
@@ -50,17 +50,16 @@ fn parse(text: &str) -> anyhow::Result<[u8; 32]> {
     Ok(key)
 }
 
+/// Whole or not at all: half a key would be refused for ever.
 fn save(path: &Path, key: &[u8; 32]) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    // Only its owner can read it.
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     writeln!(file, "{text}")?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path)?;
     Ok(())
 }
 

@@ -1,0 +1,351 @@
+//! `kinescope record`: live clusters into histories, until it is told to stop.
+
+mod status;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use history::Retention;
+use kubernetes::rules::{self, RedactKey, Rules};
+use kubernetes::selector::Selector;
+use live::{Connection, KindChoice, Wanted};
+use tokio::sync::{mpsc, watch};
+
+use self::status::Status;
+use self::stream::{Kinds, Stream};
+use super::output::Out;
+use super::{Outcome, signals};
+use crate::recorder::{self, Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config};
+use crate::secret_key;
+
+/// What does not notice that it is over gets no longer than this.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+const AFTER: &str = "\
+What is recorded by default: pods, nodes, namespaces, workloads, volumes, classes, quotas, budgets, devices, custom \
+resource definitions, the events of schedulers and autoscalers, and where they exist the objects of Karpenter, \
+Gardener, KAI and the NodeResourceTopology. Secrets are never read, ConfigMaps by name only. What means nothing to \
+scheduling is left out and the values of environment variables are hidden: --show-rules tells how.
+
+A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap.
+
+Examples:
+  kinescope record                          the current context into CONTEXT.kine, until Ctrl-C
+  kinescope record --context prod --into prod.kine --duration 1h
+  kinescope record --kinds pods,nodes -n web
+  kinescope record --also leases --skip events
+  kinescope record --format sched-record --path record.jsonl --duration 60
+  kinescope record --config clusters.yaml   many clusters, each into a history of its own
+  kinescope record --show-rules
+
+A file for --config, which is followed when it changes; all but the names is optional, and what stands beside \
+`clusters` holds for all of them:
+  folder: films
+  retention: {age: 30d, size: 10Gi}
+  clusters:
+  - name: prod
+    kubeconfig: prod.yaml
+    context: admin
+    controlPlane: {kubeconfig: seed.yaml, namespace: shoot--dev--prod}
+  - name: test
+    also: [leases]
+    redact: false
+    trackedObjects: {apps/v1.Deployment: {}}
+Others: namespaces, selector, kinds, skip, everything, redactKey, schedulerConfig. A configuration of SimKube's \
+tracer and Gardener's clusters.csv are taken too.";
+
+/// Record live clusters
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(super) struct Record {
+    /// The history, which is gone on with if it exists; with --config the folder of histories [default: the
+    /// context's name with .kine]
+    #[arg(long, value_name = "HISTORY|FOLDER", conflicts_with = "path")]
+    into: Option<PathBuf>,
+    /// Record the clusters that this file names
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "source", "kinds", "also", "skip", "namespaces", "selector", "everything", "no_redact", "redact_key",
+            "scheduler_config", "keep_age", "keep_size", "format",
+        ]
+    )]
+    config: Option<PathBuf>,
+    /// With Gardener's clusters.csv: where the kubeconfigs are, as in conf/{landscape}_{project}_{shoot}.yaml
+    #[arg(long, value_name = "PATTERN", requires = "config")]
+    kubeconfigs: Option<String>,
+    /// The same for the kubeconfigs of their control planes
+    #[arg(long, value_name = "PATTERN", requires = "config")]
+    control_kubeconfigs: Option<String>,
+    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else that of the pod this runs in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The name of the recording [default: that of the context]
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// How long: 60, 60s, 5m, 2h [default: until a signal]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Only these kinds: pods,nodes
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    kinds: Vec<String>,
+    /// These kinds too
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    also: Vec<String>,
+    /// Not these kinds
+    #[arg(long, value_name = "KINDS", value_delimiter = ',')]
+    skip: Vec<String>,
+    /// Only these namespaces, and what belongs to none [default: all]
+    #[arg(short, long = "namespace", value_name = "NAMES", value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// Only objects with these labels
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<String>,
+    /// Keep changes that mean nothing to scheduling, and every byte of objects
+    #[arg(long)]
+    everything: bool,
+    /// Keep the values of environment variables
+    #[arg(long)]
+    no_redact: bool,
+    /// The file with the key that environment values are hidden with; with --format only then
+    #[arg(long, value_name = "FILE", conflicts_with = "no_redact")]
+    redact_key: Option<PathBuf>,
+    /// The scheduler's configuration, which the API server does not know
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    scheduler_config: Option<PathBuf>,
+    /// Forget what is older, by and by: 12h, 30d
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "path")]
+    keep_age: Option<Duration>,
+    /// Forget the oldest when the history becomes larger: 500Mi, 10Gi
+    #[arg(long, value_name = "SIZE", value_parser = recorder::size, conflicts_with = "path")]
+    keep_size: Option<u64>,
+    /// Print the rules and end
+    #[arg(long)]
+    show_rules: bool,
+    /// Write kube-scheduler-simulator's recording instead of a history
+    #[arg(long, value_name = "FORMAT", value_parser = ["sched-record"], requires = "path")]
+    format: Option<String>,
+    /// The file of --format
+    #[arg(long, value_name = "FILE", requires = "format")]
+    path: Option<PathBuf>,
+    /// How often the file of --format is written
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s", requires = "format")]
+    flush_interval: Duration,
+}
+
+/// What is to be done.
+enum Task {
+    One(Box<Assignment>),
+    Many { file: PathBuf, beside: Beside, config: Config },
+    Stream { path: PathBuf, kinds: Kinds, redact: Option<RedactKey>, plane: Plane, between: Duration },
+}
+
+impl Record {
+    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        if self.show_rules {
+            return show_rules(out);
+        }
+        let task = self.task()?;
+        let runtime = recorder::runtime()?;
+        let recorded = runtime.block_on(attend(task, self.duration, out));
+        // A program that was asked for credentials may never answer.
+        runtime.shutdown_timeout(FAREWELL);
+        recorded.map(|()| Outcome::Done)
+    }
+
+    fn task(&self) -> anyhow::Result<Task> {
+        if let Some(labels) = &self.selector {
+            Selector::parse(labels)?;
+        }
+        if let Some(file) = &self.config {
+            let beside = Beside {
+                folder: self.into.clone(),
+                kubeconfig: self.kubeconfig.clone(),
+                context: self.context.clone(),
+                kubeconfigs: self.kubeconfigs.clone(),
+                control_kubeconfigs: self.control_kubeconfigs.clone(),
+            };
+            let config = Config::read(file, &beside)?;
+            return Ok(Task::Many { file: file.clone(), beside, config });
+        }
+        if let Some(path) = &self.path {
+            // As the simulator's recorder does: its replayer makes a pod only where its namespace is.
+            let mut plane = self.plane(Some(stream::KINDS.map(str::to_owned).to_vec()));
+            plane.wanted.in_order = true;
+            let kinds = if self.kinds.is_empty() && self.also.is_empty() { Kinds::Seven } else { Kinds::Any };
+            let redact = self.redact_key.as_deref().map(redact_key).transpose()?;
+            return Ok(Task::Stream {
+                path: path.clone(),
+                kinds,
+                redact,
+                plane,
+                between: self.flush_interval,
+            });
+        }
+        if let Some(into) = self.into.as_ref().filter(|into| into.is_dir()) {
+            bail!("{} is a folder: without --config --into names a file", into.display());
+        }
+        let context = || Connection::name(self.kubeconfig.as_deref(), self.context.as_deref());
+        let name: Arc<str> = self.source.clone().unwrap_or_else(context).into();
+        let nanos = self.keep_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
+        Ok(Task::One(Box::new(Assignment {
+            into: self.into.clone().unwrap_or_else(|| format!("{}.kine", recorder::file_name(&name)).into()),
+            name,
+            cluster: self.plane(None),
+            control_plane: None,
+            keep: self.keep()?,
+            retention: Retention { nanos, bytes: self.keep_size },
+            settings: self
+                .scheduler_config
+                .iter()
+                .map(|path| scheduler_config(path))
+                .collect::<Result<_, _>>()?,
+        })))
+    }
+
+    /// The API server, of which these kinds are wanted if the user names none.
+    fn plane(&self, default: Option<Vec<String>>) -> Plane {
+        let only = if self.kinds.is_empty() { default } else { Some(self.kinds.clone()) };
+        let kinds =
+            KindChoice { only, also: self.also.clone(), skip: self.skip.clone(), ..KindChoice::default() };
+        Plane {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            wanted: Wanted {
+                kinds,
+                namespaces: self.namespaces.clone(),
+                labels: self.selector.clone(),
+                in_order: false,
+            },
+            ..Plane::default()
+        }
+    }
+
+    fn keep(&self) -> anyhow::Result<Keep> {
+        let redact = match (&self.redact_key, self.no_redact) {
+            (_, true) if self.everything => return Ok(Keep::Everything),
+            _ if self.everything => {
+                bail!("--everything keeps every byte, environment values too: say --no-redact with it")
+            }
+            (_, true) => None,
+            (Some(path), _) => Some(redact_key(path)?),
+            (None, _) => Some(redact_key(&secret_key::default_path()?)?),
+        };
+        Ok(Keep::Significant(Rules { redact }))
+    }
+}
+
+fn redact_key(path: &Path) -> anyhow::Result<RedactKey> {
+    Ok(RedactKey(*secret_key::in_file(path)?.first_chunk().expect("32 bytes begin with 16")))
+}
+
+// === impl Task ===
+
+impl Task {
+    /// Where the recordings go to.
+    fn place(&self) -> &Path {
+        match self {
+            Task::One(assignment) => &assignment.into,
+            Task::Many { config, .. } => config.place(),
+            Task::Stream { path, .. } => path,
+        }
+    }
+
+    async fn run(
+        self,
+        board: Arc<Board>,
+        words: recorder::Words,
+        stop: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Task::One(assignment) => recorder::record(&assignment, &board, &words, stop).await,
+            Task::Many { file, beside, config } => {
+                recorder::follow(&file, &beside, config, board, words, stop).await;
+                Ok(())
+            }
+            Task::Stream { path, kinds, redact, plane, between } => {
+                let mut told = stop.clone();
+                let connection = tokio::select! {
+                    connection = recorder::connect(&plane) => connection?,
+                    _ = told.wait_for(|is_time| *is_time) => return Ok(()),
+                };
+                let stream = Stream::create(&path, kinds, redact)?;
+                stream.record(connection, plane.wanted, between, &board, &words, stop).await
+            }
+        }
+    }
+}
+
+/// Runs a task until its end, or until it is time, and tells the user of it.
+async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow::Result<()> {
+    let board = Arc::new(Board::default());
+    let mut status = Status::new(out, task.place().display().to_string());
+    let is_many = matches!(task, Task::Many { .. });
+    let (words, mut said) = mpsc::unbounded_channel();
+    let (stop, stopped) = watch::channel(false);
+    let mut running = tokio::spawn(task.run(board.clone(), words, stopped));
+    let mut ticks = tokio::time::interval(Duration::from_millis(500));
+    let end = end(duration);
+    tokio::pin!(end);
+    // Who asks twice does not want to wait: what was acknowledged is safe.
+    let again = async {
+        let _ = signals::stop()?.await;
+        signals::stop()?.await;
+        anyhow::Ok(())
+    };
+    tokio::pin!(again);
+    let mut why = None;
+    let outcome = loop {
+        tokio::select! {
+            Some((name, words)) = said.recv() => {
+                let of = if is_many { format!("{name}: ") } else { String::new() };
+                status.say(&format!("warning: {of}{words}"), out);
+            }
+            _ = ticks.tick() => status.show(&board),
+            reason = &mut end, if why.is_none() => {
+                why = Some(reason?);
+                let _ = stop.send(true);
+            }
+            _ = &mut again, if why.is_some() => std::process::exit(130),
+            outcome = &mut running => break outcome.context("the recorder broke")?,
+        }
+    };
+    while let Ok((_, words)) = said.try_recv() {
+        status.say(&format!("warning: {words}"), out);
+    }
+    status.clear();
+    // What never began has no figures.
+    if outcome.is_ok() || board.all().iter().any(|(_, figures)| figures.objects() > 0) {
+        status.summary(&board, why.unwrap_or("it ended by itself"), out);
+    }
+    outcome
+}
+
+/// Waits for the end, and says why it came.
+async fn end(duration: Option<Duration>) -> anyhow::Result<&'static str> {
+    let time = async {
+        match duration {
+            Some(duration) => tokio::time::sleep(duration).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        how = signals::stop()? => Ok(how),
+        () = time => Ok("time is up"),
+    }
+}
+
+fn show_rules(out: &mut Out) -> anyhow::Result<Outcome> {
+    use std::io::Write;
+    for rule in rules::describe() {
+        writeln!(out, "{}: {}\n    {}: {}", rule.kind, rule.field, rule.effect, rule.why)?;
+    }
+    Ok(Outcome::Done)
+}

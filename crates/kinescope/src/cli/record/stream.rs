@@ -1,0 +1,130 @@
+//! A cluster into kube-scheduler-simulator's recording, as its own recorder would have written it.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use formats::Writer as _;
+use formats::sched_record;
+use jiff::tz::Offset;
+use kubernetes::rules::{self, RedactKey};
+use live::{Connection, Event, Known, News, Target, Wanted};
+use model::{Change, Moment, Observed};
+use tokio::sync::{mpsc, watch};
+use tokio::task::block_in_place;
+use tokio::time::interval;
+
+use crate::recorder::{Board, Figures, Words, lock};
+
+/// What the simulator's recorder watches, in its order.
+pub(super) const KINDS: [&str; 7] = [
+    "namespaces",
+    "priorityclasses",
+    "storageclasses",
+    "persistentvolumeclaims",
+    "nodes",
+    "persistentvolumes",
+    "pods",
+];
+
+/// News that may wait for the disk.
+const QUEUE: usize = 8;
+
+/// The simulator's recorder knows seven kinds; its replayer takes any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kinds {
+    Seven,
+    Any,
+}
+
+/// The file, a line a change.
+pub(super) struct Stream {
+    path: PathBuf,
+    writer: sched_record::Writer<BufWriter<File>>,
+    /// The simulator's recorder hides nothing; a user may wish it.
+    redact: Option<RedactKey>,
+    seq: i64,
+}
+
+impl Stream {
+    /// Makes the file. One that is there is not overwritten: the simulator's recorder would.
+    pub(super) fn create(path: &Path, kinds: Kinds, redact: Option<RedactKey>) -> anyhow::Result<Stream> {
+        let file = File::create_new(path)
+            .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
+        let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
+        Ok(Stream { path: path.to_owned(), writer, redact, seq: 0 })
+    }
+
+    /// Records until it is told to stop. What was taken is in the file after `between` at the latest.
+    pub(super) async fn record(
+        mut self,
+        connection: Connection,
+        wanted: Wanted,
+        between: Duration,
+        board: &Board,
+        words: &Words,
+        stop: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        let source: Arc<str> = connection.context().into();
+        let figures = board.figures(&source);
+        let (sender, mut events) = mpsc::channel(QUEUE);
+        let target = Target { source: source.clone(), connection };
+        let recording = tokio::spawn(live::record(target, wanted, Known::default(), now, sender, stop));
+        let mut flushes = interval(between);
+        loop {
+            tokio::select! {
+                event = events.recv() => match event {
+                    None => break,
+                    Some(Event::News(news)) => {
+                        lock(&figures).missed(&news.gaps);
+                        block_in_place(|| self.take(news, &figures))?;
+                    }
+                    Some(Event::Status(status)) => {
+                        lock(&figures).heard(status);
+                    }
+                    Some(Event::Trouble { kind, words: what }) => {
+                        let _ = words.send((source.clone(), format!("{kind}: {what}")));
+                    }
+                },
+                _ = flushes.tick() => block_in_place(|| self.flush())?,
+            }
+        }
+        block_in_place(|| self.flush())?;
+        let recorded = recording.await.context("the recorder broke")?;
+        if recorded.is_err() && self.seq == 0 {
+            // Of what could not be begun nothing is left behind.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        Ok(recorded?)
+    }
+
+    fn take(&mut self, news: News, figures: &Mutex<Figures>) -> anyhow::Result<()> {
+        for observed in news.changes {
+            // What the server has no object for, its version, has no place here.
+            if observed.inferred && observed.what.state().is_some() {
+                continue;
+            }
+            let Observed { seen, key, mut what, inferred } = observed;
+            if let Some(hidden) = &self.redact {
+                what = what.with(rules::redacted(what.object(), &key.kind, hidden));
+            }
+            lock(figures).kinds.entry(key.kind.clone()).or_default().kept += 1;
+            self.seq += 1;
+            self.writer
+                .change(&Change { seq: self.seq, at: seen, seen, key, what, inferred })
+                .with_context(|| format!("cannot write {}", self.path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.writer.flush().with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+fn now() -> Moment {
+    jiff::Timestamp::now().into()
+}

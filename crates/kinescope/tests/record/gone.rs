@@ -1,0 +1,109 @@
+//! A server that has forgotten what happened while nobody recorded.
+
+use std::collections::BTreeSet;
+
+use history::History;
+use model::{Change, Gap, Kind};
+use peers::Options;
+
+use crate::common::run;
+use crate::film::{Film, has, has_listed, is_closed};
+use crate::recorder::Recorder;
+use crate::server::{Sort, client, start, watch};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_has_forgotten_is_one_gap_of_each_kind() {
+    // Without a cache the server knows no more than etcd does.
+    let flags = vec!["--watch-cache=false".to_owned()];
+    let Some(cluster) = start(Options { apiserver_flags: flags, ..Options::default() }) else { return };
+    let client = client(&cluster).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let kinds = Sort::ALL.map(Sort::kind);
+    let record = || {
+        let arguments = ["--into", "h.kine", "--everything", "--no-redact"];
+        Recorder::start(folder.path(), cluster.kubeconfig(), &arguments)
+    };
+    let mut watches = Vec::new();
+    for sort in Sort::ALL {
+        watches.push((sort, watch(&client, sort.path(), "the-end").await));
+    }
+    for sort in Sort::ALL {
+        for name in ["stays", "changes", "goes", "goes-too", "comes-back"] {
+            sort.create(&client, name).await;
+        }
+    }
+    let mut recorder = record();
+    recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
+    for sort in Sort::ALL {
+        sort.create(&client, "the-last").await;
+    }
+    recorder.wait("the last one is heard", || kinds.iter().all(|kind| has(&path, kind, "the-last"))).await;
+    recorder.stop().await.fine();
+    let before = Film::read(&path);
+    assert_eq!(before.gaps, []);
+    let positions = History::open(&path).unwrap().positions().unwrap();
+
+    for sort in Sort::ALL {
+        for turn in ["1", "2"] {
+            sort.label(&client, "changes", turn).await;
+        }
+        for name in ["goes", "goes-too", "comes-back"] {
+            sort.delete(&client, name).await;
+        }
+        for name in ["comes-back", "comes", "never-seen"] {
+            sort.create(&client, name).await;
+        }
+        sort.delete(&client, "never-seen").await;
+    }
+    cluster.compact().unwrap();
+    let mut recorder = record();
+    recorder.wait("the gaps are told", || kinds.iter().all(|kind| has(&path, kind, "comes"))).await;
+    for sort in Sort::ALL {
+        sort.create(&client, "the-end").await;
+    }
+    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
+    let said = recorder.stop().await;
+    assert!(is_closed(&path));
+
+    let film = Film::read(&path);
+    assert!(film.changes.starts_with(&before.changes));
+    let of_kinds: BTreeSet<&[Kind]> = film.gaps.iter().map(|gap| &*gap.kinds).collect();
+    assert_eq!(of_kinds.len(), film.gaps.len(), "one gap of each kind: {:?}", film.gaps);
+    assert!(said.err.contains(&format!("{} gaps: see `kinescope info`", film.gaps.len())), "{}", said.err);
+    // Quiet kinds too: nobody knows whether they were quiet.
+    let watched: BTreeSet<Vec<Kind>> = positions.into_iter().map(|position| vec![position.kind]).collect();
+    assert!(watched.iter().map(Vec::as_slice).eq(of_kinds), "{watched:?} were watched, gaps {:?}", film.gaps);
+    let end = before.changes.iter().map(|change| change.seen).max().unwrap();
+    for gap in &film.gaps {
+        assert!(gap.why.starts_with("the server no longer had the changes after version "), "{gap:?}");
+        assert!(gap.to > end, "{gap:?}");
+    }
+    for (sort, watch) in watches {
+        let kind = sort.kind();
+        let tally = film.judge(&kind, &watch.await.unwrap(), None);
+        film.check_state(&client, &kind, sort.path(), None).await;
+        let inferred = film.of(&kind).filter(|change| change.inferred);
+        let mut gone: Vec<&str> = inferred.map(|change: &Change| &*change.key.name).collect();
+        gone.sort_unstable();
+        assert_eq!(gone, ["comes-back", "goes", "goes-too"], "{kind}");
+        // Both labels but the last, three deletes, and all of what came and went.
+        assert!(tally.missing.len() >= 6, "{kind}: {tally}");
+        check_warning(&film, folder.path(), sort);
+    }
+}
+
+/// Whoever looks into the gap is told of it.
+fn check_warning(film: &Film, folder: &std::path::Path, sort: Sort) {
+    let kind = sort.kind();
+    let gap: &Gap = film.gaps_of(&kind)[0];
+    let said =
+        run(folder, &["get", sort.word(), "--all-namespaces", "--at", &gap.to.plus_nanos(-1).to_string()]);
+    let words = format!(
+        "warning: changes of {kind} from {} to {} may have been missed: {}",
+        gap.from, gap.to, gap.why
+    );
+    assert_eq!(said.err.trim(), words, "of no other kind");
+    // It is what was known before.
+    assert!(said.fine().contains("goes-too"));
+}

@@ -1,0 +1,139 @@
+//! A recorder that is killed again and again while things happen: it is as if it had never been.
+
+use std::time::{Duration, Instant};
+
+use history::{History, Selection};
+use model::{Change, Kind, Moment, Window};
+use peers::{Asked, Options, Plan, Proxy, Step, Trouble};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::film::{Film, Tally, has, has_listed};
+use crate::recorder::Recorder;
+use crate::server::{Churn, Sort, client, seed, shared, start, watch};
+
+const KILLS: usize = 100;
+const SORTS: [Sort; 2] = [Sort::Pods, Sort::Nodes];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_kills_leave_no_trace() {
+    let Some(cluster) = start(Options::default()) else { return };
+    let (seed, begun) = (seed(), Instant::now());
+    let mut chance = Pcg64::seed_from_u64(seed);
+    let client = client(&cluster).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let kinds = SORTS.map(Sort::kind);
+    let record = || {
+        let arguments = ["--into", "h.kine", "--kinds", "pods,nodes", "--everything", "--no-redact"];
+        Recorder::start(folder.path(), cluster.kubeconfig(), &arguments)
+    };
+    let mut watches = Vec::new();
+    for sort in SORTS {
+        watches.push((sort, watch(&client, sort.path(), "the-end").await));
+    }
+    let mut recorder = record();
+    recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
+    recorder.kill();
+
+    let churn = Churn::start(&cluster, seed, &SORTS, 3, Duration::from_millis(25)).await;
+    // What has once been there, and by how many kills something had come in between.
+    let mut durable: Vec<Change> = Vec::new();
+    let mut fruitful = 0;
+    for _ in 0..KILLS {
+        let mut recorder = record();
+        // Half of them do not live to see anything; the others are killed in the middle of their work.
+        if chance.random_range(0..2) == 0 {
+            let before = durable.len();
+            recorder.wait("something is recorded", || changes(&path).len() > before).await;
+        }
+        tokio::time::sleep(Duration::from_millis(chance.random_range(0..250))).await;
+        recorder.kill();
+        let now = changes(&path);
+        assert!(now.starts_with(&durable), "what was durable is no more");
+        fruitful += usize::from(now.len() > durable.len());
+        durable = now;
+    }
+    let made = churn.stop().await;
+    for sort in SORTS {
+        sort.create(&client, "the-end").await;
+    }
+    let mut recorder = record();
+    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
+    recorder.stop().await.fine();
+
+    let film = Film::read(&path);
+    assert!(film.changes.starts_with(&durable));
+    // The server remembers more than a minute: whoever is back sooner misses nothing.
+    assert_eq!(film.gaps, []);
+    let mut all = Tally::default();
+    for (sort, watch) in watches {
+        let tally = film.judge(&sort.kind(), &watch.await.unwrap(), None);
+        assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
+        film.check_state(&client, &sort.kind(), sort.path(), None).await;
+        all += tally;
+    }
+    // Nobody tells the server's version again that has not changed.
+    let versions = film.of(&Kind::new("kinescope.io", "ServerVersion")).count();
+    assert_eq!(versions, 1);
+    assert!(fruitful > KILLS / 3, "only {fruitful} of {KILLS} recorders lived to see anything");
+    eprintln!(
+        "seed {seed}: {KILLS} kills, {fruitful} after something was recorded; {made} writes; {all}; in {:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
+    let Some(cluster) = shared() else { return };
+    let client = client(&cluster).await;
+    let sort = Sort::Deployments;
+    // More than a page of a list holds, and of the others some come in the first one and some do not.
+    for number in 0..510 {
+        sort.create(&client, &format!("many-{number}")).await;
+    }
+    let others = ["a-changes", "a-goes", "z-changes", "z-goes"];
+    for name in others {
+        sort.create(&client, name).await;
+    }
+    let watch = watch(&client, sort.path(), "the-end").await;
+    let trouble = Trouble::Delay(Duration::from_secs(60));
+    let step = Step { path: sort.path().to_owned(), asked: Asked::List, nth: 2, trouble };
+    let proxy = Proxy::start(&cluster, Plan { seed: None, steps: vec![step] }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let arguments = ["--into", "h.kine", "--kinds", "deploy", "--everything", "--no-redact"];
+    let mut recorder = Recorder::start(folder.path(), proxy.kubeconfig(), &arguments);
+    recorder.wait("the first page is there", || has(&path, &sort.kind(), "a-goes")).await;
+    recorder.kill();
+    assert!(!has_listed(&path, &[sort.kind()]) && !has(&path, &sort.kind(), "z-goes"));
+
+    for name in others {
+        match name.ends_with("goes") {
+            true => sort.delete(&client, name).await,
+            false => sort.label(&client, name, "1").await,
+        }
+    }
+    let mut recorder = Recorder::start(folder.path(), proxy.kubeconfig(), &arguments);
+    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    sort.create(&client, "the-end").await;
+    recorder.wait("the end is heard", || has(&path, &sort.kind(), "the-end")).await;
+    recorder.stop().await.fine();
+    let film = Film::read(&path);
+    let whys: Vec<&str> = film.gaps.iter().map(|gap| &*gap.why).collect();
+    assert!(
+        !whys.is_empty() && whys.iter().all(|why| *why == "the recorder did not know where to go on"),
+        "{whys:?}"
+    );
+    let tally = film.judge(&sort.kind(), &watch.await.unwrap(), None);
+    film.check_state(&client, &sort.kind(), sort.path(), None).await;
+    // Both deletes, and what z-changes and z-goes were before.
+    assert_eq!((tally.missing.len(), tally.inferred), (4, 1), "{tally}");
+}
+
+/// All changes there are, also of a history whose writer was killed.
+fn changes(path: &std::path::Path) -> Vec<Change> {
+    let history = History::open(path).unwrap();
+    let all = history.between(Window { from: Moment::MIN, to: Moment::MAX }, &Selection::default()).unwrap();
+    all.collect::<Result<_, _>>().unwrap()
+}

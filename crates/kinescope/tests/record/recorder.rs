@@ -1,0 +1,105 @@
+//! The program at work.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::common::{Said, command};
+
+/// A recorder that runs. It is killed where a test ends before it does.
+pub(crate) struct Recorder {
+    child: Child,
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
+}
+
+/// Longer than anything here takes, but not for ever.
+const PATIENCE: Duration = Duration::from_secs(90);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+impl Recorder {
+    pub(crate) fn start(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> Recorder {
+        let mut command = command(folder);
+        command.arg("record").arg("--kubeconfig").arg(kubeconfig).args(arguments);
+        Recorder::run(&mut command)
+    }
+
+    /// Runs a command as it is.
+    pub(crate) fn run(command: &mut Command) -> Recorder {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = words(child.stdout.take().unwrap());
+        let err = words(child.stderr.take().unwrap());
+        Recorder { child, out: Some(out), err: Some(err) }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Waits until something is so. A recorder that ends meanwhile says why.
+    pub(crate) async fn wait(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !is_so() {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{what}: it has ended, {}", self.said(status).err);
+            }
+            if Instant::now() >= end {
+                self.child.kill().unwrap();
+                let status = self.child.wait().unwrap();
+                panic!("{what}: not within {PATIENCE:?}; {}", self.said(status).err);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+
+    /// Ends it as an operator does.
+    pub(crate) async fn stop(self) -> Said {
+        self.signal("-TERM");
+        self.end().await
+    }
+
+    /// Ends it without a chance to say anything.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// What it said, once it has ended.
+    pub(crate) async fn end(mut self) -> Said {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return self.said(status);
+            }
+            assert!(Instant::now() < end, "it does not end");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn said(&mut self, status: ExitStatus) -> Said {
+        let words = |words: &mut Option<JoinHandle<String>>| words.take().unwrap().join().unwrap();
+        Said { code: status.code().unwrap_or(-1), out: words(&mut self.out), err: words(&mut self.err) }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a program says, read while it runs: a full pipe would stop it.
+fn words(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    })
+}

@@ -1,0 +1,343 @@
+//! A real API server, changed and watched by others than the recorder.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
+
+use http::Request;
+use http_body_util::BodyExt;
+use kube::client::{Body, Client};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use model::{Kind, Moment, Object};
+use peers::{Cluster, Options};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Kinds whose objects need nothing beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sort {
+    Pods,
+    Deployments,
+    PriorityClasses,
+    Namespaces,
+    Claims,
+    Nodes,
+}
+
+/// Something that a watch saw.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    /// When; the beginning of time for what was there before.
+    pub(crate) at: Moment,
+    pub(crate) word: String,
+    pub(crate) object: Object,
+}
+
+/// Objects being created, changed and deleted.
+pub(crate) struct Churn {
+    stop: Arc<AtomicBool>,
+    made: Arc<AtomicU64>,
+    workers: JoinSet<()>,
+}
+
+/// The password of every pod.
+pub(crate) const PASSWORD: &str = "hunter2";
+
+/// A cluster of one's own; or none, and a word about it.
+pub(crate) fn start(options: Options) -> Option<Cluster> {
+    let cluster = Cluster::start(options).unwrap();
+    if cluster.is_none() {
+        // Not by a macro, whose output the test runner would keep to itself.
+        std::io::stderr().write_all(b"skipped: no go\n").unwrap();
+    }
+    cluster
+}
+
+/// A cluster for tests that can do with one that others use too. It lives as long as one of them does.
+pub(crate) fn shared() -> Option<Arc<Cluster>> {
+    static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap();
+    let cluster = match shared.upgrade() {
+        Some(cluster) => cluster,
+        None => Arc::new(start(Options::default())?),
+    };
+    *shared = Arc::downgrade(&cluster);
+    Some(cluster)
+}
+
+/// What chance is drawn with, told so that a failure can be tried again.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("KINESCOPE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    eprintln!("seed {seed}: set KINESCOPE_TEST_SEED to try another");
+    seed
+}
+
+pub(crate) fn now() -> Moment {
+    moment(SystemTime::now())
+}
+
+pub(crate) fn moment(time: SystemTime) -> Moment {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Moment::from_nanos(since.as_nanos() as i64)
+}
+
+/// A client that is not the recorder's.
+pub(crate) async fn client(cluster: &Cluster) -> Client {
+    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) -> String {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let request = Request::builder().method(method).uri(path).header("Content-Type", kind);
+    let answer = client.request_text(request.body(body.as_bytes().to_vec()).unwrap()).await;
+    answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+}
+
+/// What there is, and then what happens, until an object of this name comes.
+pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandle<Vec<Sight>> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        r#type: String,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let (version, there) = list(client, path).await;
+    let mut seen: Vec<Sight> =
+        there.into_iter().map(|object| Sight { at: Moment::MIN, word: "ADDED".to_owned(), object }).collect();
+    let request =
+        Request::get(format!("{path}?watch=true&resourceVersion={version}")).body(Body::empty()).unwrap();
+    let mut body = client.send(request).await.unwrap().into_body();
+    let until = until.to_owned();
+    tokio::spawn(async move {
+        let mut buffer = Vec::new();
+        loop {
+            let frame = body.frame().await.unwrap().unwrap();
+            buffer.extend_from_slice(&frame.into_data().unwrap());
+            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = buffer.drain(..=end).collect();
+                let line: Line<'_> = serde_json::from_slice(&line).unwrap();
+                let object = Object::parse(line.object.get()).unwrap();
+                let is_last = object.meta().name == until;
+                seen.push(Sight { at: now(), word: line.r#type, object });
+                if is_last {
+                    return seen;
+                }
+            }
+        }
+    })
+}
+
+/// The version of a list and its objects, which get the names that only the list has, as watches have them.
+pub(crate) async fn list(client: &Client, path: &str) -> (String, Vec<Object>) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct List<'a> {
+        api_version: String,
+        kind: String,
+        metadata: serde_json::Value,
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+    }
+    let text = send(client, "GET", path, "").await;
+    let list: List<'_> = serde_json::from_str(&text).unwrap();
+    let kind = list.kind.strip_suffix("List").unwrap();
+    let names = format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, list.api_version);
+    // Those of custom kinds carry their names themselves.
+    let object = |item: &&RawValue| {
+        let named = || Object::parse(&format!("{names}{}", &item.get()[1..]));
+        Object::parse(item.get()).or_else(|_| named()).unwrap()
+    };
+    let objects = list.items.iter().map(object).collect();
+    (list.metadata["resourceVersion"].as_str().unwrap().to_owned(), objects)
+}
+
+// === impl Sort ===
+
+impl Sort {
+    pub(crate) const ALL: [Sort; 6] =
+        [Sort::Pods, Sort::Deployments, Sort::PriorityClasses, Sort::Namespaces, Sort::Claims, Sort::Nodes];
+
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Sort::Pods => Kind::new("", "Pod"),
+            Sort::Deployments => Kind::new("apps", "Deployment"),
+            Sort::PriorityClasses => Kind::new("scheduling.k8s.io", "PriorityClass"),
+            Sort::Namespaces => Kind::new("", "Namespace"),
+            Sort::Claims => Kind::new("", "PersistentVolumeClaim"),
+            Sort::Nodes => Kind::new("", "Node"),
+        }
+    }
+
+    /// A word of kubectl's for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Sort::Pods => "pods",
+            Sort::Deployments => "deploy",
+            Sort::PriorityClasses => "priorityclasses",
+            Sort::Namespaces => "ns",
+            Sort::Claims => "pvc",
+            Sort::Nodes => "nodes",
+        }
+    }
+
+    /// Where all of them are listed and watched.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Sort::Pods => "/api/v1/pods",
+            Sort::Deployments => "/apis/apps/v1/deployments",
+            Sort::PriorityClasses => "/apis/scheduling.k8s.io/v1/priorityclasses",
+            Sort::Namespaces => "/api/v1/namespaces",
+            Sort::Claims => "/api/v1/persistentvolumeclaims",
+            Sort::Nodes => "/api/v1/nodes",
+        }
+    }
+
+    /// Where they are created.
+    fn place(self) -> &'static str {
+        match self {
+            Sort::Pods => "/api/v1/namespaces/default/pods",
+            Sort::Deployments => "/apis/apps/v1/namespaces/default/deployments",
+            Sort::Claims => "/api/v1/namespaces/default/persistentvolumeclaims",
+            Sort::PriorityClasses | Sort::Namespaces | Sort::Nodes => self.path(),
+        }
+    }
+
+    fn manifest(self, name: &str) -> String {
+        let spec = format!(
+            r#"{{"containers":[{{"name":"a","image":"a","env":[{{"name":"PASSWORD","value":"{PASSWORD}"}}]}}]}}"#
+        );
+        let (api_version, kind, rest) = match self {
+            Sort::Pods => ("v1", "Pod", format!(r#","spec":{spec}"#)),
+            Sort::Deployments => {
+                let template = format!(r#"{{"metadata":{{"labels":{{"app":"{name}"}}}},"spec":{spec}}}"#);
+                let selector = format!(r#"{{"matchLabels":{{"app":"{name}"}}}}"#);
+                let rest = format!(r#","spec":{{"selector":{selector},"template":{template}}}"#);
+                ("apps/v1", "Deployment", rest)
+            }
+            Sort::PriorityClasses => ("scheduling.k8s.io/v1", "PriorityClass", r#","value":7"#.to_owned()),
+            Sort::Namespaces => ("v1", "Namespace", String::new()),
+            Sort::Claims => {
+                let spec =
+                    r#","spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}"#;
+                ("v1", "PersistentVolumeClaim", spec.to_owned())
+            }
+            Sort::Nodes => ("v1", "Node", String::new()),
+        };
+        format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"name":"{name}"}}{rest}}}"#)
+    }
+
+    pub(crate) async fn create(self, client: &Client, name: &str) {
+        send(client, "POST", self.place(), &self.manifest(name)).await;
+    }
+
+    pub(crate) async fn label(self, client: &Client, name: &str, value: &str) {
+        let patch = format!(r#"{{"metadata":{{"labels":{{"turn":"{value}"}}}}}}"#);
+        send(client, "PATCH", &format!("{}/{name}", self.place()), &patch).await;
+    }
+
+    /// Deletes it for good: nobody else is there who would let go of it.
+    pub(crate) async fn delete(self, client: &Client, name: &str) {
+        let one = format!("{}/{name}", self.place());
+        send(client, "DELETE", &format!("{one}?gracePeriodSeconds=0"), "").await;
+        match self {
+            Sort::Claims => drop(send(client, "PATCH", &one, r#"{"metadata":{"finalizers":null}}"#).await),
+            Sort::Namespaces => {
+                let free = format!(
+                    r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}"}},"spec":{{"finalizers":[]}}}}"#
+                );
+                send(client, "PUT", &format!("{one}/finalize"), &free).await;
+            }
+            Sort::Pods | Sort::Deployments | Sort::PriorityClasses | Sort::Nodes => {}
+        }
+    }
+}
+
+// === impl Sight ===
+
+impl Sight {
+    pub(crate) fn is_delete(&self) -> bool {
+        self.word == "DELETED"
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.object.meta().resource_version.unwrap().parse().unwrap()
+    }
+
+    /// Whether it was there before anything happened.
+    pub(crate) fn is_first(&self) -> bool {
+        self.at == Moment::MIN
+    }
+}
+
+// === impl Churn ===
+
+impl Churn {
+    /// Lets each of `workers`, on a connection of its own, change something every `pace`, until it is stopped.
+    pub(crate) async fn start(
+        cluster: &Cluster,
+        seed: u64,
+        sorts: &'static [Sort],
+        workers: u64,
+        pace: Duration,
+    ) -> Churn {
+        let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = JoinSet::new();
+        for worker in 0..workers {
+            let client = client(cluster).await;
+            let mut chance = Pcg64::seed_from_u64(seed ^ (worker << 32));
+            let (stop, made) = (stop.clone(), made.clone());
+            tasks.spawn(async move {
+                let mut alive = BTreeSet::new();
+                let mut ticks = tokio::time::interval(pace);
+                while !stop.load(Ordering::SeqCst) {
+                    ticks.tick().await;
+                    let sort = sorts[chance.random_range(0..sorts.len())];
+                    let name = format!("w{worker}-{}", chance.random_range(0..8));
+                    let turn = made.fetch_add(1, Ordering::SeqCst).to_string();
+                    if alive.insert((sort, name.clone())) {
+                        sort.create(&client, &name).await;
+                        continue;
+                    }
+                    match (chance.random_range(0..10), sort) {
+                        (0..2, _) => {
+                            alive.remove(&(sort, name.clone()));
+                            sort.delete(&client, &name).await;
+                        }
+                        (2..6, Sort::Nodes) => heartbeat(&client, &name).await,
+                        _ => sort.label(&client, &name, &turn).await,
+                    }
+                }
+            });
+        }
+        Churn { stop, made, workers: tasks }
+    }
+
+    /// How many changes there were so far.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    pub(crate) async fn stop(mut self) -> u64 {
+        self.stop.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.workers.join_next().await {
+            ended.unwrap();
+        }
+        self.made()
+    }
+}
+
+/// What a kubelet says every few seconds, and what means nothing to scheduling.
+async fn heartbeat(client: &Client, name: &str) {
+    let patch = format!(
+        r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"{}","lastTransitionTime":"2026-11-01T00:00:00Z"}}]}}}}"#,
+        now()
+    );
+    send(client, "PATCH", &format!("/api/v1/nodes/{name}/status"), &patch).await;
+}

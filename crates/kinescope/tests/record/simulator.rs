@@ -1,0 +1,343 @@
+//! `--format sched-record`: the lines that kube-scheduler-simulator's recorder would have written, of a control plane
+//! at work.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use model::{Moment, Object};
+use peers::{Cluster, Options};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde_json::{Value, json};
+
+use crate::common::run;
+use crate::recorder::Recorder;
+use crate::server::{Sight, client, now, seed, send, start, watch};
+
+/// What the simulator's recorder watches, in the order in which it begins.
+const PATHS: [&str; 7] = [
+    "/api/v1/namespaces",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/storage.k8s.io/v1/storageclasses",
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/nodes",
+    "/api/v1/persistentvolumes",
+    "/api/v1/pods",
+];
+
+const FIRST: &str = r#"
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: gold}, value: 1000, description: "a < b && b > c, \u2028 \u00e9 \"\\ \t"}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fast}, provisioner: example.com/fast}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: fast, hostPath: {path: /tmp}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: disk, namespace: shop}
+spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Gi}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {capacity: {cpu: "4", memory: 8Gi, pods: "110"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: node-2}, status: {capacity: {cpu: "4", memory: 8Gi, pods: "110"}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {note: "<&>"}}
+    spec: {containers: [{name: a, image: a, env: [{name: PASSWORD, value: hunter2}]}]}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
+    let options = Options { service_accounts: true, ..Options::default() };
+    let Some(mut cluster) = start(options) else { return };
+    cluster.start_controller_manager().unwrap();
+    cluster.start_scheduler(16, &[]).unwrap();
+    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers/stages.yaml")).unwrap();
+    let client = client(&cluster).await;
+    create(&cluster, FIRST);
+    cluster
+        .kubectl(&["-n=shop", "wait", "--for=condition=Available", "deployment/web", "--timeout=60s"])
+        .unwrap();
+    cluster.must_run().unwrap();
+
+    let mut watches = Vec::new();
+    for path in PATHS {
+        watches.push(watch(&client, path, "the-end").await);
+    }
+    let begun = now();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record.jsonl");
+    let arguments = ["--format", "sched-record", "--path", "record.jsonl", "--flush-interval", "1s"];
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+    // What is heard is in the file soon, and not only at the end.
+    recorder.wait("the file has what was there", || text(&path).contains(r#""name":"web-"#)).await;
+    cluster.kubectl(&["-n=shop", "scale", "deployment/web", "--replicas=6"]).unwrap();
+    cluster.kubectl(&["-n=shop", "set", "env", "deployment/web", "A=<b>"]).unwrap();
+    let rolled = ["-n=shop", "rollout", "status", "deployment/web", "--timeout=60s"];
+    cluster.kubectl(&rolled).unwrap();
+    cluster.kubectl(&["delete", "node", "node-2"]).unwrap();
+    cluster.kubectl(&["-n=shop", "delete", "deployment/web"]).unwrap();
+    recorder
+        .wait("a pod's end is in the file", || {
+            text(&path).contains(r#""event":"Delete","resource":{"apiVersion":"v1","kind":"Pod""#)
+        })
+        .await;
+    for (path, object) in last() {
+        send(&client, "POST", path, &object.to_string()).await;
+    }
+    let mut seen: Vec<Vec<Sight>> = Vec::new();
+    for watch in watches {
+        seen.push(watch.await.unwrap());
+    }
+    recorder
+        .wait("the end is in the file", || text(&path).matches(r#""name":"the-end""#).count() >= PATHS.len())
+        .await;
+    let said = recorder.stop().await;
+    let recorded = text(&path);
+    let count = recorded.lines().count();
+    assert!(
+        said.err.contains(&format!("{count} changes of real recorded into record.jsonl")),
+        "{}",
+        said.err
+    );
+    said.fine();
+    assert!(recorded.ends_with("}\n"));
+    check_lines(&recorded, &seen, begun);
+
+    // The program reads it back.
+    let answer = run(folder.path(), &["import", "record.jsonl"]);
+    assert_eq!(answer.err, "", "{}", answer.out);
+    answer.fine();
+    let info: Value =
+        serde_json::from_str(&run(folder.path(), &["info", "record.kine", "-o", "json"]).fine()).unwrap();
+    assert_eq!(info["changes"], json!(count));
+
+    check_other_kinds(&cluster, folder.path()).await;
+    check_kill(&cluster, folder.path()).await;
+}
+
+/// One more of each kind.
+fn last() -> Vec<(&'static str, Value)> {
+    let object = |kind: &str, group: &str, more: Value| {
+        let mut object = json!({"apiVersion": group, "kind": kind, "metadata": {"name": "the-end"}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object
+    };
+    let size = json!({"storage": "1Gi"});
+    let modes = ["ReadWriteOnce"];
+    vec![
+        (PATHS[0], object("Namespace", "v1", json!({}))),
+        (PATHS[1], object("PriorityClass", "scheduling.k8s.io/v1", json!({"value": 5}))),
+        (PATHS[2], object("StorageClass", "storage.k8s.io/v1", json!({"provisioner": "example.com/fast"}))),
+        (
+            "/api/v1/namespaces/shop/persistentvolumeclaims",
+            object(
+                "PersistentVolumeClaim",
+                "v1",
+                json!({"spec": {"accessModes": modes, "resources": {"requests": size}}}),
+            ),
+        ),
+        (PATHS[4], object("Node", "v1", json!({}))),
+        (
+            PATHS[5],
+            object(
+                "PersistentVolume",
+                "v1",
+                json!({"spec": {"accessModes": modes, "capacity": size, "hostPath": {"path": "/tmp"}}}),
+            ),
+        ),
+        (
+            "/api/v1/namespaces/shop/pods",
+            object("Pod", "v1", json!({"spec": {"containers": [{"name": "a", "image": "a"}]}})),
+        ),
+    ]
+}
+
+/// Each line is what the rules of the simulator's recorder make of what happened.
+fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
+    let mut lines: Vec<(&str, usize, String)> = Vec::new();
+    let mut last = begun;
+    for (number, line) in recorded.lines().enumerate() {
+        let rest = line.strip_prefix(r#"{"time":""#).unwrap();
+        let (time, rest) = rest.split_once('"').unwrap();
+        let moment: Moment = time.parse().unwrap();
+        assert!(last <= moment && moment <= now(), "{time} after {last}");
+        last = moment;
+        // Go leaves out the zeros at the end of a fraction, and one that is nothing.
+        let fraction = time.strip_suffix('Z').unwrap().split_once('.').map_or("1", |(_, fraction)| fraction);
+        assert!(!fraction.ends_with('0') && fraction.len() <= 9, "{time}");
+        let kind = rest.split_once(r#""kind":""#).map(|_| kind_of(line)).unwrap();
+        lines.push((PATHS[kind], number, rest.to_owned()));
+    }
+    let mut end_of_first = 0;
+    for (path, seen) in PATHS.iter().zip(seen) {
+        let of_kind: Vec<(usize, &str)> = lines
+            .iter()
+            .filter(|(of, _, _)| of == path)
+            .map(|(_, number, rest)| (*number, &**rest))
+            .collect();
+        // The recorder began to watch at some moment after the test did.
+        let first_events = seen.iter().position(|sight| !sight.is_first()).unwrap();
+        let fitting = (first_events..seen.len()).find_map(|events| {
+            let (there, expected) = expected(&seen[..events], &seen[events..]);
+            let found = of_kind.iter().map(|(_, rest)| *rest).take(expected.len());
+            found.eq(expected.iter().map(String::as_str)).then_some(there)
+        });
+        let there = fitting.unwrap_or_else(|| {
+            let (_, expected) = expected(&seen[..first_events], &seen[first_events..]);
+            let different =
+                of_kind.iter().zip(&expected).find(|((_, found), expected)| *found != expected.as_str());
+            panic!(
+                "{path}: {} lines, {} expected, first different: {different:?}",
+                of_kind.len(),
+                expected.len()
+            );
+        });
+        // All that there was of a kind stands before the first of the next kind.
+        assert!(of_kind[0].0 >= end_of_first, "{path} begins at {}, before {end_of_first}", of_kind[0].0);
+        assert!(there > 0, "{path} had nothing at first");
+        end_of_first = of_kind[there - 1].0 + 1;
+    }
+}
+
+/// The place among [`PATHS`] of a line's kind.
+fn kind_of(line: &str) -> usize {
+    let value: Value = serde_json::from_str(line).unwrap();
+    let kind = format!("{}s", value["resource"]["kind"].as_str().unwrap().to_lowercase())
+        .replace("classs", "classes");
+    PATHS.iter().position(|path| path.ends_with(&format!("/{kind}"))).unwrap()
+}
+
+/// How many objects there were after `before`, and the lines for them and what came then, without their times.
+fn expected(before: &[Sight], after: &[Sight]) -> (usize, Vec<String>) {
+    let mut there: BTreeMap<(String, String), &Object> = BTreeMap::new();
+    for sight in before {
+        let meta = sight.object.meta();
+        let name = (meta.namespace.into_owned(), meta.name.into_owned());
+        match sight.is_delete() {
+            true => there.remove(&name),
+            false => there.insert(name, &sight.object),
+        };
+    }
+    let mut lines: Vec<String> = there.values().map(|object| line("Add", object)).collect();
+    for sight in after {
+        lines.push(match &*sight.word {
+            "ADDED" => line("Add", &sight.object),
+            "MODIFIED" => line("Update", &sight.object),
+            _ => {
+                let meta = sight.object.meta();
+                format!(
+                    r#","event":"Delete","resource":{{"apiVersion":"{}","kind":"{}","metadata":{{"name":"{}","namespace":"{}"}}}}}}"#,
+                    meta.api_version, meta.kind, meta.name, meta.namespace
+                )
+            }
+        });
+    }
+    (there.len(), lines)
+}
+
+fn line(event: &str, object: &Object) -> String {
+    format!(r#","event":"{event}","resource":{}}}"#, as_go(&object.value().unwrap()))
+}
+
+/// JSON as Go prints it, of values without fractions.
+fn as_go(value: &Value) -> String {
+    // Fields are sorted in the tree; what Go escapes besides stands in texts only.
+    let text = value.to_string();
+    [('<', "003c"), ('>', "003e"), ('&', "0026"), ('\u{2028}', "2028"), ('\u{2029}', "2029")]
+        .into_iter()
+        .fold(text, |text, (letter, number)| text.replace(letter, &format!("\\u{number}")))
+}
+
+/// The judge of the lines is judged by Go itself.
+#[test]
+fn what_the_lines_are_compared_with_is_what_go_prints() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/formats/go_json.jsonl");
+    let mut compared = 0;
+    for line in text(&path).lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let (Some(given), Some(expected)) = (case["in"].as_str(), case["out"].as_str()) else { continue };
+        let Ok(value) = serde_json::from_str::<Value>(given) else { continue };
+        let has_fractions = given
+            .split('"')
+            .step_by(2)
+            .any(|outside| outside.contains(['.', 'e', 'E', '-']) || outside.len() > 18);
+        if !has_fractions {
+            assert_eq!(as_go(&value), expected);
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+/// Kinds that the simulator's recorder does not know are recorded if they are asked for.
+async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
+    cluster.kubectl(&["-n=shop", "create", "deployment", "late", "--image=a"]).unwrap();
+    let arguments =
+        ["--format", "sched-record", "--path", "kinds.jsonl", "--kinds", "deploy,ns", "--duration", "2"];
+    let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
+    let recorded = text(&folder.join("kinds.jsonl"));
+    let count = recorded.lines().count();
+    assert!(said.err.contains(&format!("{count} changes of real recorded into kinds.jsonl")), "{}", said.err);
+    assert!(
+        recorded.contains(r#""kind":"Deployment""#) && recorded.contains(r#""kind":"Namespace""#),
+        "{recorded}"
+    );
+    let of_kinds = [r#""kind":"Deployment""#, r#""kind":"Namespace""#];
+    assert!(recorded.lines().all(|line| of_kinds.iter().any(|kind| line.contains(kind))), "{recorded}");
+    // A file that is there is not written over.
+    let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
+    assert!(said.wrong(1).contains("cannot make kinds.jsonl"));
+    assert_eq!(text(&folder.join("kinds.jsonl")), recorded);
+}
+
+/// A recorder that is killed leaves whole lines and at most one that is cut off.
+async fn check_kill(cluster: &Cluster, folder: &Path) {
+    let mut chance = Pcg64::seed_from_u64(seed());
+    for turn in 0..5 {
+        let name = format!("killed-{turn}.jsonl");
+        let path = folder.join(&name);
+        let arguments = ["--format", "sched-record", "--path", &name, "--flush-interval", "1s"];
+        let mut recorder = Recorder::start(folder, cluster.kubeconfig(), &arguments);
+        let replicas = format!("--replicas={}", 4 + turn % 2);
+        cluster.kubectl(&["-n=shop", "scale", "deployment/late", &replicas]).unwrap();
+        recorder.wait("something is in the file", || !text(&path).is_empty()).await;
+        tokio::time::sleep(Duration::from_millis(chance.random_range(0..200))).await;
+        recorder.kill();
+        let recorded = text(&path);
+        let whole = recorded.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        for line in whole.lines() {
+            serde_json::from_str::<Value>(line).unwrap();
+        }
+        let answer = run(folder, &["import", &name]);
+        let is_cut = !recorded.ends_with('\n');
+        assert_eq!(
+            answer.err.contains("the recorder was stopped in the middle of this last line"),
+            is_cut,
+            "{}",
+            answer.err
+        );
+        answer.fine();
+    }
+}
+
+fn create(cluster: &Cluster, manifests: &str) {
+    cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
+}
+
+/// What is in a file, as far as it goes.
+fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}

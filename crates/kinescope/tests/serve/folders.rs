@@ -1,0 +1,66 @@
+//! Folders with histories to be served.
+
+use std::sync::Arc;
+
+use model::{Moment, Object, Observed, What};
+use serde_json::json;
+
+use crate::common::run;
+
+pub(crate) const EVENTS: &str = r#"{"at":"2026-11-01T14:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","uid":"n1"}}}
+{"at":"2026-11-01T14:00:01Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1","labels":{"app":"web"}},"status":{"phase":"Pending"}}}
+{"at":"2026-11-01T14:00:05Z","type":"MODIFIED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1","labels":{"app":"web"}},"status":{"phase":"Running"}}}
+{"at":"2026-11-01T14:10:00Z","type":"GAP","to":"2026-11-01T14:12:00Z","kinds":["Pod"],"why":"the API server was away"}
+{"at":"2026-11-01T14:30:00Z","type":"DELETED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1"}}}
+"#;
+
+/// A folder with a small history.
+pub(crate) fn shop() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.jsonl"), EVENTS).unwrap();
+    run(folder.path(), &["import", "shop.jsonl"]).fine();
+    folder
+}
+
+/// A folder with the history of the demo's day.
+pub(crate) fn day() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["demo", "--folder", "."]).fine();
+    let history = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let history = history.into_iter().find(|path| path.extension().is_some_and(|end| end == "kine"));
+    std::fs::rename(history.unwrap(), folder.path().join("day.kine")).unwrap();
+    folder
+}
+
+/// A folder with a history of so many pods of a kilobyte, and its bytes as lines, about.
+pub(crate) fn many(pods: u64) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
+    for batch in 0..pods.div_ceil(500) {
+        let numbers = batch * 500..((batch + 1) * 500).min(pods);
+        let changes = numbers.map(|number| added("many", number)).collect();
+        writer.append(history::Batch { changes, ..Default::default() }).unwrap();
+    }
+    writer.close().unwrap();
+    folder
+}
+
+pub(crate) fn added(source: &str, number: u64) -> Observed {
+    let uid = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let text = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": format!("pod-{number}"), "namespace": "load", "uid": format!("{uid:016x}") },
+        "spec": { "nodeName": format!("node-{}", number % 100), "padding": "x".repeat(900) },
+    });
+    let object = Object::parse(&text.to_string()).unwrap();
+    Observed {
+        seen: Moment::from_nanos(1_793_541_600_000_000_000 + number as i64 * 1_000_000),
+        key: object.key(&Arc::from(source)),
+        what: What::Added(object),
+        inferred: false,
+    }
+}
+
+/// What a client of SimKube's tracer asks for.
+pub(crate) const EXPORT: &str = r#"{"start_ts": 1793541600, "end_ts": 1793545200, "export_path": "trace.sktrace",
+    "filters": {"excluded_namespaces": [], "excluded_labels": []}}"#;

@@ -1,0 +1,207 @@
+//! Much at once, slow clients, clients that leave, and the end.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::folders::{EXPORT, day, many, shop};
+use crate::server::{Answer, Server};
+
+#[test]
+fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
+    let folder = many(150_000);
+    let server = Server::start(folder.path(), &[]);
+    let mut first = server.send("GET", "/api/v1/histories/many/changes", &[], b"");
+    let mut begin = [0; 1000];
+    first.read_exact(&mut begin).unwrap();
+    // While this one waits others are answered, and it goes on where it was.
+    server.get("/api/v1/histories").fine();
+    let mut rest = begin.to_vec();
+    let mut piece = [0; 3_001];
+    for _ in 0..1_000 {
+        let length = first.read(&mut piece).unwrap();
+        rest.extend_from_slice(&piece[..length]);
+    }
+    first.read_to_end(&mut rest).unwrap();
+    let answer = Answer::read(&mut &rest[..]);
+    let body = answer.fine();
+    assert!(body.len() > 150_000_000, "{}", body.len());
+    assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), 150_000);
+    assert!(server.peak() < 80_000_000, "{} bytes of memory", server.peak());
+}
+
+#[test]
+fn long_answers_are_bounded_and_end_with_their_clients() {
+    let folder = many(60_000);
+    let server = Server::start(folder.path(), &[]);
+    let place = "/api/v1/histories/many/changes";
+    let mut slow: Vec<TcpStream> = Vec::new();
+    for _ in 0..16 {
+        let mut stream = server.send("GET", place, &[], b"");
+        stream.read_exact(&mut [0; 100]).unwrap();
+        slow.push(stream);
+    }
+    for path in [place, "/api/v1/histories/many/objects", "/api/v1/histories/many/download", "/get-snapshot"]
+    {
+        assert!(server.get(path).wrong(503).contains("16 long answers are under way"), "{path}");
+    }
+    assert!(server.post("/export", &serde_json::from_str(EXPORT).unwrap()).wrong(503).contains("ask again"));
+    // What takes milliseconds is answered all the same.
+    server.get("/api/v1/histories/many").fine();
+    server.get("/metrics").fine();
+    drop(slow);
+    wait_for_room(&server, Duration::from_secs(10));
+
+    // Work that has nothing to say until it is done ends too: all of it would take many times as long.
+    let silent: Vec<TcpStream> = (0..16).map(|_| server.send("GET", "/api/db/many.db", &[], b"")).collect();
+    let began = Instant::now();
+    while server.get(FIRST).code == 200 {
+        assert!(began.elapsed() < Duration::from_secs(10), "no work is under way");
+    }
+    drop(silent);
+    wait_for_room(&server, Duration::from_secs(5));
+}
+
+/// A long answer that is soon there.
+const FIRST: &str = "/api/v1/histories/many/changes?to=start";
+
+/// Asks until there is room for all long answers.
+#[track_caller]
+fn wait_for_room(server: &Server, patience: Duration) {
+    let began = Instant::now();
+    loop {
+        let asked: Vec<TcpStream> = (0..16).map(|_| server.send("GET", FIRST, &[], b"")).collect();
+        let answers = asked.into_iter().map(|mut stream| Answer::read(&mut stream).code);
+        if answers.collect::<Vec<_>>() == [200; 16] {
+            return;
+        }
+        assert!(began.elapsed() < patience, "the work of clients that have gone does not end");
+    }
+}
+
+#[test]
+fn a_hundred_clients_at_once_are_answered() {
+    let day = day();
+    let server = Server::start(day.path(), &[]);
+    let info = server.get("/api/v1/histories/day").fine();
+    let codes: Vec<u16> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..100)
+            .map(|number| {
+                let (server, info) = (&server, &info);
+                scope.spawn(move || {
+                    assert!(server.get("/api/v1/histories/day").fine() == *info);
+                    let heavy = ["/api/v1/histories/day/objects", "/get-snapshot"][number % 2];
+                    let answer = server.get(heavy);
+                    let code = answer.code;
+                    if code == 200 {
+                        assert!(!answer.fine().is_empty());
+                    } else {
+                        answer.wrong(503);
+                    }
+                    code
+                })
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    assert!(codes.iter().filter(|code| **code == 200).count() >= 16, "{codes:?}");
+    server.get("/get-snapshot").fine();
+}
+
+#[test]
+fn an_answer_that_breaks_off_does_not_look_whole() {
+    let folder = many(20_000);
+    let server = Server::start(folder.path(), &[]);
+    let damage = |frame: &str| {
+        let sqlite = rusqlite::Connection::open(folder.path().join("many.kine")).unwrap();
+        let sql = format!("UPDATE frame SET bytes = zeroblob(100) WHERE id = (SELECT {frame} FROM block)");
+        assert_eq!(sqlite.execute(&sql, []).unwrap(), 1);
+    };
+    damage("max(frame)");
+    let answer = server.get("/api/v1/histories/many/changes");
+    assert_eq!((answer.code, answer.whole), (200, false));
+    assert!(answer.body.len() > 1_000_000);
+    // What goes wrong before anything was sent has its code.
+    damage("min(frame)");
+    assert!(server.get("/api/v1/histories/many/changes").wrong(409).contains("is damaged"));
+    assert!(server.get("/api/db/many.db").wrong(409).contains("is damaged"));
+}
+
+#[test]
+fn a_history_that_is_held_by_another_is_to_be_asked_again() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    let sqlite = rusqlite::Connection::open(shop.path().join("shop.kine")).unwrap();
+    sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    assert!(server.get("/api/v1/histories/shop").wrong(503).contains("database is locked"));
+    sqlite.execute_batch("ROLLBACK").unwrap();
+    server.get("/api/v1/histories/shop").fine();
+}
+
+#[test]
+fn clients_beyond_the_limit_are_turned_away_until_others_leave() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    let crowd: Vec<TcpStream> = (0..512).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let mut late = TcpStream::connect(server.address).unwrap();
+    late.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let _ = late.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut said = Vec::new();
+    let read = late.read_to_end(&mut said);
+    let turned_away = read.is_ok() || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
+    assert!(turned_away && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    drop(crowd);
+    let began = Instant::now();
+    let mut said = Vec::new();
+    while said.is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(5), "there is no room for clients any more");
+        let _ = server.send("GET", "/healthz", &[], b"").read_to_end(&mut said);
+    }
+    assert!(said.starts_with(b"HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn it_stops_in_order_and_soon() {
+    let folder = many(60_000);
+    for (name, path, begins) in [
+        ("-TERM", "/healthz", true),
+        ("-INT", "/api/v1/histories/many/changes", true),
+        ("-TERM", "/api/db/many.db", false),
+    ] {
+        let mut server = Server::start(folder.path(), &[]);
+        let mut client = server.send("GET", path, &[], b"");
+        if begins {
+            client.read_exact(&mut [0; 50]).unwrap();
+        }
+        let began = Instant::now();
+        server.signal(name);
+        let code = server.child.wait().unwrap();
+        assert!(code.success(), "{name}: {code}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{name}: {:?}", began.elapsed());
+        // An answer that was cut off does not look whole.
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest);
+        assert!(path == "/healthz" || !rest.ends_with(b"0\r\n\r\n"), "{path}");
+        assert!(TcpStream::connect(server.address).is_err());
+    }
+}
+
+#[test]
+fn a_client_that_does_not_say_what_it_wants_is_not_waited_for() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    let began = Instant::now();
+    let mut silent = TcpStream::connect(server.address).unwrap();
+    let mut half = TcpStream::connect(server.address).unwrap();
+    half.write_all(b"GET / HTTP/1.1\r\nHost: local").unwrap();
+    let mut hesitant = TcpStream::connect(server.address).unwrap();
+    hesitant.write_all(b"POST /export HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{").unwrap();
+    for stream in [&mut silent, &mut half, &mut hesitant] {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 408 "), "{said}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+}

@@ -1,0 +1,275 @@
+//! `kinescope serve` as its clients meet it: the real program, asked over real connections.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod folders;
+mod load;
+mod others;
+mod recording;
+mod server;
+mod strangers;
+
+use common::run;
+use folders::{EXPORT, added, day, many, shop};
+use serde_json::{Value, json};
+use server::Server;
+
+#[test]
+fn every_route_answers_as_it_is_described() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    assert_eq!(server.said, format!("serving 1 history on http://{}\n", server.address));
+    let document = server.get("/openapi.json").json();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 15, "routes have got lost");
+    for (path, item) in paths {
+        let (method, operation) =
+            item.as_object().unwrap().iter().find(|(name, _)| *name != "parameters").unwrap();
+        let place = path.replace("{name}", "shop");
+        let answer = match &**method {
+            "get" => server.get(&place),
+            "post" => server.post(&place, &serde_json::from_str(EXPORT).unwrap()),
+            other => panic!("{path}: {other}"),
+        };
+        let (media, content) =
+            operation["responses"]["200"]["content"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(answer.header("content-type"), Some(&**media), "{path}: {}", answer.code);
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+        let body = answer.fine();
+        assert!(!body.is_empty(), "{path}");
+        if let Some(schema) = content.get("schema") {
+            fits(&document, schema, &serde_json::from_slice(&body).unwrap(), path);
+        }
+        // Every parameter that is described is taken, and no other.
+        for parameter in operation["parameters"].as_array().unwrap() {
+            let empty = format!("{place}?{}=", parameter["name"].as_str().unwrap());
+            let empty = if empty.contains("state=") { empty + "false" } else { empty };
+            let body = if *method == "post" { EXPORT } else { "" };
+            server.ask(&method.to_uppercase(), &empty, &[], body.as_bytes()).fine();
+        }
+        if !operation["parameters"].as_array().unwrap().is_empty() {
+            let unknown = server.ask(&method.to_uppercase(), &format!("{place}?colour=red"), &[], b"{}");
+            let media =
+                operation["responses"]["default"]["content"].as_object().unwrap().keys().next().unwrap();
+            assert_eq!(unknown.header("content-type"), Some(&**media), "{path}");
+            let unknown = unknown.wrong(400);
+            assert!(unknown.contains("unknown field `colour`, expected "), "{unknown}");
+        }
+    }
+    fits(&document, &json!({"$ref": "#/components/schemas/Error"}), &json!({"error": "words"}), "error");
+    let unknown = server.get("/nowhere");
+    fits(
+        &document,
+        &json!({"$ref": "#/components/schemas/Error"}),
+        &serde_json::from_slice(&unknown.body).unwrap(),
+        "404",
+    );
+    assert!(unknown.wrong(404).contains("/openapi.json"));
+    assert!(server.post("/api/v1/histories", &json!({})).wrong(405).contains("methods"));
+    server.get("/export").wrong(405);
+}
+
+#[test]
+fn histories_are_told_as_the_commands_tell_them() {
+    let shop = shop();
+    run(shop.path(), &["import", "shop.jsonl", "--into", "a \"second\".kine", "--source", "west"]).fine();
+    let server = Server::start(shop.path(), &["."]);
+    assert!(server.said.starts_with("serving 2 histories on http://127.0.0.1:"), "{}", server.said);
+    let list = server.get("/api/v1/histories").json();
+    let names: Vec<&Value> = list["histories"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["a \"second\"", "shop"]);
+    assert_eq!(list["histories"][1]["from"], "2026-11-01T14:00:00Z");
+    assert_eq!(list["histories"][1]["to"], "2026-11-01T14:30:00Z");
+    assert_eq!(list["histories"][0]["sources"], json!(["west"]));
+    assert_eq!(list["histories"][1]["gaps"], 1);
+
+    let mut told: Value =
+        serde_json::from_str(&run(shop.path(), &["info", "shop.kine", "-o", "json"]).fine()).unwrap();
+    told["history"] = json!("shop");
+    assert_eq!(server.get("/api/v1/histories/shop").json(), told);
+    assert_eq!(server.get("/api/v1/histories/shop/gaps").json()["gaps"], told["gaps"]);
+    assert_eq!(server.get("/api/v1/histories/a%20%22second%22").json()["history"], "a \"second\"");
+
+    // A history that comes later is there; what is none says so and does no harm.
+    std::fs::write(
+        shop.path().join("broken.kine"),
+        "this is no SQLite file, but long enough to be one, or is it?",
+    )
+    .unwrap();
+    let list = server.get("/api/v1/histories").json();
+    assert!(list["histories"][1]["error"].as_str().unwrap().contains("is not a Kinescope history"), "{list}");
+    assert!(server.get("/api/v1/histories/broken").wrong(409).contains("it is no SQLite file"));
+    let page = String::from_utf8(server.get("/").fine()).unwrap();
+    assert!(
+        page.contains("<a href=\"/api/v1/histories/a%20%22second%22\">a &quot;second&quot;</a>"),
+        "{page}"
+    );
+    assert!(page.contains("is not a Kinescope history"), "{page}");
+    let metrics = String::from_utf8(server.get("/metrics").fine()).unwrap();
+    for line in [
+        "kinescope_history_changes{history=\"shop\"} 4",
+        "kinescope_history_gaps{history=\"shop\"} 1",
+        "kinescope_history_readable{history=\"broken\"} 0",
+        "kinescope_history_readable{history=\"a \\\"second\\\"\"} 1",
+        "kinescope_requests_total{route=\"/api/v1/histories/{name}\",code=\"409\"} 1",
+        "kinescope_request_seconds_count{route=\"/api/v1/histories/{name}\"} 3",
+        "# EOF",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
+    }
+    assert!(metrics.contains("kinescope_history_last_change_age_seconds{history=\"shop\"} "), "{metrics}");
+}
+
+#[test]
+fn objects_are_those_of_the_moment() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &["shop.kine"]);
+    let objects = |question: &str| server.get(&format!("/api/v1/histories/shop/objects{question}"));
+    let names = |question: &str| -> Vec<String> {
+        let list = objects(question).json();
+        assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("List"), &json!("v1")));
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|item| format!("{}/{}", item["kind"], item["metadata"]["name"]).replace('"', "")).collect()
+    };
+    assert_eq!(names(""), ["Node/node-1"]);
+    assert_eq!(names("?at=14:00:02"), ["Node/node-1", "Pod/web-1"]);
+    assert_eq!(names("?at=14:00:02&kind=po"), ["Pod/web-1"]);
+    assert_eq!(names("?at=-20m&namespace=shop"), ["Pod/web-1"]);
+    assert_eq!(names("?at=start+2s&name=web-1"), ["Pod/web-1"]);
+    assert_eq!(names("?at=2026-11-01T15:00:02+01:00&labelSelector=app%20in%20(web,db)"), ["Pod/web-1"]);
+    assert!(names("?at=14:01&labelSelector=!app&kind=pods").is_empty());
+    let list = objects("?at=14:11&kind=pods").json();
+    assert_eq!(list["gaps"][0]["why"], "the API server was away");
+    assert_eq!(list["items"][0]["status"]["phase"], "Running");
+    assert_eq!(list["at"], "2026-11-01T14:11:00Z");
+
+    for (question, code, because) in [
+        ("?at=teatime", 400, "\"teatime\" is not a time: give 2026-11-01T14:03Z"),
+        ("?kind=wombats", 400, "no resource type \"wombats\"; the history has nodes, pods"),
+        ("?labelSelector=a%3Db%3Dc", 400, "bad selector"),
+        ("?source=east", 400, "the history has no source \"east\"; it has: shop"),
+        ("?colour=red", 400, "unknown field `colour`, expected one of `at`, `kind`"),
+    ] {
+        let error = objects(question).wrong(code);
+        assert!(error.contains(because), "{question}: {error}");
+    }
+    for name in ["shp", "..%2Fshop", "shop.kine", ".", "%2e%2e", "shop%00", "%2Fetc%2Fpasswd"] {
+        let answer = server.get(&format!("/api/v1/histories/{name}/objects"));
+        let error = answer.wrong(404);
+        assert!(error.contains("there are: shop"), "{name}: {error}");
+    }
+    assert!(server.get("/api/v1/histories/%FF").wrong(400).contains("UTF-8"));
+    run(shop.path(), &["import", "shop.jsonl", "--into", "shop.kine", "--source", "west"]).fine();
+    let error = objects("").wrong(400);
+    assert!(error.contains("several sources: name one with ?source=: shop, west"), "{error}");
+    assert_eq!(names("?source=west"), ["Node/node-1"]);
+    run(shop.path(), &["prune", "shop.kine", "--before", "14:10"]).fine();
+    assert!(objects("?source=west&at=14:00:02").wrong(410).contains("is gone"));
+}
+
+#[test]
+fn changes_are_the_lines_of_an_export() {
+    let day = day();
+    let server = Server::start(day.path(), &[]);
+    let export = |arguments: &[&str]| {
+        run(day.path(), &[&["export", "day.kine", "--format", "jsonl"], arguments].concat()).fine()
+    };
+    let changes = |question: &str| {
+        let answer = server.get(&format!("/api/v1/histories/day/changes{question}"));
+        String::from_utf8(answer.fine()).unwrap()
+    };
+    let all = export(&[]);
+    assert!(all.lines().count() > 100);
+    assert!(changes("") == all);
+    let window = ["--from", "2026-11-02T14:04:30Z", "--to", "2026-11-02T14:10:00Z"];
+    let question = "?from=2026-11-02T14:04:30Z&to=2026-11-02T14:10:00Z";
+    let lines = changes(question);
+    assert!(!lines.is_empty());
+    assert!(lines == export(&[&window[..], &["--changes-only"]].concat()));
+    assert!(changes(&format!("{question}&state=true")) == export(&window));
+    let narrow = [&window[..], &["--kinds", "pods", "-n", "shop", "-l", "app=checkout"]].concat();
+    let narrowed = format!("{question}&state=true&kind=pods&namespace=shop&labelSelector=app%3Dcheckout");
+    assert!(changes(&narrowed) == export(&narrow));
+    assert_eq!(changes("?name=nobody"), "");
+    let wrong = |question: &str| server.get(&format!("/api/v1/histories/day/changes{question}")).wrong(400);
+    assert!(wrong("?from=end&to=start").contains("before it begins"));
+    assert!(wrong("?state=true").contains("say from= as well"));
+    assert!(wrong("?state=perhaps").contains("state"));
+}
+
+#[test]
+fn a_download_is_whole_while_the_history_is_written() {
+    let folder = many(2_000);
+    let server = Server::start(folder.path(), &[]);
+    let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
+    std::thread::scope(|scope| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let writer = &writer;
+        scope.spawn(move || {
+            let mut number = 2_000;
+            while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                let changes = (number..number + 50).map(|number| added("many", number)).collect();
+                writer.append(history::Batch { changes, ..Default::default() }).unwrap();
+                writer.flush().unwrap();
+                number += 50;
+            }
+        });
+        let mut last = 0;
+        for turn in 0..4 {
+            let answer = server.get("/api/v1/histories/many/download");
+            assert_eq!(answer.header("content-type"), Some("application/vnd.sqlite3"));
+            assert_eq!(answer.header("content-disposition"), Some("attachment; filename=many.kine"));
+            let name = format!("copy-{turn}.kin");
+            std::fs::write(folder.path().join(&name), answer.fine()).unwrap();
+            let told = run(folder.path(), &["doctor", &name]);
+            assert_eq!(told.code, 0, "{}{}", told.out, told.err);
+            let info = run(folder.path(), &["info", &name, "-o", "json"]).fine();
+            let changes = serde_json::from_str::<Value>(&info).unwrap()["changes"].as_u64().unwrap();
+            assert!(changes > last && changes >= 2_000 && (changes - 2_000).is_multiple_of(50), "{changes}");
+            last = changes;
+            // What is recorded is seen at once, in answers that are read and not copied too.
+            let objects = server.get("/api/v1/histories/many/objects?kind=pods").json();
+            assert!(objects["items"].as_array().unwrap().len() as u64 >= changes);
+        }
+        drop(stop);
+    });
+    writer.close().unwrap();
+    server.get("/api/v1/histories/other/download").wrong(404);
+    server.get("/api/v1/histories/many").fine();
+}
+
+/// That a value is as a schema says: types, required members, members that are described.
+#[track_caller]
+fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let schema = document.pointer(reference.trim_start_matches('#')).unwrap();
+        return fits(document, schema, value, place);
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = &schema["type"];
+    assert!(
+        kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&json!(kind))),
+        "{place}: {value} is not {kinds}"
+    );
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        fits(document, &schema["items"], item, &format!("{place}[{index}]"));
+    }
+    if let (Some(members), Some(described)) = (value.as_object(), schema["properties"].as_object()) {
+        for name in schema["required"].as_array().unwrap() {
+            assert!(members.contains_key(name.as_str().unwrap()), "{place} has no {name}");
+        }
+        for (name, member) in members {
+            let schema = described.get(name).unwrap_or_else(|| panic!("{place}.{name} is not described"));
+            fits(document, schema, member, &format!("{place}.{name}"));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A server of the test's own, and a client that knows just enough HTTP to ask it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::command;
+
+/// A server of its own, on a port of its own, ended with the test.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+    /// The first line it said.
+    pub(crate) said: String,
+    _out: BufReader<ChildStdout>,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Whether it ended as it should.
+    pub(crate) whole: bool,
+}
+
+impl Server {
+    /// Starts one that serves only this machine.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
+        Server::start_at("127.0.0.1:0", folder, arguments)
+    }
+
+    pub(crate) fn start_at(listen: &str, folder: &Path, arguments: &[&str]) -> Server {
+        let mut child = command(folder)
+            .args(["serve", "--listen", listen])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        out.read_line(&mut said).unwrap();
+        let address = said.trim().rsplit_once("//").unwrap_or_else(|| panic!("{said}")).1.parse().unwrap();
+        Server { child, address, said, _out: out }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask("POST", path, &["Content-Type: application/json"], body.to_string().as_bytes())
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+        let mut stream = self.send(method, path, headers, body);
+        Answer::read(&mut stream)
+    }
+
+    /// Asks, and leaves it to the caller to read the answer.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write_request(&mut stream, method, path, headers, body, &self.address.to_string());
+        stream
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Bytes of memory it has used at most.
+    pub(crate) fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn write_request(
+    stream: &mut impl Write,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &[u8],
+    host: &str,
+) {
+    let mut head =
+        format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|header| header.starts_with("Host:")) {
+        head += &format!("Host: {host}\r\n");
+    }
+    for header in headers {
+        head += &format!("{header}\r\n");
+    }
+    stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    // A server that refuses may close before it has all of it.
+    let _ = stream.write_all(body);
+}
+
+impl Answer {
+    pub(crate) fn read(stream: &mut impl Read) -> Answer {
+        let mut bytes = Vec::new();
+        // One that is cut off ends with a reset.
+        let _ = stream.read_to_end(&mut bytes);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| {
+            panic!("no answer: {:?}", String::from_utf8_lossy(&bytes));
+        });
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let mut lines = head.lines();
+        let code = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let body = &bytes[end + 4..];
+        let mut answer = Answer { code, headers, body: body.to_vec(), whole: true };
+        if answer.header("transfer-encoding") == Some("chunked") {
+            (answer.body, answer.whole) = unchunked(body);
+        } else if let Some(length) = answer.header("content-length") {
+            answer.whole = length.parse::<usize>().unwrap() == answer.body.len();
+        }
+        answer
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn fine(self) -> Vec<u8> {
+        assert_eq!(self.code, 200, "{}", self.text());
+        assert!(self.whole, "the answer broke off");
+        self.body
+    }
+
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        serde_json::from_slice(&self.fine()).unwrap()
+    }
+
+    /// What is wrong, of an answer that must have this code.
+    #[track_caller]
+    pub(crate) fn wrong(self, code: u16) -> String {
+        assert_eq!(self.code, code, "{}", self.text());
+        assert_eq!(self.header("retry-after").is_some(), code == 503);
+        match self.header("content-type") {
+            Some("application/json") => {
+                let body: Value = serde_json::from_slice(&self.body).unwrap();
+                body["error"].as_str().unwrap().to_owned()
+            }
+            _ => self.text(),
+        }
+    }
+}
+
+pub(crate) fn unchunked(mut rest: &[u8]) -> (Vec<u8>, bool) {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else { return (body, false) };
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..end]).unwrap(), 16).unwrap();
+        let Some(chunk) = rest.get(end + 2..end + 2 + length) else { return (body, false) };
+        if length == 0 {
+            return (body, true);
+        }
+        body.extend_from_slice(chunk);
+        rest = rest.get(end + 2 + length + 2..).unwrap_or_default();
+    }
+}
