@@ -3,6 +3,7 @@
 mod append;
 pub(crate) mod child;
 mod films;
+mod forget;
 mod open;
 mod peers;
 mod size;
@@ -28,4 +29,5 @@ pub(crate) const BENCHES: &[Bench] = &[
         about: "opening a history, also after its writer was killed",
         run: open::run,
     },
+    Bench { name: "history.forget", about: "forgetting what is old, as recorders do", run: forget::run },
 ];

@@ -1,4 +1,4 @@
-//! What Linux tells of this process and of the machine; elsewhere it is not known.
+//! What Linux tells of processes and of the machine; elsewhere it is not known.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct Machine {
     load: Option<String>,
 }
 
-/// The memory of this process.
+/// The memory of a process.
 pub(crate) struct Memory {
     /// Bytes in use now.
     pub(crate) now: u64,
@@ -26,7 +26,12 @@ const TICKS: u64 = 100;
 
 /// The memory of this process, if it can be known.
 pub(crate) fn memory() -> Option<Memory> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    memory_of("self")
+}
+
+/// The memory of the process of that number, if it can be known.
+pub(crate) fn memory_of(process: &str) -> Option<Memory> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
@@ -48,10 +53,25 @@ pub(crate) fn thread_time(name: &str) -> Option<Duration> {
 
 /// The processor time that all threads of this process have taken, those that ended too, if it can be known.
 pub(crate) fn process_time() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may hold anything; after it the state is the third field.
+    time("self", 11)
+}
+
+/// The same of the process of that number.
+pub(crate) fn time_of(process: &str) -> Option<Duration> {
+    time(process, 11)
+}
+
+/// The same of all processes that this one started and waited for.
+pub(crate) fn time_of_children() -> Option<Duration> {
+    time("self", 13)
+}
+
+/// User and system time, which stand side by side so many fields behind a process's name.
+fn time(process: &str, fields_before: usize) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields.split_whitespace().skip(11);
+    let mut times = fields.split_whitespace().skip(fields_before);
     let (user, system): (u64, u64) = (times.next()?.parse().ok()?, times.next()?.parse().ok()?);
     Some(Duration::from_millis((user + system) * 1000 / TICKS))
 }

@@ -8,6 +8,7 @@ mod figure;
 mod formats;
 mod history;
 mod machine;
+mod record;
 mod samples;
 mod studio;
 
@@ -52,7 +53,7 @@ struct Bench {
     run: fn(&Studio, &mut Figures) -> Result<()>,
 }
 
-const BENCHES: &[&[Bench]] = &[history::BENCHES, formats::BENCHES];
+const BENCHES: &[&[Bench]] = &[history::BENCHES, formats::BENCHES, record::BENCHES];
 
 fn main() -> ExitCode {
     if let Some(outcome) = history::child::play() {

@@ -45,6 +45,11 @@ impl Studio {
         Ok(Studio { folder, full, keep, reuse, large: OnceCell::new() })
     }
 
+    /// Whether to measure at the sizes the budgets are meant for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// A path of that name in the folder of this run.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

@@ -29,8 +29,10 @@ fn main() -> ExitCode {
         }
         ("test", []) => test::run_all(root()),
         ("tidy", []) => test::run_tidy(root()),
+        // Some look at the program itself, beside which they lie.
         ("bench", names) => {
-            run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
+            run(cargo(root()).args(["build", "--quiet", "--release", "-p", "kinescope"]))
+                && run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
         }
         _ => {
             eprint!("there is no task {:?}\n\n{HELP}", arguments.join(" "));

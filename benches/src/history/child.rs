@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use history::{Batch, History, Selection, Writer};
 use model::Moment;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use workload::churn::{Churn, churn};
 
@@ -50,9 +51,28 @@ pub(super) struct StateMemory {
     pub(super) files: u64,
 }
 
+/// What a child saw of forgetting.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ForgetReport {
+    pub(super) seconds: f64,
+    /// Changes before and after.
+    pub(super) changes: (u64, u64),
+    /// The most memory there ever was, without what there was before.
+    pub(super) memory: Option<u64>,
+}
+
 /// Asks a child for the states at these moments.
 pub(super) fn state(path: &Path, whole: Whole, moments: &[Moment]) -> Result<StateReport> {
     let mode = if whole == Whole::Yes { "state-whole" } else { "state-streamed" };
+    report(mode, path, moments)
+}
+
+/// Lets a child forget what was before a moment.
+pub(super) fn forget(path: &Path, moment: Moment) -> Result<ForgetReport> {
+    report("forget", path, &[moment])
+}
+
+fn report<T: DeserializeOwned>(mode: &str, path: &Path, moments: &[Moment]) -> Result<T> {
     let moments = moments.iter().map(|moment| moment.nanos().to_string());
     let output = Command::new(env::current_exe()?)
         .args([CHILD, mode])
@@ -61,7 +81,7 @@ pub(super) fn state(path: &Path, whole: Whole, moments: &[Moment]) -> Result<Sta
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("the process that reads states ended with {}", output.status).into());
+        return Err(format!("the child for {mode} ended with {}", output.status).into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }
@@ -92,6 +112,7 @@ pub(crate) fn play() -> Option<Result<()>> {
         [CHILD, "state-streamed", path, ref moments @ ..] => {
             Some(report_state(Path::new(path), Whole::No, moments))
         }
+        [CHILD, "forget", path, moment] => Some(report_forgetting(Path::new(path), moment)),
         [CHILD, "append", path] => Some(append(Path::new(path))),
         _ => None,
     }
@@ -126,6 +147,16 @@ fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
     });
     let report = StateReport { seconds, objects: most_objects, bytes: most_bytes, memory };
     serde_json::to_writer(std::io::stdout(), &report)?;
+    Ok(())
+}
+
+fn report_forgetting(path: &Path, moment: &str) -> Result<()> {
+    let before = machine::memory();
+    let start = Instant::now();
+    let pruned = history::forget(path, Moment::from_nanos(moment.parse()?))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let memory = before.zip(machine::memory()).map(|(before, after)| after.peak.saturating_sub(before.now));
+    serde_json::to_writer(std::io::stdout(), &ForgetReport { seconds, changes: pruned.changes, memory })?;
     Ok(())
 }
 

@@ -1,0 +1,77 @@
+//! The objects of `deploy/` as kubectl and Helm render them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use peers::Program;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{Said, said};
+
+/// The programs that render.
+pub(crate) struct Renderer {
+    programs: PathBuf,
+    home: TempDir,
+}
+
+impl Renderer {
+    /// `None` without Go, and a word about it.
+    pub(crate) fn find() -> Option<Renderer> {
+        let programs = peers::build(&[Program::Kubectl, Program::Helm]).unwrap();
+        if programs.is_none() {
+            no_go();
+        }
+        Some(Renderer { programs: programs?, home: tempfile::tempdir().unwrap() })
+    }
+
+    /// What `kubectl kustomize` makes of a folder of `deploy/kustomize`, or of another.
+    pub(crate) fn kustomize(&self, folder: &str) -> String {
+        let folder = deploy().join("kustomize").join(folder);
+        self.run(Program::Kubectl, &["kustomize", folder.to_str().unwrap()]).fine()
+    }
+
+    /// What `helm template` makes of the chart as the README installs it.
+    pub(crate) fn template(&self, arguments: &[&str]) -> Said {
+        self.helm(&[&["template"], arguments].concat())
+    }
+
+    /// Runs Helm on the release and the chart of the README.
+    pub(crate) fn helm(&self, arguments: &[&str]) -> Said {
+        let chart = deploy().join("helm/kinescope");
+        let (verb, rest) = arguments.split_first().unwrap();
+        let release = [verb, "kinescope", chart.to_str().unwrap(), "--namespace", "kinescope"];
+        self.run(Program::Helm, &[&release, rest].concat())
+    }
+
+    pub(crate) fn run(&self, program: Program, arguments: &[&str]) -> Said {
+        let mut command = Command::new(program.in_folder(&self.programs));
+        command.env_clear().env("HOME", self.home.path()).env("KUBERC", "off");
+        said(command.args(arguments).output().unwrap())
+    }
+}
+
+/// A word for tests that cannot be. Not by a macro, whose output the test runner would keep to itself.
+pub(crate) fn no_go() {
+    std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
+}
+
+/// The folder that all of this is about.
+pub(crate) fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+/// The documents of a YAML text.
+#[track_caller]
+pub(crate) fn objects(yaml: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(yaml).unwrap()
+}
+
+/// The only one of a kind.
+#[track_caller]
+pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    let mut found = objects.iter().filter(|object| object["kind"] == kind);
+    let first = found.next().unwrap_or_else(|| panic!("there is no {kind}"));
+    assert!(found.next().is_none(), "there are several of {kind}");
+    first
+}

@@ -1,0 +1,134 @@
+//! A real API server takes all of it, checking as strictly as it can.
+
+use model::Kind;
+use peers::{Cluster, Options};
+use serde_json::{Value, json};
+
+use crate::EVERYTHING;
+use crate::rendered::{Renderer, deploy, no_go, objects, of_kind};
+
+/// A cluster of one's own; or none, and a word about it.
+pub(crate) fn start(options: Options) -> Option<Cluster> {
+    let cluster = Cluster::start(options).unwrap();
+    if cluster.is_none() {
+        no_go();
+    }
+    cluster
+}
+
+/// Makes an object.
+#[track_caller]
+pub(crate) fn create(cluster: &Cluster, object: &Value) {
+    cluster.kubectl_reading(&["create", "-f", "-"], &object.to_string()).unwrap();
+}
+
+/// The definition of a kind, with what its objects may hold.
+pub(crate) fn definition(kind: &Kind, plural: &str, schema: Value) -> Value {
+    let (group, kind) = (&*kind.group, &*kind.kind);
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{group}"),
+            // Asked for where a group's name ends in k8s.io.
+            "annotations": { "api-approved.kubernetes.io": "unapproved, for a test" },
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": { "plural": plural, "singular": kind.to_lowercase(), "kind": kind },
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "properties": { "spec": schema } } },
+            }],
+        },
+    })
+}
+
+/// As much of the Prometheus operator's definition as is used.
+fn service_monitors() -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "object", "additionalProperties": text });
+    let fields = |fields: Value| json!({ "type": "object", "properties": fields });
+    let authorization =
+        fields(json!({ "type": text, "credentials": fields(json!({ "name": text, "key": text })) }));
+    let endpoint = fields(json!({
+        "port": text,
+        "interval": text,
+        "scheme": { "type": "string", "enum": ["http", "https"] },
+        "authorization": authorization,
+        "tlsConfig": fields(json!({ "serverName": text })),
+    }));
+    let spec = fields(json!({
+        "selector": fields(json!({ "matchLabels": texts })),
+        "endpoints": { "type": "array", "items": endpoint },
+    }));
+    definition(&Kind::new("monitoring.coreos.com", "ServiceMonitor"), "servicemonitors", spec)
+}
+
+#[test]
+fn a_real_server_takes_all_of_it() {
+    let Some(renderer) = Renderer::find() else { return };
+    let Some(cluster) = start(Options::default()) else { return };
+    let base = renderer.kustomize("base");
+    create(&cluster, of_kind(&objects(&base), "Namespace"));
+    create(&cluster, &service_monitors());
+    cluster.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"]).unwrap();
+    for rendered in [
+        &base,
+        &renderer.kustomize("service-monitor"),
+        &renderer.template(&[]).fine(),
+        &renderer.template(&["--values", EVERYTHING]).fine(),
+    ] {
+        let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let applied = cluster.kubectl_reading(&apply, rendered).unwrap();
+        assert_eq!(applied.lines().count(), objects(rendered).len(), "{applied}");
+        assert!(applied.lines().all(|line| line.ends_with("(server dry run)")), "{applied}");
+        check_pod(&cluster, of_kind(&objects(rendered), "StatefulSet"));
+    }
+
+    // As the README has it for other clusters.
+    let account = deploy().join("kustomize/base/account.yaml");
+    let apply = ["apply", "--dry-run=server", "-n=kinescope", "-f", account.to_str().unwrap()];
+    assert_eq!(cluster.kubectl(&apply).unwrap().lines().count(), 3);
+
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap();
+    let notes = || renderer.helm(&["install", "--dry-run=server", "--kubeconfig", kubeconfig]).fine();
+    let make = "kubectl create secret generic kinescope-token -n kinescope --from-literal=token=";
+    assert!(notes().contains(make), "{}", notes());
+    cluster
+        .kubectl(&[
+            "create",
+            "secret",
+            "generic",
+            "kinescope-token",
+            "-n=kinescope",
+            "--from-literal=token=x",
+        ])
+        .unwrap();
+    assert!(!notes().contains(make) && notes().contains("port-forward -n kinescope service/kinescope 7777"));
+}
+
+/// Pods of a set are made by a controller. The server judges one that is made as it would: the namespace takes none
+/// that are not restricted.
+fn check_pod(cluster: &Cluster, set: &Value) {
+    let mut pod = set["spec"]["template"].clone();
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = "kinescope-0".into();
+    pod["metadata"]["namespace"] = "kinescope".into();
+    let data = json!({ "name": "data", "persistentVolumeClaim": { "claimName": "data-kinescope-0" } });
+    pod["spec"]["volumes"].as_array_mut().unwrap().push(data);
+    let make = |pod: &Value| {
+        cluster.kubectl_reading(
+            &["create", "--dry-run=server", "--validate=strict", "-f", "-"],
+            &pod.to_string(),
+        )
+    };
+    assert_eq!(make(&pod).unwrap(), "pod/kinescope-0 created (server dry run)\n");
+    pod["spec"]["containers"][0]["securityContext"]["capabilities"] = Value::Null;
+    let error = make(&pod).unwrap_err().to_string();
+    assert!(error.contains("violates PodSecurity \"restricted:latest\""), "{error}");
+}
