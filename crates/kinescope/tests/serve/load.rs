@@ -50,16 +50,16 @@ fn long_answers_are_bounded_and_end_with_their_clients() {
     server.get("/api/v1/histories/many").fine();
     server.get("/metrics").fine();
     drop(slow);
-    wait_for_room(&server, Duration::from_secs(10));
+    wait_for_room(&server, Duration::from_secs(60));
 
     // Work that has nothing to say until it is done ends too: all of it would take many times as long.
     let silent: Vec<TcpStream> = (0..16).map(|_| server.send("GET", "/api/db/many.db", &[], b"")).collect();
     let began = Instant::now();
     while server.get(FIRST).code == 200 {
-        assert!(began.elapsed() < Duration::from_secs(10), "no work is under way");
+        assert!(began.elapsed() < Duration::from_secs(60), "no work is under way");
     }
     drop(silent);
-    wait_for_room(&server, Duration::from_secs(5));
+    wait_for_room(&server, Duration::from_secs(20));
 }
 
 /// A long answer that is soon there.
