@@ -26,8 +26,10 @@ const ROOMS: &[(&str, Leans)] = &[
     ("history", Leans::On(&["model"])),
     ("formats", Leans::On(&["model", "kubernetes"])),
     ("live", Leans::On(&["model", "kubernetes"])),
+    ("sim", Leans::On(&["model", "kubernetes"])),
     ("workload", Leans::On(&["model"])),
     ("peers", Leans::On(&[])),
+    ("judge", Leans::On(&["model", "sim", "peers"])),
     ("kinescope", Leans::OnAny),
     ("benches", Leans::OnAny),
     ("xtask", Leans::OnAny),
@@ -39,7 +41,7 @@ enum Leans {
 }
 
 /// What the tests of every crate may lean on besides.
-const FOR_TESTS: [&str; 2] = ["workload", "peers"];
+const FOR_TESTS: [&str; 3] = ["workload", "peers", "judge"];
 
 /// Workspaces of their own: they look at the rooms from outside.
 const APART: [&str; 2] = ["fuzz/", "interop/"];

@@ -2,6 +2,7 @@
 //!
 //! Nothing here decides anything, and nothing reads a clock, a file or a socket.
 
+pub mod admission;
 pub mod anonymise;
 pub mod kinds;
 pub mod owners;

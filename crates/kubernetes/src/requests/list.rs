@@ -78,8 +78,9 @@ impl<'a> ResourceList<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A derived view borrows a key only through a struct of its own.
+        /// A derived view borrows a key only through a struct of its own; who follows the path must not see that.
         #[derive(serde::Deserialize)]
+        #[serde(transparent)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
         struct Entries;

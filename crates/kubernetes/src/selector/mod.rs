@@ -15,7 +15,7 @@ pub use field::FieldSelector;
 pub use node::{NodeSelector, NodeTerm};
 
 /// Requirements on labels that must all hold, sorted by key; or the selector that selects nothing at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// `None` selects nothing, an empty list everything.
     requirements: Option<Vec<Requirement>>,
@@ -48,7 +48,7 @@ pub struct Expression {
 }
 
 /// Why a selector cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("bad selector: {why} ({place})")]
 pub struct BadSelector {
     /// Where in the selector.
@@ -109,6 +109,24 @@ impl Selector {
         }
     }
 
+    /// Whether it has no requirement, so that it selects every object.
+    pub fn is_everything(&self) -> bool {
+        self.requirements.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Whether it selects no object, whatever its labels.
+    pub fn is_nothing(&self) -> bool {
+        self.requirements.is_none()
+    }
+
+    /// Selects what both select.
+    pub fn and(&self, other: &Selector) -> Selector {
+        match (&self.requirements, &other.requirements) {
+            (Some(mine), Some(theirs)) => Selector::all(mine.iter().chain(theirs).cloned().collect()),
+            _ => Selector::NOTHING,
+        }
+    }
+
     fn all(mut requirements: Vec<Requirement>) -> Selector {
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
         Selector { requirements: Some(requirements) }
@@ -126,7 +144,7 @@ impl fmt::Display for Selector {
 }
 
 /// One requirement on one label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Requirement {
     key: String,
     operator: Operator,
@@ -136,7 +154,7 @@ struct Requirement {
 }
 
 /// How a label is compared. The three spellings of "equal" differ only when printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operator {
     /// `a=b`
     Equals,
@@ -242,7 +260,7 @@ impl Expression {
 }
 
 /// A label's name: at most 63 letters, digits, `-`, `_` and `.`, after an optional DNS name and `/`.
-fn check_key(key: &str) -> Result<(), String> {
+pub fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| !is_dns_name(prefix)) {
         return Err(format!("the part of {key:?} before the slash is not a DNS name such as example.com"));
@@ -343,6 +361,15 @@ mod tests {
         assert_eq!(Selector::of_labels([]), Selector::EVERYTHING);
         assert!(Selector::EVERYTHING.matches(|_| None));
         assert!(!Selector::NOTHING.matches(|_| None));
+    }
+
+    #[test]
+    fn two_selectors_together_select_what_both_select() {
+        let both = Selector::parse("b=1").unwrap().and(&Selector::parse("a in (x,y)").unwrap());
+        assert_eq!(both.to_string(), "a in (x,y),b=1");
+        assert!(both.and(&Selector::NOTHING).is_nothing());
+        assert!(Selector::EVERYTHING.and(&Selector::EVERYTHING).is_everything());
+        assert!(!Selector::NOTHING.is_everything());
     }
 
     #[track_caller]

@@ -1,22 +1,26 @@
 //! Node selectors: terms of which one must match, as in node affinity and in volumes.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::{BadSelector, Expression, Family, Selector};
 
 /// Terms of which one must match a node. Without terms nothing matches.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(from = "NodeSelectorJson")]
 pub struct NodeSelector {
     terms: Vec<NodeTerm>,
 }
 
 /// Requirements on a node's labels and name that must all hold. Without any, nothing matches.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(from = "NodeTermJson")]
 pub struct NodeTerm {
     /// `None` for a term without requirements.
     tests: Option<Result<Tests, BadSelector>>,
+    /// The node names that `metadata.name In` leaves, sorted; `None` if the term does not say.
+    names: Option<Vec<String>>,
 }
 
 // === impl NodeSelector ===
@@ -39,6 +43,17 @@ impl NodeSelector {
             }
         }
         first_error.map_or(Ok(false), Err)
+    }
+
+    /// The names of the only nodes that can match, if every term lists some: none at all if each contradicts itself.
+    ///
+    /// A term that cannot be used still lists its names here.
+    pub fn names(&self) -> Option<BTreeSet<&str>> {
+        let mut names = BTreeSet::new();
+        for term in &self.terms {
+            names.extend(term.names.as_ref()?.iter().map(String::as_str));
+        }
+        (!self.terms.is_empty()).then_some(names)
     }
 
     /// The first thing wrong with it, if any.
@@ -88,13 +103,13 @@ struct NodeTermJson {
     match_fields: Option<Vec<Expression>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tests {
     labels: Selector,
     fields: Vec<FieldTest>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FieldTest {
     field: String,
     equal: bool,
@@ -119,7 +134,8 @@ impl From<NodeTermJson> for NodeTerm {
         let expressions = json.match_expressions.unwrap_or_default();
         let fields = json.match_fields.unwrap_or_default();
         let empty = expressions.is_empty() && fields.is_empty();
-        NodeTerm { tests: (!empty).then(|| tests(&expressions, fields)) }
+        let names = names(&fields);
+        NodeTerm { tests: (!empty).then(|| tests(&expressions, fields)), names }
     }
 }
 
@@ -129,6 +145,13 @@ impl Tests {
         let value = |field: &str| if field == "metadata.name" { name } else { "" };
         name.is_empty() || self.fields.iter().all(|test| (value(&test.field) == test.value) == test.equal)
     }
+}
+
+fn names(fields: &[Expression]) -> Option<Vec<String>> {
+    let lists = fields.iter().filter(|field| field.key == "metadata.name" && field.operator == "In");
+    let sets = lists.map(|field| field.values.iter().flatten().cloned().collect::<BTreeSet<String>>());
+    let left = sets.reduce(|left, list| left.intersection(&list).cloned().collect())?;
+    Some(left.into_iter().collect())
 }
 
 fn tests(expressions: &[Expression], fields: Vec<Expression>) -> Result<Tests, BadSelector> {
@@ -191,6 +214,26 @@ mod tests {
                 .collect();
             assert_eq!(found, row["matches"].as_str().unwrap(), "{row}");
         }
+    }
+
+    #[track_caller]
+    fn check_names(terms: serde_json::Value, expected: Option<&[&str]>) {
+        let selector: NodeSelector = serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap();
+        assert_eq!(selector.names(), expected.map(|names| names.iter().copied().collect()));
+    }
+
+    #[test]
+    fn the_only_nodes_are_known_if_every_term_names_some() {
+        let names = |names: &[&str]| json!({"key": "metadata.name", "operator": "In", "values": names});
+        check_names(json!([]), None);
+        check_names(json!([{"matchFields": [names(&["b", "a"])]}]), Some(&["a", "b"]));
+        check_names(json!([{"matchFields": [names(&["b", "a"]), names(&["c", "b"])]}]), Some(&["b"]));
+        check_names(json!([{"matchFields": [names(&["a"]), names(&["b"])]}]), Some(&[]));
+        check_names(
+            json!([{"matchFields": [names(&["a"])]}, {"matchFields": [names(&["b"])]}]),
+            Some(&["a", "b"]),
+        );
+        check_names(json!([{"matchFields": [names(&["a"])]}, {}]), None);
     }
 
     #[test]

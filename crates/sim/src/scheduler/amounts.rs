@@ -1,0 +1,185 @@
+//! Amounts of resources as the scheduler compares them: integers, rounded up from quantities once.
+//!
+//! Sums wrap as they do in Go: an absurd amount in a recording gives the real scheduler's absurd answer, and no panic.
+
+use std::sync::Arc;
+
+use indexmap::IndexSet;
+use kubernetes::requests::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+
+/// A resource other than cpu, memory and ephemeral storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ScalarId(u32);
+
+/// The names of such resources.
+#[derive(Debug, Default)]
+pub(super) struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
+
+/// A resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Resource {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(ScalarId),
+    /// A name that the scheduler takes no account of.
+    Other,
+}
+
+/// How much of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Amounts {
+    /// In thousandths.
+    pub cpu: i64,
+    /// In bytes.
+    pub memory: i64,
+    /// In bytes.
+    pub ephemeral_storage: i64,
+    /// Sorted; one that is named with nothing of it stays.
+    pub scalars: SmallVec<[(ScalarId, i64); 1]>,
+}
+
+// === impl ScalarNames ===
+
+impl ScalarNames {
+    /// The resource of that name.
+    pub(super) fn resource(&mut self, name: &str) -> Resource {
+        match name {
+            CPU => Resource::Cpu,
+            MEMORY => Resource::Memory,
+            EPHEMERAL_STORAGE => Resource::EphemeralStorage,
+            name if is_scalar(name) => Resource::Scalar(self.id(name)),
+            _ => Resource::Other,
+        }
+    }
+
+    pub(super) fn name(&self, id: ScalarId) -> &Arc<str> {
+        &self.0[id.0 as usize]
+    }
+
+    /// What the scheduler counts of a list.
+    pub(super) fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
+        let mut amounts = Amounts::default();
+        for (name, quantity) in list.iter() {
+            match self.resource(name) {
+                Resource::Cpu => amounts.cpu = quantity.milli_value(),
+                Resource::Memory => amounts.memory = quantity.value(),
+                Resource::EphemeralStorage => amounts.ephemeral_storage = quantity.value(),
+                Resource::Scalar(id) => amounts.scalars.push((id, quantity.value())),
+                Resource::Other => {}
+            }
+        }
+        amounts.scalars.sort_unstable();
+        amounts
+    }
+
+    fn id(&mut self, name: &str) -> ScalarId {
+        let index = match self.0.get_index_of(name) {
+            Some(index) => index,
+            None => self.0.insert_full(name.into()).0,
+        };
+        ScalarId(index as u32)
+    }
+}
+
+// === impl Amounts ===
+
+impl Amounts {
+    /// How much of one resource; zero where it is not named.
+    pub(super) fn get(&self, resource: Resource) -> i64 {
+        match resource {
+            Resource::Cpu => self.cpu,
+            Resource::Memory => self.memory,
+            Resource::EphemeralStorage => self.ephemeral_storage,
+            Resource::Scalar(id) => self.scalar(id),
+            Resource::Other => 0,
+        }
+    }
+
+    /// How much of one scalar; zero where it is not named.
+    pub(super) fn scalar(&self, id: ScalarId) -> i64 {
+        self.scalars.iter().find(|(other, _)| *other == id).map_or(0, |(_, amount)| *amount)
+    }
+
+    /// Whether nothing is asked for: no scalar is even named.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
+    }
+
+    pub(super) fn add(&mut self, other: &Amounts) {
+        self.combine(other, i64::wrapping_add);
+    }
+
+    pub(super) fn subtract(&mut self, other: &Amounts) {
+        self.combine(other, i64::wrapping_sub);
+    }
+
+    fn combine(&mut self, other: &Amounts, with: impl Fn(i64, i64) -> i64) {
+        self.cpu = with(self.cpu, other.cpu);
+        self.memory = with(self.memory, other.memory);
+        self.ephemeral_storage = with(self.ephemeral_storage, other.ephemeral_storage);
+        for &(id, amount) in &other.scalars {
+            match self.scalars.binary_search_by_key(&id, |(other, _)| *other) {
+                Ok(index) => self.scalars[index].1 = with(self.scalars[index].1, amount),
+                Err(index) => self.scalars.insert(index, (id, with(0, amount))),
+            }
+        }
+    }
+}
+
+/// Whether the scheduler counts a resource of that name besides cpu, memory and ephemeral storage.
+fn is_scalar(name: &str) -> bool {
+    is_extended(name)
+        || name.starts_with("hugepages-")
+        || name.contains("kubernetes.io/")
+        || name.starts_with("attachable-volumes-")
+}
+
+/// Whether it is a resource of somebody else's: `example.com/gpu`.
+pub(super) fn is_extended(name: &str) -> bool {
+    let Some((domain, rest)) = name.split_once('/') else { return false };
+    if name.contains("kubernetes.io/") || name.starts_with("requests.") {
+        return false;
+    }
+    // As a quota it would be called `requests.NAME`, and that must be a qualified name.
+    let label = |text: &str| {
+        let end = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        !text.is_empty()
+            && text.bytes().all(|b| end(b) || b == b'-')
+            && text.bytes().next().is_some_and(end)
+            && text.bytes().next_back().is_some_and(end)
+    };
+    let inside = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let is_name = !rest.is_empty()
+        && rest.len() <= 63
+        && rest.bytes().all(inside)
+        && rest.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && rest.bytes().next_back().is_some_and(|b| b.is_ascii_alphanumeric());
+    is_name && "requests.".len() + domain.len() <= 253 && domain.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_names_count() {
+        for name in ["example.com/gpu", "hugepages-2Mi", "kubernetes.io/x", "attachable-volumes-aws-ebs"] {
+            assert!(is_scalar(name), "{name}");
+        }
+        for name in ["pods", "gpu", "requests.example.com/gpu", "Example.com/gpu", "example.com/", "a/b/c"] {
+            assert!(!is_scalar(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn sums_wrap() {
+        let mut amounts = Amounts { cpu: i64::MAX, ..Amounts::default() };
+        amounts.add(&Amounts { cpu: 1, ..Amounts::default() });
+        assert_eq!(amounts.cpu, i64::MIN);
+        amounts.subtract(&Amounts { cpu: 1, ..Amounts::default() });
+        assert_eq!(amounts.cpu, i64::MAX);
+    }
+}

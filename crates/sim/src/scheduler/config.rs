@@ -1,0 +1,127 @@
+//! Reading a `KubeSchedulerConfiguration` as kube-scheduler reads it: strictly, with its defaults, and with the checks
+//! that it makes before it starts.
+
+mod args;
+mod node;
+mod plugins;
+mod profile;
+mod resources;
+mod surroundings;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use self::args::at_least;
+use self::node::{Fields, Node};
+use self::profile::Profiles;
+use self::surroundings::Extenders;
+use super::settings::{Settings, Version};
+
+/// The API version of configurations and of plugins' arguments.
+const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+const KIND: &str = "KubeSchedulerConfiguration";
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad scheduler configuration: {why} ({place})")]
+pub struct BadConfiguration {
+    /// Where: `profiles[0].pluginConfig[1].args.scoringStrategy.resources[0].weight`.
+    pub place: String,
+    /// What is wrong there and what would be right.
+    pub why: String,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// What a scheduler of that version does without a configuration.
+    pub fn for_version(version: Version) -> Settings {
+        settings(version, &Fields::NONE).expect("what is left out has a default")
+    }
+
+    /// Reads a `KubeSchedulerConfiguration` for the newest version.
+    pub fn read(configuration: &Value) -> Result<Settings, BadConfiguration> {
+        Settings::read_for(Version::V1_36, configuration)
+    }
+
+    /// Reads a `KubeSchedulerConfiguration`, filled up with that version's defaults.
+    ///
+    /// Fields that only newer versions know are read as those read them.
+    pub fn read_for(version: Version, configuration: &Value) -> Result<Settings, BadConfiguration> {
+        let root = Node::root(configuration);
+        let Value::Object(document) = configuration else {
+            return Err(root.bad(format!("this is not an object of the kind {KIND}")));
+        };
+        for (name, right) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            match document.get(name) {
+                Some(Value::String(text)) if text == right => {}
+                Some(other) => return Err(BadConfiguration::new(name, format!("{other} is not {right}"))),
+                None => return Err(BadConfiguration::new(name, format!("is missing; it must be {right}"))),
+            }
+        }
+        settings(version, &root.fields(&FIELDS)?)
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::for_version(Version::V1_36)
+    }
+}
+
+// === impl BadConfiguration ===
+
+impl BadConfiguration {
+    fn new(place: &str, why: impl Into<String>) -> BadConfiguration {
+        let place = if place.is_empty() { "the document" } else { place };
+        BadConfiguration { place: place.to_owned(), why: why.into() }
+    }
+}
+
+const FIELDS: [&str; 13] = [
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "profiles",
+    "extenders",
+    "delayCacheUntilActive",
+];
+
+fn settings(version: Version, fields: &Fields<'_>) -> Result<Settings, BadConfiguration> {
+    surroundings::check_leader_election(&fields.get("leaderElection"))?;
+    surroundings::check_connection(&fields.get("clientConnection"))?;
+    for name in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
+        fields.get(name).flag()?;
+    }
+    let parallelism = fields.get("parallelism");
+    at_least(&parallelism, parallelism.int32()?.unwrap_or(16), 1)?;
+
+    let (initial, most) = (fields.get("podInitialBackoffSeconds"), fields.get("podMaxBackoffSeconds"));
+    let initial_backoff_seconds = at_least(&initial, initial.int64()?.unwrap_or(1), 1)?;
+    let most_backoff_seconds = most.int64()?.unwrap_or(10);
+    if most_backoff_seconds < initial_backoff_seconds {
+        return Err(most.bad(format!(
+            "{most_backoff_seconds} is less than podInitialBackoffSeconds, {initial_backoff_seconds}: give as much at least"
+        )));
+    }
+
+    let Extenders { ignored, mut left_out } = Extenders::read(&fields.get("extenders"))?;
+    let profiles = Profiles { version, ignored: &ignored }.read(&fields.get("profiles"), &mut left_out)?;
+    Ok(Settings {
+        version,
+        profiles,
+        percentage_of_nodes_to_score: profile::percentage(fields)?.unwrap_or(0),
+        initial_backoff_seconds,
+        most_backoff_seconds,
+        seed: 0,
+        left_out,
+    })
+}

@@ -1,0 +1,280 @@
+//! `sort.Slice`: a pattern-defeating quicksort. It is not stable, so the order of equals is part of what it does; and
+//! kube-scheduler sorts by a rule that calls each of two pods the lesser, so every comparison counts.
+
+/// Sorts as Go's `sort.Slice` does, step by step; `less` need not make sense.
+pub(in crate::scheduler) fn sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
+    let (end, bad_pivots_allowed) = (items.len(), usize::BITS - items.len().leading_zeros());
+    Sorting { items, less }.quick(0, end, bad_pivots_allowed);
+}
+
+const INSERTION_UP_TO: usize = 12;
+const NINE_PIVOTS_FROM: usize = 50;
+const SHIFTING_FROM: usize = 50;
+const SHIFTS: usize = 5;
+
+struct Sorting<'a, T, F> {
+    items: &'a mut [T],
+    less: F,
+}
+
+#[derive(PartialEq)]
+enum Looks {
+    Increasing,
+    Decreasing,
+    Random,
+}
+
+impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
+    fn less(&self, a: usize, b: usize) -> bool {
+        (self.less)(&self.items[a], &self.items[b])
+    }
+
+    fn quick(&mut self, mut start: usize, mut end: usize, mut bad_pivots_allowed: u32) {
+        let (mut balanced, mut partitioned) = (true, true);
+        loop {
+            let length = end - start;
+            if length <= INSERTION_UP_TO {
+                return self.insert(start, end);
+            }
+            if bad_pivots_allowed == 0 {
+                return self.heap(start, end);
+            }
+            if !balanced {
+                self.break_patterns(start, end);
+                bad_pivots_allowed -= 1;
+            }
+            let (mut pivot, mut looks) = self.choose_pivot(start, end);
+            if looks == Looks::Decreasing {
+                self.items[start..end].reverse();
+                pivot = (end - 1) - (pivot - start);
+                looks = Looks::Increasing;
+            }
+            if balanced && partitioned && looks == Looks::Increasing && self.shift_a_few(start, end) {
+                return;
+            }
+            // What lies before is a pivot of an earlier round: nothing here is less than it.
+            if start > 0 && !self.less(start - 1, pivot) {
+                start = self.part_equals(start, end, pivot);
+                continue;
+            }
+            let middle;
+            (middle, partitioned) = self.part(start, end, pivot);
+            let (left, right) = (middle - start, end - middle);
+            balanced = left.min(right) >= length / 8;
+            if left < right {
+                self.quick(start, middle, bad_pivots_allowed);
+                start = middle + 1;
+            } else {
+                self.quick(middle + 1, end, bad_pivots_allowed);
+                end = middle;
+            }
+        }
+    }
+
+    fn insert(&mut self, start: usize, end: usize) {
+        for next in start + 1..end {
+            let mut place = next;
+            while place > start && self.less(place, place - 1) {
+                self.items.swap(place, place - 1);
+                place -= 1;
+            }
+        }
+    }
+
+    fn heap(&mut self, start: usize, end: usize) {
+        let length = end - start;
+        for root in (0..=(length - 1) / 2).rev() {
+            self.sift(root, length, start);
+        }
+        for last in (0..length).rev() {
+            self.items.swap(start, start + last);
+            self.sift(0, last, start);
+        }
+    }
+
+    fn sift(&mut self, mut root: usize, length: usize, start: usize) {
+        loop {
+            let mut child = 2 * root + 1;
+            if child >= length {
+                return;
+            }
+            if child + 1 < length && self.less(start + child, start + child + 1) {
+                child += 1;
+            }
+            if !self.less(start + root, start + child) {
+                return;
+            }
+            self.items.swap(start + root, start + child);
+            root = child;
+        }
+    }
+
+    /// What is less than the pivot goes before it; says where the pivot is, and whether all was so already.
+    fn part(&mut self, start: usize, end: usize, pivot: usize) -> (usize, bool) {
+        self.items.swap(start, pivot);
+        let (mut low, mut high) = (start + 1, end - 1);
+        let mut swapped = false;
+        loop {
+            while low <= high && self.less(low, start) {
+                low += 1;
+            }
+            while low <= high && !self.less(high, start) {
+                high -= 1;
+            }
+            if low > high {
+                self.items.swap(high, start);
+                return (high, !swapped);
+            }
+            self.items.swap(low, high);
+            swapped = true;
+            low += 1;
+            high -= 1;
+        }
+    }
+
+    /// What equals the pivot goes before what is greater; says where that begins.
+    fn part_equals(&mut self, start: usize, end: usize, pivot: usize) -> usize {
+        self.items.swap(start, pivot);
+        let (mut low, mut high) = (start + 1, end - 1);
+        loop {
+            while low <= high && !self.less(start, low) {
+                low += 1;
+            }
+            while low <= high && self.less(start, high) {
+                high -= 1;
+            }
+            if low > high {
+                return low;
+            }
+            self.items.swap(low, high);
+            low += 1;
+            high -= 1;
+        }
+    }
+
+    /// Whether it is sorted once a few have been shifted.
+    fn shift_a_few(&mut self, start: usize, end: usize) -> bool {
+        let mut at = start + 1;
+        for _ in 0..SHIFTS {
+            while at < end && !self.less(at, at - 1) {
+                at += 1;
+            }
+            if at == end {
+                return true;
+            }
+            if end - start < SHIFTING_FROM {
+                return false;
+            }
+            self.items.swap(at, at - 1);
+            if at - start >= 2 {
+                // Down to the very first item, wherever this part begins.
+                let mut place = at - 1;
+                while place >= 1 && self.less(place, place - 1) {
+                    self.items.swap(place, place - 1);
+                    place -= 1;
+                }
+            }
+            if end - at >= 2 {
+                let mut place = at + 1;
+                while place < end && self.less(place, place - 1) {
+                    self.items.swap(place, place - 1);
+                    place += 1;
+                }
+            }
+        }
+        false
+    }
+
+    /// Scatters three items, always the same way.
+    fn break_patterns(&mut self, start: usize, end: usize) {
+        let length = end - start;
+        let mut random = length as u64;
+        let mask = (1_usize << (usize::BITS - length.leading_zeros())) - 1;
+        let middle = start + (length / 4) * 2;
+        for place in middle - 1..=middle + 1 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let other = random as usize & mask;
+            let other = if other >= length { other - length } else { other };
+            self.items.swap(place, start + other);
+        }
+    }
+
+    fn choose_pivot(&mut self, start: usize, end: usize) -> (usize, Looks) {
+        let (quarter, mut swaps) = ((end - start) / 4, 0);
+        let mut places = [start + quarter, start + quarter * 2, start + quarter * 3];
+        if end - start >= NINE_PIVOTS_FROM {
+            for place in &mut places {
+                *place = self.median([*place - 1, *place, *place + 1], &mut swaps);
+            }
+        }
+        let pivot = self.median(places, &mut swaps);
+        let looks = match swaps {
+            0 => Looks::Increasing,
+            12 => Looks::Decreasing,
+            _ => Looks::Random,
+        };
+        (pivot, looks)
+    }
+
+    fn median(&self, [mut a, mut b, mut c]: [usize; 3], swaps: &mut u32) -> usize {
+        let order = |a: &mut usize, b: &mut usize, swaps: &mut u32| {
+            if self.less(*b, *a) {
+                *swaps += 1;
+                std::mem::swap(a, b);
+            }
+        };
+        order(&mut a, &mut b, swaps);
+        order(&mut b, &mut c, swaps);
+        order(&mut a, &mut b, swaps);
+        b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Length, pattern, and the hash of what Go's `sort.Slice` makes of it.
+    const PRINTED_BY_GO: [(u32, u32, u64); 14] = [
+        (5, 0, 0x3a29_8c78_3292_5147),
+        (13, 0, 0x3492_8e5f_2e50_ebb7),
+        (13, 3, 0x6837_e58f_b5ac_1dbf),
+        (20, 3, 0x2835_9c10_271c_8449),
+        (49, 0, 0xaf7e_eca5_0719_cc1b),
+        (51, 1, 0xeb28_889f_09b1_7db4),
+        (51, 3, 0xd3b5_9070_345f_8528),
+        (100, 0, 0x2c99_2930_ec09_3839),
+        (300, 2, 0xe658_b3a2_3354_3a99),
+        (300, 3, 0xfe2c_6235_a08b_041d),
+        (1000, 0, 0xfca0_2ada_6c31_7c25),
+        (1000, 1, 0xf866_e263_3b63_feb5),
+        (1000, 2, 0x3d45_87be_9552_65dd),
+        (1000, 3, 0x4a0d_75a3_713a_a58f),
+    ];
+
+    #[test]
+    fn equals_end_up_where_go_puts_them() {
+        for (count, pattern, expected) in PRINTED_BY_GO {
+            let mut x = count * 7 + pattern;
+            let mut items: Vec<u32> = (0..count)
+                .map(|index| {
+                    x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let key = match pattern {
+                        1 => count - index,
+                        2 => index / 3,
+                        _ => (x >> 16) % (1 + count / 3),
+                    };
+                    key << 16 | index
+                })
+                .collect();
+            // The last pattern calls each of two equals the lesser.
+            sort(&mut items, |a, b| if pattern == 3 { a >> 16 <= b >> 16 } else { a >> 16 < b >> 16 });
+            let hash = items.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &item| {
+                (hash ^ u64::from(item)).wrapping_mul(0x100_0000_01b3)
+            });
+            assert_eq!(hash, expected, "{count} items, pattern {pattern}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A pod as the scheduler sees it.
+
+mod json;
+
+use std::sync::Arc;
+
+use kubernetes::selector::{NodeSelector, NodeTerm, Selector};
+use model::Object;
+
+use super::amounts::{Amounts, ScalarNames};
+use super::answer::PodName;
+use super::labels::Labels;
+use super::storage::PodVolumes;
+use super::taints::Toleration;
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub(super) struct Pod {
+    pub name: PodName,
+    pub uid: Arc<str>,
+    pub labels: Labels,
+    /// All that it shares with other pods of its kind.
+    pub shape: Arc<Shape>,
+    /// Its volumes, if any matter to where it can run.
+    pub volumes: Option<Arc<PodVolumes>>,
+    /// What it takes of the node it is on.
+    pub usage: Usage,
+    /// The node it is bound to.
+    pub node_name: Option<Arc<str>>,
+    /// The node it was promised.
+    pub nominated_node: Option<Arc<str>>,
+    /// The same as its object says, which may not know yet.
+    pub said_nominated: Option<Arc<str>>,
+    pub gates: Vec<Arc<str>>,
+    /// Its controller, if that is of a kind whose selector counts when pods are spread.
+    pub controller: Option<Controller>,
+    /// It is being deleted.
+    pub terminating: bool,
+    /// It is being deleted to make room.
+    pub preempted: bool,
+    /// It has run to its end.
+    pub finished: bool,
+    /// In nanoseconds since 1970; `None` until it starts.
+    pub started: Option<i64>,
+    /// What of the object could not be understood. Such a pod is not placed.
+    pub trouble: Option<Arc<str>>,
+}
+
+/// What pods of one template have in common, as far as a node's verdict and scores go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub namespace: Arc<str>,
+    pub scheduler_name: Arc<str>,
+    pub priority: i32,
+    pub never_preempts: bool,
+    /// What a node must have left.
+    pub requests: Amounts,
+    /// What nodes are scored by how much is left: something even for those who ask for nothing.
+    pub scored_requests: Amounts,
+    /// What nodes are scored by how evenly they are used.
+    pub balanced_requests: Amounts,
+    pub tolerations: Vec<Toleration>,
+    /// `nodeSelector` and required node affinity, which must both match.
+    pub node_selector: Option<Selector>,
+    pub required_nodes: Option<NodeSelector>,
+    /// Whether it prefers any nodes; its preferences may all count for nothing.
+    pub prefers_nodes: bool,
+    /// By weight.
+    pub preferred_nodes: Vec<(i64, NodeTerm)>,
+    pub ports: Vec<HostPort>,
+    /// Of containers, init containers and image volumes, with a tag.
+    pub images: Vec<Arc<str>>,
+    /// Without the image volumes.
+    pub containers: usize,
+    pub required_affinity: Vec<Term>,
+    pub required_anti_affinity: Vec<Term>,
+    /// By weight; one that repels has a negative one.
+    pub preferred_affinity: Vec<(i64, Term)>,
+    pub spread: Vec<SpreadConstraint>,
+    /// What the kubelet must be able to do.
+    pub features: Vec<&'static str>,
+    /// It wants devices by claims.
+    pub has_claims: bool,
+}
+
+/// A port of the node itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct HostPort {
+    /// `0.0.0.0` for all addresses.
+    pub ip: Arc<str>,
+    pub protocol: Arc<str>,
+    pub port: i32,
+}
+
+/// Pods to be near to, or far from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Term {
+    /// Sorted.
+    pub namespaces: Vec<Arc<str>>,
+    /// Further namespaces, by their labels.
+    pub namespace_selector: Selector,
+    pub selector: Selector,
+    /// Near is: the same value of this label of the node.
+    pub key: Arc<str>,
+}
+
+/// How pods are to be spread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct SpreadConstraint {
+    pub max_skew: i32,
+    pub key: Arc<str>,
+    /// `None` for a word that Kubernetes does not know.
+    pub hard: Option<bool>,
+    pub selector: Selector,
+    pub match_label_keys: Vec<Arc<str>>,
+    pub min_domains: i32,
+    pub honor_affinity: bool,
+    pub honor_taints: bool,
+}
+
+/// What a pod takes of its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub requested: Amounts,
+    pub scored_cpu: i64,
+    pub scored_memory: i64,
+}
+
+/// What manages a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Controller {
+    pub kind: ControllerKind,
+    pub name: Arc<str>,
+}
+
+/// The kinds whose selectors count when pods are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum ControllerKind {
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// What an object says of a pod. What makes no sense is told in `trouble`, and the rest left empty.
+    pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
+        json::read(object, scalars).unwrap_or_else(|trouble| {
+            let meta = object.meta();
+            let namespace: Arc<str> = meta.namespace.as_ref().into();
+            let bare = json::bare(object);
+            Pod {
+                name: PodName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
+                uid: meta.uid.as_deref().unwrap_or_default().into(),
+                labels: bare.labels,
+                shape: Arc::new(Shape { namespace, scheduler_name: bare.scheduler_name, ..Shape::default() }),
+                volumes: None,
+                usage: Usage::default(),
+                node_name: bare.node_name,
+                nominated_node: None,
+                said_nominated: None,
+                gates: Vec::new(),
+                controller: None,
+                terminating: bare.terminating,
+                preempted: false,
+                finished: bare.finished,
+                started: None,
+                trouble: Some(trouble.into()),
+            }
+        })
+    }
+
+    pub(super) fn priority(&self) -> i32 {
+        self.shape.priority
+    }
+}
+
+// === impl Shape ===
+
+impl Shape {
+    pub(super) fn has_affinity(&self) -> bool {
+        !(self.required_affinity.is_empty()
+            && self.required_anti_affinity.is_empty()
+            && self.preferred_affinity.is_empty())
+    }
+
+    /// Whether it selects the node: `nodeSelector` and required affinity. A term that makes no sense never matches.
+    pub(super) fn selects(&self, name: &str, labels: &Labels) -> bool {
+        let label = |key: &str| labels.get(key);
+        self.node_selector.as_ref().is_none_or(|selector| selector.matches(label))
+            && self.required_nodes.as_ref().is_none_or(|nodes| nodes.matches(name, label).unwrap_or(false))
+    }
+}
+
+// === impl Term ===
+
+impl Term {
+    /// Whether it means a pod of that namespace, which has those labels itself.
+    pub(super) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
+        self.means(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))
+    }
+
+    /// Whether it means pods of that namespace.
+    pub(super) fn means(&self, namespace: &str, namespace_labels: &Labels) -> bool {
+        self.namespaces.iter().any(|other| **other == *namespace)
+            || self.namespace_selector.matches(|key| namespace_labels.get(key))
+    }
+}
+
+// === impl HostPort ===
+
+impl HostPort {
+    pub(super) const EVERYWHERE: &str = "0.0.0.0";
+
+    /// Whether both cannot be had on one node.
+    pub(super) fn conflicts(&self, other: &HostPort) -> bool {
+        let everywhere = |port: &HostPort| *port.ip == *HostPort::EVERYWHERE;
+        self.port == other.port
+            && self.protocol == other.protocol
+            && (everywhere(self) || everywhere(other) || self.ip == other.ip)
+    }
+}

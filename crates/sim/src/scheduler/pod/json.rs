@@ -1,0 +1,438 @@
+//! The parts of a pod's JSON that the scheduler reads.
+
+use std::sync::Arc;
+
+use kubernetes::owners::OwnerRef;
+use kubernetes::requests::{Counting, PodResources};
+use kubernetes::selector::{LabelSelector, NodeSelector, NodeTerm, Selector};
+use model::{Moment, Object};
+use serde::Deserialize;
+
+use super::super::amounts::ScalarNames;
+use super::super::answer::PodName;
+use super::super::labels::Labels;
+use super::super::read::{nullable, view};
+use super::super::storage::{PodVolumes, VolumeJson};
+use super::super::taints::Toleration;
+use super::{Controller, ControllerKind, HostPort, Pod, Shape, SpreadConstraint, Term, Usage};
+
+const ALWAYS: &str = "Always";
+
+#[derive(Deserialize)]
+struct PodJson {
+    metadata: MetadataJson,
+    #[serde(default, deserialize_with = "nullable")]
+    spec: SpecJson,
+    #[serde(default, deserialize_with = "nullable")]
+    status: StatusJson,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson {
+    name: Arc<str>,
+    #[serde(default)]
+    namespace: Arc<str>,
+    #[serde(default)]
+    uid: Arc<str>,
+    #[serde(default)]
+    labels: Labels,
+    #[serde(default)]
+    deletion_timestamp: Option<Moment8601>,
+    #[serde(default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerRef>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SpecJson {
+    node_name: Option<Arc<str>>,
+    scheduler_name: Option<Arc<str>>,
+    #[serde(deserialize_with = "nullable")]
+    priority: i32,
+    preemption_policy: Option<Arc<str>>,
+    #[serde(deserialize_with = "nullable")]
+    scheduling_gates: Vec<NamedJson>,
+    #[serde(deserialize_with = "nullable")]
+    tolerations: Vec<Toleration>,
+    node_selector: Option<Labels>,
+    #[serde(deserialize_with = "nullable")]
+    affinity: AffinityJson,
+    #[serde(deserialize_with = "nullable")]
+    topology_spread_constraints: Vec<SpreadJson>,
+    #[serde(deserialize_with = "nullable")]
+    containers: Vec<ContainerJson>,
+    #[serde(deserialize_with = "nullable")]
+    init_containers: Vec<ContainerJson>,
+    #[serde(deserialize_with = "nullable")]
+    volumes: Vec<VolumeJson>,
+    #[serde(deserialize_with = "nullable")]
+    host_network: bool,
+    host_users: Option<bool>,
+    #[serde(deserialize_with = "nullable")]
+    resource_claims: Vec<NamedJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StatusJson {
+    nominated_node_name: Option<Arc<str>>,
+    start_time: Option<Moment8601>,
+    phase: Option<Arc<str>>,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<ConditionJson>,
+}
+
+#[derive(Deserialize)]
+struct NamedJson {
+    #[serde(default)]
+    name: Arc<str>,
+}
+
+#[derive(Deserialize)]
+struct ConditionJson {
+    #[serde(rename = "type", default)]
+    kind: Arc<str>,
+    #[serde(default)]
+    status: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    reason: Arc<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerJson {
+    #[serde(default, deserialize_with = "nullable")]
+    image: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    ports: Vec<PortJson>,
+    #[serde(default)]
+    restart_policy: Option<Arc<str>>,
+    #[serde(default, deserialize_with = "nullable")]
+    restart_policy_rules: Vec<RestartRuleJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PortJson {
+    #[serde(default, deserialize_with = "nullable")]
+    host_port: i32,
+    #[serde(default, rename = "hostIP", deserialize_with = "nullable")]
+    host_ip: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    protocol: Arc<str>,
+}
+
+#[derive(Deserialize)]
+struct RestartRuleJson {
+    #[serde(default)]
+    action: Arc<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AffinityJson {
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: NodeAffinityJson,
+    #[serde(deserialize_with = "nullable")]
+    pod_affinity: PodAffinityJson,
+    #[serde(deserialize_with = "nullable")]
+    pod_anti_affinity: PodAffinityJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeAffinityJson {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeSelector>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+    preferred: Option<Vec<PreferredNodesJson>>,
+}
+
+#[derive(Deserialize)]
+struct PreferredNodesJson {
+    #[serde(default)]
+    weight: i32,
+    preference: NodeTerm,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodAffinityJson {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nullable")]
+    required: Vec<TermJson>,
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nullable")]
+    preferred: Vec<PreferredPodsJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PreferredPodsJson {
+    #[serde(default)]
+    weight: i32,
+    pod_affinity_term: TermJson,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TermJson {
+    #[serde(default)]
+    label_selector: Option<LabelSelector>,
+    #[serde(default)]
+    namespace_selector: Option<LabelSelector>,
+    #[serde(default, deserialize_with = "nullable")]
+    namespaces: Vec<Arc<str>>,
+    #[serde(default)]
+    topology_key: Arc<str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpreadJson {
+    #[serde(default)]
+    max_skew: i32,
+    #[serde(default)]
+    topology_key: Arc<str>,
+    #[serde(default)]
+    when_unsatisfiable: Arc<str>,
+    #[serde(default)]
+    label_selector: Option<LabelSelector>,
+    #[serde(default, deserialize_with = "nullable")]
+    match_label_keys: Vec<Arc<str>>,
+    #[serde(default)]
+    min_domains: Option<i32>,
+    #[serde(default)]
+    node_affinity_policy: Option<Arc<str>>,
+    #[serde(default)]
+    node_taints_policy: Option<Arc<str>>,
+}
+
+/// A time as Kubernetes writes it.
+struct Moment8601(i64);
+
+impl<'de> Deserialize<'de> for Moment8601 {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Moment8601, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let moment: Moment = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Moment8601(moment.nanos()))
+    }
+}
+
+/// What can be told of a pod that makes no sense as a whole.
+#[derive(Default)]
+pub(super) struct Bare {
+    pub labels: Labels,
+    pub scheduler_name: Arc<str>,
+    pub node_name: Option<Arc<str>>,
+    pub terminating: bool,
+    pub finished: bool,
+}
+
+pub(super) fn bare(object: &Object) -> Bare {
+    let Ok(value) = object.value() else { return Bare::default() };
+    let text = |pointer: &str| value.pointer(pointer).and_then(|text| text.as_str());
+    Bare {
+        labels: value
+            .pointer("/metadata/labels")
+            .and_then(|labels| Labels::deserialize(labels).ok())
+            .unwrap_or_default(),
+        scheduler_name: text("/spec/schedulerName").unwrap_or(DEFAULT_SCHEDULER).into(),
+        node_name: text("/spec/nodeName").filter(|name| !name.is_empty()).map(Arc::from),
+        terminating: text("/metadata/deletionTimestamp").is_some(),
+        finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
+    }
+}
+
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Result<Pod, String> {
+    let PodJson { metadata, spec, status } = view(object)?;
+    let resources: PodResources<'_> = view(object)?;
+    let taken = resources.taken();
+    let usage = Usage {
+        requested: scalars.amounts(&taken.requests),
+        scored_cpu: taken.scored_cpu.0,
+        scored_memory: taken.scored_memory.0,
+    };
+    let controller =
+        metadata.owner_references.iter().find(|owner| owner.controller == Some(true)).and_then(controller);
+    let preempted =
+        status.conditions.iter().find(|condition| &*condition.kind == "DisruptionTarget").is_some_and(
+            |condition| &*condition.status == "True" && &*condition.reason == "PreemptionByScheduler",
+        );
+    let nominated = status.nominated_node_name.filter(|name| !name.is_empty());
+    let namespace = metadata.namespace;
+    let shape = Shape {
+        requests: scalars.amounts(&resources.requests(Counting::INCOMING)),
+        scored_requests: scalars.amounts(&resources.requests(Counting::SCORED)),
+        balanced_requests: usage.requested.clone(),
+        ..shape(&namespace, &spec)?
+    };
+    Ok(Pod {
+        name: PodName { namespace, name: metadata.name.clone() },
+        uid: metadata.uid.clone(),
+        labels: metadata.labels,
+        volumes: PodVolumes::read(&spec.volumes, &metadata.name, &metadata.uid),
+        shape: Arc::new(shape),
+        usage,
+        node_name: spec.node_name.filter(|name| !name.is_empty()),
+        nominated_node: nominated.clone(),
+        said_nominated: nominated,
+        gates: spec.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
+        controller,
+        terminating: metadata.deletion_timestamp.is_some(),
+        preempted,
+        finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        started: status.start_time.map(|Moment8601(nanos)| nanos),
+        trouble: None,
+    })
+}
+
+fn controller(owner: &OwnerRef) -> Option<Controller> {
+    let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
+        ("v1", "ReplicationController") => ControllerKind::ReplicationController,
+        ("apps/v1", "ReplicaSet") => ControllerKind::ReplicaSet,
+        ("apps/v1", "StatefulSet") => ControllerKind::StatefulSet,
+        _ => return None,
+    };
+    Some(Controller { kind, name: owner.name.as_str().into() })
+}
+
+/// All but the resources.
+fn shape(namespace: &Arc<str>, spec: &SpecJson) -> Result<Shape, String> {
+    let affinity = &spec.affinity;
+    let sidecars =
+        spec.init_containers.iter().filter(|container| container.restart_policy.as_deref() == Some(ALWAYS));
+    let containers = spec.containers.iter().chain(&spec.init_containers);
+    let image_volumes = spec.volumes.iter().filter_map(VolumeJson::image);
+    let images = spec.init_containers.iter().chain(&spec.containers).map(|container| &container.image);
+    let terms = |what: &str, list: &[TermJson]| {
+        let term = |(index, json)| {
+            term(namespace, json, || {
+                format!("spec.affinity.{what}.requiredDuringSchedulingIgnoredDuringExecution[{index}]")
+            })
+        };
+        list.iter().enumerate().map(term).collect::<Result<Vec<_>, String>>()
+    };
+    let weighted = |what: &str, sign: i32, list: &[PreferredPodsJson]| {
+        let term = |(index, json): (usize, &PreferredPodsJson)| {
+            let place = || {
+                format!(
+                    "spec.affinity.{what}.preferredDuringSchedulingIgnoredDuringExecution[{index}].podAffinityTerm"
+                )
+            };
+            Ok((i64::from(json.weight.wrapping_mul(sign)), term(namespace, &json.pod_affinity_term, place)?))
+        };
+        list.iter().enumerate().map(term).collect::<Result<Vec<_>, String>>()
+    };
+    let mut preferred_affinity = weighted("podAffinity", 1, &affinity.pod_affinity.preferred)?;
+    preferred_affinity.extend(weighted("podAntiAffinity", -1, &affinity.pod_anti_affinity.preferred)?);
+    Ok(Shape {
+        namespace: namespace.clone(),
+        scheduler_name: match &spec.scheduler_name {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => DEFAULT_SCHEDULER.into(),
+        },
+        priority: spec.priority,
+        never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
+        tolerations: spec.tolerations.clone(),
+        node_selector: spec
+            .node_selector
+            .as_ref()
+            .map(|labels| Selector::of_labels(labels.iter().map(|(key, value)| (&**key, &**value)))),
+        required_nodes: affinity.node_affinity.required.clone(),
+        prefers_nodes: affinity.node_affinity.preferred.is_some(),
+        preferred_nodes: preferred_nodes(affinity.node_affinity.preferred.as_deref().unwrap_or_default())?,
+        ports: host_ports(spec.containers.iter().chain(sidecars)),
+        images: images.chain(image_volumes).map(tagged).collect(),
+        containers: spec.containers.len() + spec.init_containers.len(),
+        required_affinity: terms("podAffinity", &affinity.pod_affinity.required)?,
+        required_anti_affinity: terms("podAntiAffinity", &affinity.pod_anti_affinity.required)?,
+        preferred_affinity,
+        spread: spec.topology_spread_constraints.iter().enumerate().map(spread).collect::<Result<_, _>>()?,
+        features: features(spec, containers),
+        has_claims: !spec.resource_claims.is_empty(),
+        ..Shape::default()
+    })
+}
+
+fn term(namespace: &Arc<str>, json: &TermJson, place: impl Fn() -> String) -> Result<Term, String> {
+    let selector = |field: &str, selector: &Option<LabelSelector>| {
+        Selector::of(selector.as_ref()).map_err(|error| format!("{}.{field}: {error}", place()))
+    };
+    let own = json.namespaces.is_empty() && json.namespace_selector.is_none();
+    let mut namespaces = if own { vec![namespace.clone()] } else { json.namespaces.clone() };
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    Ok(Term {
+        namespaces,
+        namespace_selector: selector("namespaceSelector", &json.namespace_selector)?,
+        selector: selector("labelSelector", &json.label_selector)?,
+        key: json.topology_key.clone(),
+    })
+}
+
+/// Terms that count for nothing are left out, whatever they say; of the others each must make sense.
+fn preferred_nodes(list: &[PreferredNodesJson]) -> Result<Vec<(i64, NodeTerm)>, String> {
+    let mut preferred = Vec::new();
+    for (index, json) in list.iter().enumerate().filter(|(_, json)| json.weight != 0) {
+        json.preference.check().map_err(|error| {
+            format!("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference: {error}")
+        })?;
+        preferred.push((i64::from(json.weight), json.preference.clone()));
+    }
+    Ok(preferred)
+}
+
+fn spread((index, json): (usize, &SpreadJson)) -> Result<SpreadConstraint, String> {
+    let selector = Selector::of(json.label_selector.as_ref())
+        .map_err(|error| format!("spec.topologySpreadConstraints[{index}].labelSelector: {error}"))?;
+    Ok(SpreadConstraint {
+        max_skew: json.max_skew,
+        key: json.topology_key.clone(),
+        hard: match &*json.when_unsatisfiable {
+            "DoNotSchedule" => Some(true),
+            "ScheduleAnyway" => Some(false),
+            _ => None,
+        },
+        selector,
+        match_label_keys: json.match_label_keys.clone(),
+        min_domains: json.min_domains.unwrap_or(1),
+        honor_affinity: json.node_affinity_policy.as_deref().unwrap_or("Honor") == "Honor",
+        honor_taints: json.node_taints_policy.as_deref() == Some("Honor"),
+    })
+}
+
+fn host_ports<'a>(containers: impl Iterator<Item = &'a ContainerJson>) -> Vec<HostPort> {
+    let ports = containers.flat_map(|container| &container.ports).filter(|port| port.host_port > 0);
+    let or = |text: &Arc<str>, default: &str| if text.is_empty() { default.into() } else { text.clone() };
+    ports
+        .map(|port| HostPort {
+            ip: or(&port.host_ip, HostPort::EVERYWHERE),
+            protocol: or(&port.protocol, "TCP"),
+            port: port.host_port,
+        })
+        .collect()
+}
+
+/// An image without a tag is the latest one. A colon before the last slash belongs to a port.
+fn tagged(image: &Arc<str>) -> Arc<str> {
+    if image.rfind(':') <= image.rfind('/') { format!("{image}:latest").into() } else { image.clone() }
+}
+
+fn features<'a>(
+    spec: &SpecJson,
+    mut containers: impl Iterator<Item = &'a ContainerJson>,
+) -> Vec<&'static str> {
+    let mut features = Vec::new();
+    let restarts_all = |container: &ContainerJson| {
+        container.restart_policy_rules.iter().any(|rule| &*rule.action == "RestartAllContainers")
+    };
+    if containers.any(restarts_all) {
+        features.push("RestartAllContainersOnContainerExits");
+    }
+    if spec.host_network && spec.host_users == Some(false) {
+        features.push("UserNamespacesHostNetworkSupport");
+    }
+    features
+}

@@ -1,0 +1,445 @@
+//! Small scripts, one behaviour each.
+//!
+//! A line is a moment in seconds and what happens then: `node+ NAME CPU` comes or changes, `node- NAME` goes, `pod+ NAME
+//! CPU WORDS` comes or changes, `pod- NAME` goes, `bound NAME` and `unbound NAME` report a binding,
+//! `pop -> NAME` tries the next pod (`NAME@NODE` if it is placed, `nobody` if none is ready), `wakes at MOMENT` says when
+//! time alone moves a pod next, and anything else says where all pods wait. Words of a pod: `on=NODE`, `promised=NODE`, `priority=N`, `app=LABEL`, `gate`, `far` from its own kind, `going`.
+
+use model::{Moment, Object, What};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::super::{Scheduler, Settings, Version};
+use super::{node, places};
+
+const SECOND: i64 = 1_000_000_000;
+
+#[track_caller]
+fn check(script: &str) {
+    check_with(Settings::default(), script);
+}
+
+#[track_caller]
+fn check_with(settings: Settings, script: &str) {
+    let mut scheduler = Scheduler::new(settings);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (at, rest) = line.split_once("s ").expect("a moment");
+        let now = Moment::from_nanos((at.parse::<f64>().unwrap() * SECOND as f64) as i64);
+        if let Some(expected) = rest.strip_prefix("pop -> ") {
+            assert_eq!(pop(&mut scheduler, now), expected, "{line}");
+        } else if let Some(expected) = rest.strip_prefix("wakes at ") {
+            let wake = scheduler.next_wake(now).map(|moment| moment.nanos() / SECOND);
+            assert_eq!(wake.map_or("never".to_owned(), |wake| format!("{wake}s")), expected, "{line}");
+        } else if !happen(&mut scheduler, now, rest) {
+            scheduler.advance(now);
+            assert_eq!(places(&scheduler), rest, "{line}");
+        }
+    }
+}
+
+fn pop(scheduler: &mut Scheduler, now: Moment) -> String {
+    let Some(attempted) = scheduler.schedule_one(now) else { return "nobody".to_owned() };
+    let name = attempted.pod.name.to_string();
+    node(&attempted.decision).map_or(name.clone(), |node| format!("{name}@{node}"))
+}
+
+/// Something happens, unless the words mean nothing.
+fn happen(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
+    let words: Vec<&str> = words.split(' ').collect();
+    match words[..] {
+        ["node+", name, cpu] => scheduler.apply(now, &What::Modified(node_object(name, cpu))),
+        ["node-", name] => scheduler.apply(now, &What::Deleted(node_object(name, "0"))),
+        ["pod+", name, cpu, ref words @ ..] => {
+            scheduler.apply(now, &What::Modified(pod_object(name, cpu, words)));
+        }
+        ["pod-", name] => scheduler.apply(now, &What::Deleted(pod_object(name, "0", &[]))),
+        ["bound", name] => scheduler.placed(now, "d", name),
+        ["unbound", name] => scheduler.bind_failed(now, "d", name),
+        _ => return false,
+    }
+    true
+}
+
+fn node_object(name: &str, cpu: &str) -> Object {
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": {"cpu": cpu, "pods": "10"}},
+    });
+    Object::parse(&node.to_string()).unwrap()
+}
+
+fn pod_object(name: &str, cpu: &str, words: &[&str]) -> Object {
+    let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let has = |word: &str| words.contains(&word);
+    let app = value("app").unwrap_or(name);
+    let term =
+        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
+    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "d",
+            "uid": name,
+            "labels": {"app": app},
+            "deletionTimestamp": has("going").then_some("2026-01-01T00:00:00Z"),
+        },
+        "spec": {
+            "nodeName": value("on"),
+            "priority": value("priority").map(|text| text.parse::<i32>().unwrap()),
+            "schedulingGates": if has("gate") { json!([{"name": "g"}]) } else { json!([]) },
+            "affinity": has("far").then_some(affinity),
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"nominatedNodeName": value("promised")},
+    });
+    Object::parse(&pod.to_string()).unwrap()
+}
+
+#[test]
+fn the_higher_priority_goes_first_and_then_who_came_first() {
+    check(
+        "0s pod+ a 1
+         0s pod+ b 1
+         0s pod+ c 1 priority=5
+         0s node+ n 8
+         1s pop -> c@n
+         1s pop -> a@n
+         1s pop -> b@n
+         1s pop -> nobody",
+    );
+}
+
+#[test]
+fn a_refused_pod_waits_for_something_that_helps() {
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         1s pop -> a
+         1s a refused by NodeResourcesFit
+         2s pop -> nobody
+         3s node+ m 1
+         3s a refused by NodeResourcesFit
+         4s node+ m 2
+         4s a active
+         4s pop -> a@m",
+    );
+}
+
+#[test]
+fn a_wait_ends_when_its_last_second_is_over_and_doubles() {
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         0s pod+ b 2 priority=1
+         1.5s pop -> b
+         1.5s node+ m 1
+         1.5s pod+ x 1 on=m
+         1.5s pod- x
+         1.5s a active, b backoff until 2
+         1.5s wakes at 3s
+         2.9s a active, b backoff until 2
+         3s a active, b active
+         3s pop -> b
+         3s pod+ x 1 on=m
+         3s pod- x
+         3s a active, b backoff until 5",
+    );
+}
+
+#[test]
+fn a_refused_pod_does_not_wait_out_its_backoff_if_nobody_else_waits() {
+    let script = |last: &str| {
+        format!(
+            "0s node+ n 1
+             0s pod+ a 2
+             1s pop -> a
+             1s node+ n 2
+             1s a backoff until 2
+             1s pop -> {last}"
+        )
+    };
+    check(&script("a@n"));
+    let older = Settings::for_version(Version::V1_32);
+    check_with(older.clone(), &script("nobody"));
+    // And a wait does not last until the end of its second there.
+    let longer = Settings { initial_backoff_seconds: 3, ..older };
+    let script = "0s node+ n 1
+         0s pod+ a 2
+         1.5s pop -> a
+         1.5s node+ n 2
+         4.4s a backoff until 4
+         5s a active";
+    check_with(longer, script);
+}
+
+#[test]
+fn after_an_error_a_pod_waits_in_any_case() {
+    check(
+        "0s pod+ a 1
+         1s pop -> a
+         1s a backoff until 2
+         1s pop -> nobody
+         1s node+ n 1
+         1s pop -> nobody
+         1s wakes at 3s
+         3s pop -> a@n
+         3s unbound a
+         3s a backoff until 5
+         6s pop -> a@n
+         6s unbound a
+         6s a backoff until 10
+         11s pop -> a@n
+         11s bound a
+         11s wakes at never",
+    );
+}
+
+#[test]
+fn what_a_failed_binding_frees_helps_others() {
+    check(
+        "0s node+ n 2
+         0s pod+ a 2 priority=1
+         0s pod+ b 2
+         1s pop -> a@n
+         1s pop -> b
+         1s b refused by NodeResourcesFit
+         9s unbound a
+         9s a backoff until 10, b active
+         9s pop -> b@n",
+    );
+}
+
+#[test]
+fn a_pod_that_goes_while_it_is_bound_frees_its_place() {
+    let script = |goes: &str| {
+        format!(
+            "0s node+ n 2
+             0s pod+ a 2
+             0s pod+ b 2
+             1s pop -> a@n
+             1s pop -> b
+             9s {goes}
+             9s b active
+             9s pop -> b@n"
+        )
+    };
+    check(&script("pod- a"));
+    check(&script("pod+ a 2 going"));
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_is_not_tried() {
+    check(
+        "0s node+ n 2
+         0s pod+ a 1 going
+         0s pod+ b 1
+         1s pop -> a
+         1s pop -> b@n
+         1s pop -> nobody",
+    );
+}
+
+#[test]
+fn a_gated_pod_waits_until_its_gates_are_gone() {
+    check(
+        "0s node+ n 2
+         0s pod+ a 1 gate
+         0s a gated by SchedulingGates
+         0s pop -> nobody
+         700s node+ n 4
+         700s a gated by SchedulingGates
+         700s wakes at never
+         701s pod+ a 1
+         701s pop -> a@n",
+    );
+}
+
+#[test]
+fn who_was_refused_five_minutes_ago_is_tried_again() {
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         10s pop -> a
+         10s wakes at 330s
+         329s a refused by NodeResourcesFit
+         330s a active",
+    );
+    // At the fifth minute to the second it is not yet too long.
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         30s pop -> a
+         30s wakes at 360s
+         330s a refused by NodeResourcesFit",
+    );
+}
+
+#[test]
+fn a_promise_that_is_given_up_helps_those_that_are_not_stronger() {
+    let script = |goes: &str| {
+        format!(
+            "0s pod+ a 2 priority=5 promised=n
+             0s pop -> a
+             0s pod+ a 2 priority=5 promised=n
+             0s node+ n 2
+             0s pod+ s 2 priority=9 promised=m
+             0s pod+ w 2
+             0s pod+ v 4 priority=7
+             1s pop -> s@n
+             1s pop -> v
+             1s pop -> w
+             9s a active, v refused by NodeResourcesFit, w refused by NodeResourcesFit
+             9s {goes}"
+        )
+    };
+    check(&script("pod- a\n 9s v refused by NodeResourcesFit, w active"));
+    check(&script("pod+ a 2 priority=5\n 9s a active, v refused by NodeResourcesFit, w active"));
+    check(&script("pod+ a 2 priority=5 promised=m\n 9s a active, v refused by NodeResourcesFit, w active"));
+}
+
+#[test]
+fn a_pod_bound_by_somebody_else_leaves_the_queue() {
+    check(
+        "0s node+ n 1
+         0s pod+ a 2
+         0s pod+ b 1
+         1s pop -> a
+         1s pod+ a 2 on=n
+         1s pod+ b 1 on=n
+         1s pop -> nobody",
+    );
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_gone_may_change() {
+    check(
+        "0s node+ n 2
+         0s pod+ a 1 on=n
+         0s node- n
+         0s pod+ a 1 on=n app=x
+         0s node+ m 4
+         0s pod+ b 3
+         1s pop -> b@m
+         1s node+ n 2
+         1s pod+ c 2
+         1s pop -> c
+         1s pod- a
+         9s pop -> c@n",
+    );
+}
+
+#[test]
+fn what_made_no_sense_may_make_some_after_a_change() {
+    check(
+        "0s node+ n nonsense
+         0s pod+ a 1
+         0s pod+ b nonsense
+         1s pop -> a
+         1s pop -> b
+         1s a refused by Unreadable, b refused by Unreadable
+         9s node+ n 4
+         9s a active, b active
+         9s pop -> a@n
+         9s pop -> b
+         20s pod+ b 1
+         20s pop -> b@n",
+    );
+}
+
+#[test]
+fn without_backoff_nobody_waits() {
+    let settings = Settings { most_backoff_seconds: 0, ..Settings::default() };
+    check_with(settings, "0s pod+ a 1\n 1s pop -> a\n 1s a active\n 1s pop -> a\n 1s a active");
+}
+
+#[test]
+fn an_absurd_backoff_is_as_absurd_as_in_go() {
+    // Nanoseconds wrap: this is a wait of minus one second.
+    let settings = Settings { most_backoff_seconds: i64::MAX, ..Settings::default() };
+    check_with(settings, "0s pod+ a 1\n 1s pop -> a\n 1s a active");
+    let settings = Settings {
+        initial_backoff_seconds: i64::MAX / SECOND,
+        most_backoff_seconds: i64::MAX / SECOND,
+        ..Settings::default()
+    };
+    let until = (i64::MAX / SECOND).to_string();
+    check_with(
+        settings,
+        &format!("9s pod+ a 1\n 9s pop -> a\n 9s a backoff until {until}\n 9s wakes at never"),
+    );
+}
+
+#[test]
+fn many_that_wait_cost_nothing_to_whom_does_not_wait_for_them() {
+    let mut scheduler = Scheduler::new(Settings::default());
+    let now = Moment::from_nanos(0);
+    happen(&mut scheduler, now, "node+ n 1");
+    for number in 0..2000 {
+        happen(&mut scheduler, now, &format!("pod+ g{number} 1 gate"));
+    }
+    happen(&mut scheduler, now, "pod+ a 1");
+    assert_eq!(pop(&mut scheduler, now), "a@n");
+    // Nobody is looked at but those that may be next.
+    assert!(scheduler.queue.refused.is_empty() && scheduler.queue.since.is_empty());
+    assert_eq!(scheduler.queued().count(), 2000);
+}
+
+fn step() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec!["a", "b", "c", "d", "e"]);
+    let node = prop::sample::select(vec!["n", "m"]);
+    let words = prop::sample::select(vec![
+        "",
+        " gate",
+        " priority=5",
+        " promised=n",
+        " on=n",
+        " app=x far",
+        " going",
+    ]);
+    prop_oneof![
+        (name.clone(), 1..4, words).prop_map(|(name, cpu, words)| format!("pod+ {name} {cpu}{words}")),
+        (name.clone(),).prop_map(|(name,)| format!("pod- {name}")),
+        (name.clone(),).prop_map(|(name,)| format!("bound {name}")),
+        (name,).prop_map(|(name,)| format!("unbound {name}")),
+        (node.clone(), 0..5).prop_map(|(node, cpu)| format!("node+ {node} {cpu}")),
+        (node,).prop_map(|(node,)| format!("node- {node}")),
+        Just("pop".to_owned()),
+        Just("pop".to_owned()),
+        Just("pop".to_owned()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_pod_is_lost(steps in prop::collection::vec((0_i64..40_000, step()), 1..80)) {
+        let mut scheduler = Scheduler::new(Settings::default());
+        let mut now = Moment::from_nanos(0);
+        for (millis, step) in &steps {
+            now = now.plus_nanos(millis * 1_000_000);
+            if !happen(&mut scheduler, now, step) {
+                pop(&mut scheduler, now);
+            }
+            let waiting: Vec<String> = scheduler.queued().map(|queued| queued.pod.name.to_string()).collect();
+            for (id, pod) in scheduler.world.pods() {
+                let placed = scheduler.world.node_of(id).is_some() || scheduler.queue.is_binding(id);
+                let waits = waiting.iter().filter(|name| **name == *pod.name.name).count();
+                // One that is being deleted is given up once it was its turn.
+                let given_up = pod.terminating && !placed && waits == 0;
+                prop_assert!(given_up || usize::from(placed) + waits == 1, "{} after {step}", pod.name.name);
+            }
+            let queue = &scheduler.queue;
+            let indexed = queue.active.len() + queue.backoff.len() + queue.errors.len() + queue.since.len();
+            let of = |state: &dyn Fn(&super::super::State) -> bool| {
+                queue.entries.values().filter(|entry| state(&entry.state)).count()
+            };
+            let elsewhere = of(&|state| {
+                matches!(state, super::super::State::Gated(_) | super::super::State::Binding)
+            });
+            prop_assert_eq!(indexed + elsewhere, queue.entries.len());
+        }
+    }
+}

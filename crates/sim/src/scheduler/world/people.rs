@@ -1,0 +1,477 @@
+//! Who is on the nodes: pods by what selectors see of them, and counts of those that a selector means, kept up to date
+//! pod by pod. So what a decision costs does not grow with the pods already placed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::selector::Selector;
+
+use super::super::ids::NodeId;
+use super::super::labels::Labels;
+use super::super::taints::{Toleration, first_untolerated};
+use super::super::{node::NodeSpec, pod::Shape};
+use super::registry::Registry;
+use super::topology::{KeyId, Topology};
+
+/// What selectors see of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) struct Identity {
+    pub namespace: Arc<str>,
+    pub labels: Labels,
+}
+
+/// Pods of one identity.
+#[derive(Debug, Default)]
+pub(super) struct Residents {
+    /// How many are on each node, and how many of them are not being deleted.
+    nodes: BTreeMap<NodeId, Heads>,
+    /// The tallies that count them, as of a generation of tallies.
+    counted_in: (u64, Vec<TallyId>),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Heads {
+    all: u32,
+    living: u32,
+}
+
+/// A count of pods by place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::scheduler) struct TallyId(u32);
+
+/// What a tally counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) struct Question {
+    /// Which pods.
+    pub who: Who,
+    /// By which places.
+    pub by: By,
+    /// On which nodes.
+    pub nodes: Nodes,
+}
+
+/// Which pods count.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) enum Who {
+    /// Those of a namespace that a selector means and that are not being deleted.
+    Spread(Arc<str>, Selector),
+    /// Those that all terms mean. There is at least one.
+    Meant(Vec<Meaning>),
+}
+
+/// Which pods a term of a pod to be placed means, once namespaces have been looked up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) struct Meaning {
+    /// `None` for every namespace. Sorted.
+    pub namespaces: Option<Vec<Arc<str>>>,
+    pub selector: Selector,
+}
+
+/// By which places pods are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) enum By {
+    /// Each node by itself.
+    Node,
+    /// The values of a label; nodes without it do not count.
+    Value(KeyId),
+    /// The values of a label; nodes without it are where its value is empty.
+    ValueOrNone(KeyId),
+}
+
+/// On which nodes pods are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) struct Nodes {
+    /// Only nodes with all of these labels.
+    pub with_keys: Vec<KeyId>,
+    /// Only nodes that this shape selects.
+    pub selected_by: Option<Arc<Shape>>,
+    /// Only nodes with no taint but those tolerated.
+    pub tolerated_by: Option<Vec<Toleration>>,
+}
+
+/// A count of pods by place.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::scheduler) struct Tally {
+    /// By the number of the place.
+    counts: Vec<u32>,
+    /// How many nodes count at each place.
+    domains: Vec<u32>,
+    total: u64,
+    /// Which nodes count.
+    counted: Vec<bool>,
+}
+
+/// All identities and tallies.
+#[derive(Debug, Default)]
+pub(super) struct People {
+    identities: Registry<Arc<Identity>, Residents>,
+    tallies: Registry<Arc<Question>, Kept>,
+    /// Tallies that count in one namespace, and those that count in several.
+    by_namespace: BTreeMap<Arc<str>, Vec<TallyId>>,
+    anywhere: Vec<TallyId>,
+    /// Changes with the tallies there are.
+    generation: u64,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    tally: Tally,
+    last_used: u64,
+}
+
+/// More tallies than this are not kept: those not used for longest go. Each takes some bytes a node.
+const TALLIES_KEPT: usize = 1024;
+
+/// The nodes as tallies need them.
+pub(super) trait Places {
+    /// Every node that is there.
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)>;
+    fn topology(&self) -> &Topology;
+}
+
+// === impl Who ===
+
+impl Who {
+    fn means(&self, identity: &Identity) -> bool {
+        let label = |key: &str| identity.labels.get(key);
+        match self {
+            // Whoever asks for everybody gets nobody.
+            Who::Spread(namespace, selector) => {
+                *namespace == identity.namespace && !selector.is_everything() && selector.matches(label)
+            }
+            Who::Meant(terms) => terms.iter().all(|term| term.means(&identity.namespace, &identity.labels)),
+        }
+    }
+
+    fn heads(&self, heads: Heads) -> u32 {
+        match self {
+            Who::Spread(..) => heads.living,
+            Who::Meant(_) => heads.all,
+        }
+    }
+
+    /// The namespaces it can mean; `None` for any.
+    fn namespaces(&self) -> Option<&[Arc<str>]> {
+        match self {
+            Who::Spread(namespace, _) => Some(std::slice::from_ref(namespace)),
+            Who::Meant(terms) => terms[0].namespaces.as_deref(),
+        }
+    }
+}
+
+// === impl Meaning ===
+
+impl Meaning {
+    pub(crate) fn means(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
+        self.namespaces.as_ref().is_none_or(|namespaces| namespaces.binary_search(namespace).is_ok())
+            && self.selector.matches(|key| labels.get(key))
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// The place where pods on a node count; `None` if they do not.
+    fn place(&self, node: NodeId, spec: &NodeSpec, topology: &Topology) -> Option<usize> {
+        let nodes = &self.nodes;
+        let counts = nodes.with_keys.iter().all(|&key| topology.place(key, node).is_present())
+            && nodes.selected_by.as_ref().is_none_or(|shape| shape.selects(&spec.name, &spec.labels))
+            && nodes.tolerated_by.as_ref().is_none_or(|list| first_untolerated(&spec.taints, list).is_none());
+        if counts { self.by.number(node, topology) } else { None }
+    }
+}
+
+impl By {
+    /// The number of a node's place; `None` if it has none.
+    pub(crate) fn number(self, node: NodeId, topology: &Topology) -> Option<usize> {
+        match self {
+            By::Node => Some(node.index()),
+            By::Value(key) => {
+                Some(topology.place(key, node)).filter(|place| place.is_present()).map(|place| place.value())
+            }
+            By::ValueOrNone(key) => Some(topology.place(key, node).value()),
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Counts afresh.
+    fn count(
+        question: &Question,
+        people: impl Iterator<Item = (NodeId, u32)>,
+        places: &impl Places,
+    ) -> Tally {
+        let mut tally = Tally { counts: Vec::new(), domains: Vec::new(), total: 0, counted: Vec::new() };
+        for (node, spec) in places.nodes() {
+            tally.node_came(question, node, spec, places.topology());
+        }
+        for (node, heads) in people {
+            tally.add(question, node, heads, places.topology());
+        }
+        tally
+    }
+
+    /// How many pods there are at a place.
+    pub(crate) fn at(&self, place: usize) -> u32 {
+        self.counts.get(place).copied().unwrap_or(0)
+    }
+
+    /// How many there are in all.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Whether pods on a node count.
+    pub(crate) fn counts_on(&self, node: NodeId) -> bool {
+        self.counted.get(node.index()).copied().unwrap_or(false)
+    }
+
+    /// Of the places with a node that counts: how many there are, and the fewest pods at one of them, `but` one apart.
+    pub(crate) fn fewest(&self, but: Option<usize>) -> (usize, Option<u32>) {
+        let (mut places, mut fewest) = (0, None);
+        for (place, (&count, &nodes)) in self.counts.iter().zip(&self.domains).enumerate() {
+            if nodes > 0 {
+                places += 1;
+                if but != Some(place) {
+                    fewest = Some(fewest.map_or(count, |fewest: u32| fewest.min(count)));
+                }
+            }
+        }
+        (places, fewest)
+    }
+
+    fn node_came(&mut self, question: &Question, node: NodeId, spec: &NodeSpec, topology: &Topology) {
+        if self.counted.len() <= node.index() {
+            self.counted.resize(node.index() + 1, false);
+        }
+        if let Some(place) = question.place(node, spec, topology) {
+            if self.counts.len() <= place {
+                self.counts.resize(place + 1, 0);
+                self.domains.resize(place + 1, 0);
+            }
+            self.counted[node.index()] = true;
+            self.domains[place] += 1;
+        }
+    }
+
+    fn node_goes(&mut self, question: &Question, node: NodeId, topology: &Topology) {
+        if self.counts_on(node) {
+            self.counted[node.index()] = false;
+            let place = question.by.number(node, topology).expect("a node that counts has a place");
+            self.domains[place] -= 1;
+        }
+    }
+
+    fn add(&mut self, question: &Question, node: NodeId, heads: u32, topology: &Topology) {
+        if heads > 0 && self.counts_on(node) {
+            let place = question.by.number(node, topology).expect("a node that counts has a place");
+            self.counts[place] += heads;
+            self.total += u64::from(heads);
+        }
+    }
+
+    fn subtract(&mut self, question: &Question, node: NodeId, heads: u32, topology: &Topology) {
+        if heads > 0 && self.counts_on(node) {
+            let place = question.by.number(node, topology).expect("a node that counts has a place");
+            self.counts[place] -= heads;
+            self.total -= u64::from(heads);
+        }
+    }
+}
+
+// === impl People ===
+
+impl People {
+    /// The number of an identity, which one more pod has.
+    pub(super) fn identify(&mut self, identity: &Arc<Identity>) -> u32 {
+        self.identities.take(identity.clone(), |_| Residents::default()).0
+    }
+
+    /// A number that no other identity ever has, unlike its own.
+    pub(super) fn serial(&self, identity: u32) -> u64 {
+        self.identities.serial(identity)
+    }
+
+    /// One pod less has it.
+    pub(super) fn forget(&mut self, identity: u32) {
+        self.identities.give_back(identity);
+    }
+
+    /// A pod is on a node from now on. `attached` says whether the node itself is there.
+    pub(super) fn arrive(
+        &mut self,
+        identity: u32,
+        node: NodeId,
+        living: bool,
+        attached: bool,
+        topology: &Topology,
+    ) {
+        let heads = self.identities.value_mut(identity).nodes.entry(node).or_default();
+        heads.all += 1;
+        heads.living += u32::from(living);
+        if attached {
+            self.update(identity, node, Heads { all: 1, living: u32::from(living) }, topology, Tally::add);
+        }
+    }
+
+    /// It is no longer.
+    pub(super) fn depart(
+        &mut self,
+        identity: u32,
+        node: NodeId,
+        living: bool,
+        attached: bool,
+        topology: &Topology,
+    ) {
+        let residents = self.identities.value_mut(identity);
+        let heads = residents.nodes.get_mut(&node).expect("who departs was there");
+        heads.all -= 1;
+        heads.living -= u32::from(living);
+        if heads.all == 0 {
+            residents.nodes.remove(&node);
+        }
+        if attached {
+            self.update(
+                identity,
+                node,
+                Heads { all: 1, living: u32::from(living) },
+                topology,
+                Tally::subtract,
+            );
+        }
+    }
+
+    /// A node came, with the identities of the pods on it.
+    pub(super) fn node_came(&mut self, node: NodeId, spec: &NodeSpec, on_it: &[u32], topology: &Topology) {
+        for kept in 0..self.tallies.end() {
+            if let Some(question) = self.question(kept) {
+                self.tallies.value_mut(kept).tally.node_came(&question, node, spec, topology);
+            }
+        }
+        self.node_people(node, on_it, topology, Tally::add);
+    }
+
+    /// A node goes, and everybody on it.
+    pub(super) fn node_goes(&mut self, node: NodeId, on_it: &[u32], topology: &Topology) {
+        self.node_people(node, on_it, topology, Tally::subtract);
+        for kept in 0..self.tallies.end() {
+            if let Some(question) = self.question(kept) {
+                self.tallies.value_mut(kept).tally.node_goes(&question, node, topology);
+            }
+        }
+    }
+
+    fn node_people(&mut self, node: NodeId, on_it: &[u32], topology: &Topology, change: Change) {
+        let mut identities = on_it.to_vec();
+        identities.sort_unstable();
+        identities.dedup();
+        for identity in identities {
+            if let Some(&heads) = self.identities.value(identity).nodes.get(&node) {
+                self.update(identity, node, heads, topology, change);
+            }
+        }
+    }
+
+    /// The tally that answers a question: kept from now on, or from before.
+    pub(super) fn tally(&mut self, question: Question, places: &impl Places) -> TallyId {
+        let question = Arc::new(question);
+        self.clock += 1;
+        let clock = self.clock;
+        let identities = &self.identities;
+        let (id, new) = self.tallies.take(question, |question| Kept {
+            tally: Tally::count(question, people(identities, question), places),
+            last_used: clock,
+        });
+        if !new {
+            // Nobody is counted as its user: it goes when it was not used for long.
+            self.tallies.give_back(id);
+            self.tallies.value_mut(id).last_used = clock;
+            return TallyId(id);
+        }
+        self.generation += 1;
+        let question = self.tallies.key(id).clone();
+        match question.who.namespaces() {
+            Some(namespaces) => {
+                for namespace in namespaces {
+                    self.by_namespace.entry(namespace.clone()).or_default().push(TallyId(id));
+                }
+            }
+            None => self.anywhere.push(TallyId(id)),
+        }
+        TallyId(id)
+    }
+
+    /// Drops tallies that were not used for long, if there are too many. What was learned before of their numbers is
+    /// void; says whether any was dropped.
+    pub(super) fn drop_unused(&mut self) -> bool {
+        if self.tallies.len() <= TALLIES_KEPT {
+            return false;
+        }
+        let mut all: Vec<(u64, u32)> =
+            self.tallies.iter().map(|(id, _, kept)| (kept.last_used, id)).collect();
+        all.sort_unstable();
+        for &(_, id) in &all[..TALLIES_KEPT / 2] {
+            self.tallies.give_back(id);
+            for list in self.by_namespace.values_mut().chain([&mut self.anywhere]) {
+                list.retain(|other| other.0 != id);
+            }
+        }
+        self.by_namespace.retain(|_, list| !list.is_empty());
+        self.generation += 1;
+        true
+    }
+
+    /// Drops all tallies.
+    pub(super) fn drop_tallies(&mut self) {
+        self.tallies = Registry::default();
+        self.by_namespace.clear();
+        self.anywhere.clear();
+        self.generation += 1;
+    }
+
+    /// What is counted.
+    pub(super) fn count(&self, id: TallyId) -> &Tally {
+        &self.tallies.value(id.0).tally
+    }
+
+    fn question(&self, id: u32) -> Option<Arc<Question>> {
+        self.tallies.get(id).map(|(question, _)| question.clone())
+    }
+
+    fn update(&mut self, identity: u32, node: NodeId, heads: Heads, topology: &Topology, change: Change) {
+        if self.identities.value(identity).counted_in.0 != self.generation {
+            self.find_tallies(identity);
+        }
+        let counted_in = std::mem::take(&mut self.identities.value_mut(identity).counted_in.1);
+        for &TallyId(id) in &counted_in {
+            let question = self.tallies.key(id).clone();
+            let heads = question.who.heads(heads);
+            change(&mut self.tallies.value_mut(id).tally, &question, node, heads, topology);
+        }
+        self.identities.value_mut(identity).counted_in.1 = counted_in;
+    }
+
+    fn find_tallies(&mut self, identity: u32) {
+        let who = self.identities.key(identity);
+        let here = self.by_namespace.get(&who.namespace).into_iter().flatten();
+        let found =
+            here.chain(&self.anywhere).copied().filter(|id| self.tallies.key(id.0).who.means(who)).collect();
+        self.identities.value_mut(identity).counted_in = (self.generation, found);
+    }
+}
+
+type Change = fn(&mut Tally, &Question, NodeId, u32, &Topology);
+
+/// Everybody a question means, by node.
+fn people<'a>(
+    identities: &'a Registry<Arc<Identity>, Residents>,
+    question: &'a Question,
+) -> impl Iterator<Item = (NodeId, u32)> + 'a {
+    let meant = identities.iter().filter(|(_, identity, _)| question.who.means(identity));
+    meant.flat_map(|(_, _, residents)| {
+        residents.nodes.iter().map(|(&node, &heads)| (node, question.who.heads(heads)))
+    })
+}

@@ -1,0 +1,220 @@
+//! Events in an order that cannot be, and objects that contradict each other.
+
+use serde_json::json;
+
+use super::{Bench, node, on, pod};
+
+const TOO_MUCH: &str = "0/1 nodes are available: 1 Insufficient cpu.";
+
+/// A pod that takes three of a node's four processors.
+fn large(name: &str) -> serde_json::Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3");
+    pod
+}
+
+#[test]
+fn what_changes_before_it_came_has_come() {
+    let mut bench = Bench::new();
+    bench.modify(&node("n"));
+    bench.modify(&on(large("x"), "n"));
+    bench.modify(&large("p"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+    // To hear of it twice changes nothing.
+    bench.add(&on(large("x"), "n"));
+    bench.add(&node("n"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+    bench.delete(&on(large("x"), "n"));
+    assert_eq!(bench.outcome("p"), "-> n");
+}
+
+#[test]
+fn what_goes_without_having_come_is_nothing() {
+    let mut bench = Bench::with(&[&node("n"), &pod("p")]);
+    bench.delete(&node("m"));
+    bench.delete(&pod("q"));
+    bench.delete(&on(pod("r"), "nowhere"));
+    bench.delete(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}));
+    bench
+        .delete(&json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "x", "name": "x"}}));
+    bench.delete(&json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "x"}}));
+    assert_eq!(bench.outcome("p"), "-> n");
+    bench.delete(&node("n"));
+    bench.delete(&node("n"));
+    assert_eq!(bench.outcome("p"), "no nodes available to schedule pods");
+    assert!(bench.0.explain(super::NOW, "default", "q").is_none());
+    assert!(bench.0.attempt(super::NOW, "default", "q").is_none());
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_not_there_waits_for_it() {
+    let mut bench = Bench::with(&[&on(large("x"), "n"), &large("p")]);
+    assert_eq!(bench.outcome("x"), "skipped: placed already");
+    assert_eq!(bench.outcome("p"), "no nodes available to schedule pods");
+    bench.add(&node("n"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+}
+
+#[test]
+fn a_node_that_comes_back_finds_its_pods() {
+    let mut bench = Bench::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
+    bench.delete(&node("n"));
+    assert_eq!(bench.outcome("p"), "no nodes available to schedule pods");
+    bench.add(&node("n"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+    // But not those that went meanwhile.
+    bench.delete(&node("n"));
+    bench.delete(&on(large("x"), "n"));
+    bench.add(&node("n"));
+    assert_eq!(bench.outcome("p"), "-> n");
+}
+
+#[test]
+fn a_pod_that_changes_while_its_node_is_away_is_still_on_it() {
+    let mut bench = Bench::with(&[&node("n"), &large("x"), &large("p")]);
+    assert_eq!(bench.attempt("x"), "-> n");
+    bench.delete(&node("n"));
+    let mut changed = large("x");
+    changed["metadata"]["labels"]["app"] = json!("b");
+    bench.modify(&changed);
+    // Another node is not the one it is on, whatever number it gets.
+    bench.add(&node("m"));
+    assert_eq!(bench.outcome("p"), "-> m");
+    bench.modify(&on(changed.clone(), "n"));
+    changed["metadata"]["labels"]["app"] = json!("c");
+    bench.modify(&on(changed, "n"));
+    bench.delete(&node("m"));
+    bench.add(&node("n"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+}
+
+#[test]
+fn a_pod_that_changes_its_node_leaves_the_old_one() {
+    let mut bench = Bench::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
+    bench.modify(&on(large("x"), "m"));
+    assert_eq!(bench.outcome("p"), "-> n");
+    bench.modify(&on(large("x"), "n"));
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+    // Or loses it.
+    bench.modify(&large("x"));
+    assert_eq!(bench.outcome("p"), "-> n");
+}
+
+#[test]
+fn pods_that_share_a_uid_are_different_pods() {
+    let same = |name: &str| {
+        let mut pod = large(name);
+        pod["metadata"]["uid"] = json!("same");
+        pod
+    };
+    let mut bench = Bench::with(&[&node("n"), &node("m"), &same("x"), &same("y"), &same("z")]);
+    let mut nodes = [bench.attempt("x"), bench.attempt("y")];
+    nodes.sort();
+    assert_eq!(nodes, ["-> m", "-> n"]);
+    assert_eq!(bench.outcome("z"), "0/2 nodes are available: 2 Insufficient cpu.");
+    // And one without any is one too.
+    let mut without = large("w");
+    without["metadata"].as_object_mut().unwrap().remove("uid");
+    bench.add(&without);
+    assert_eq!(bench.outcome("w"), "0/2 nodes are available: 2 Insufficient cpu.");
+}
+
+#[test]
+fn another_life_of_a_name_waits_again() {
+    let mut bench = Bench::with(&[&node("n"), &large("x")]);
+    assert_eq!(bench.attempt("x"), "-> n");
+    assert_eq!(bench.attempt("x"), "skipped: placed already");
+    let mut again = large("x");
+    again["metadata"]["uid"] = json!("another");
+    // Its predecessor's end was not seen.
+    bench.add(&again);
+    assert_eq!(bench.attempt("x"), "-> n");
+}
+
+#[test]
+fn owners_in_a_circle_own_nothing_that_matters() {
+    let owned = |name: &str, owner: &str| {
+        let mut pod = pod(name);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": true}]);
+        pod
+    };
+    let mut bench = Bench::with(&[&node("n"), &owned("a", "b"), &owned("b", "a"), &owned("c", "c")]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(bench.attempt(name), "-> n");
+    }
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"namespace": "default", "name": "r", "ownerReferences":
+            [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}},
+    });
+    bench.add(&set);
+    let mut member = pod("d");
+    member["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+    bench.add(&member);
+    assert_eq!(bench.attempt("d"), "-> n");
+}
+
+#[test]
+fn a_promised_node_that_is_not_there_is_no_promise() {
+    let mut promised = pod("p");
+    promised["status"] = json!({"nominatedNodeName": "gone"});
+    let mut bench = Bench::with(&[&node("n"), &promised, &large("q")]);
+    assert_eq!(bench.outcome("q"), "-> n");
+    assert_eq!(bench.attempt("p"), "-> n");
+}
+
+#[test]
+fn a_promise_that_is_taken_back_or_kept_is_none() {
+    let mut promised = large("x");
+    promised["status"] = json!({"nominatedNodeName": "n"});
+    let mut bench = Bench::with(&[&node("n"), &promised, &large("p")]);
+    assert_eq!(bench.outcome("p"), TOO_MUCH);
+    bench.modify(&large("x"));
+    assert_eq!(bench.outcome("p"), "-> n");
+    // One that is placed by then is there, and not promised the node besides.
+    bench.add(&node("m"));
+    bench.modify(&promised);
+    assert_eq!(bench.attempt("x"), "-> n");
+    bench.modify(&promised);
+    let mut small = pod("s");
+    small["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "n"});
+    bench.add(&small);
+    assert_eq!(bench.outcome("s"), "-> n");
+}
+
+#[test]
+fn nodes_that_share_a_host_name_are_one_domain() {
+    let mut twin = node("m");
+    twin["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n");
+    let mut picky = pod("p");
+    picky["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}},
+    ]);
+    let mut bench = Bench::with(&[&node("n"), &twin, &on(pod("x"), "n"), &picky]);
+    assert_eq!(
+        bench.outcome("p"),
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+    );
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_or_finished_is_not_tried() {
+    let mut leaving = pod("p");
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let mut bench = Bench::with(&[&node("n"), &leaving]);
+    assert_eq!(bench.outcome("p"), "skipped: skip schedule deleting pod: default/p");
+    let mut finished = on(large("x"), "n");
+    bench.add(&finished);
+    bench.add(&large("q"));
+    assert_eq!(bench.outcome("q"), TOO_MUCH);
+    finished["status"] = json!({"phase": "Succeeded"});
+    bench.modify(&finished);
+    assert_eq!(bench.outcome("q"), "-> n");
+    let mut strange = pod("s");
+    strange["spec"]["schedulerName"] = json!("somebody else");
+    bench.add(&strange);
+    assert_eq!(bench.outcome("s"), "skipped: no profile for schedulerName \"somebody else\"");
+}
