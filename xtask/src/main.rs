@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to whoever started it")]
 
+mod judge;
 mod test;
 mod tidy;
 
@@ -14,6 +15,12 @@ The project's tasks.
   cargo xtask test                    all that must pass: format, lints, tests, documentation, tidiness
   cargo xtask tidy                    the last of these alone
   cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
+
+  The virtual scheduler beside the real one; --help tells more of each:
+  cargo xtask vectors FILE…           decisions that the real one's code once printed
+  cargo xtask oracle --seed N --count M [--families A,B] [--keep FILE]
+                                      fresh ones, for which its code is asked now; needs Go
+  cargo xtask films FILE…             what it did in films of real clusters
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +41,7 @@ fn main() -> ExitCode {
             run(cargo(root()).args(["build", "--quiet", "--release", "-p", "kinescope"]))
                 && run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
         }
+        ("vectors" | "oracle" | "films", _) => judge::run_judge(root(), &arguments),
         _ => {
             eprint!("there is no task {:?}\n\n{HELP}", arguments.join(" "));
             false

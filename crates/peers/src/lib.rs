@@ -14,6 +14,6 @@ mod proxy;
 
 pub use cluster::{Cluster, Options};
 pub use error::{Error, Result};
-pub use programs::{Program, build};
+pub use programs::{Program, build, build_module};
 pub use proxy::plan::{Asked, Midway, Plan, Refusal, Step, Trouble};
 pub use proxy::{Fault, Proxy};

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use xxhash_rust::xxh3::Xxh3;
+
 use crate::error::{Doing, Error, Result};
 
 /// One of the real programs.
@@ -52,6 +54,24 @@ pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
+/// Builds a Go program whose sources lie in a folder, unless it was built of the very same sources before, and says
+/// where it is. `None` without Go.
+pub fn build_module(name: &str, sources: &Path) -> Result<Option<PathBuf>> {
+    let folder = cache()?.join(format!("{name}-{:016x}", fingerprint(sources)?));
+    let path = folder.join(name);
+    if path.exists() {
+        return Ok(Some(path));
+    }
+    let Some(go) = find_go() else { return Ok(None) };
+    fs::create_dir_all(&folder).doing("create", &folder)?;
+    build_into(&folder, name, &path, |into| {
+        let mut command = go_in(&go, sources);
+        command.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(into.join(name)).arg(".");
+        command
+    })?;
+    Ok(Some(path))
+}
+
 // === impl Program ===
 
 impl Program {
@@ -83,40 +103,12 @@ impl Program {
     }
 
     fn build(self, go: &Path, folder: &Path) -> Result<()> {
-        let name = self.name();
-        let path = self.in_folder(folder);
-        let lock = folder.join(format!("{name}.lock"));
-        let held = File::create(&lock).doing("create", &lock)?;
-        held.lock().doing("lock", &lock)?;
-        if path.exists() {
-            return Ok(());
-        }
-        // Not by a macro, whose output a test runner would keep to itself; and nobody must hear it.
-        let _ = writeln!(io::stderr(), "building {name} (several minutes the first time)…");
-        // Only the holder of the lock has such a folder; one that is there was left by a process that was killed.
-        let building = folder.join(format!("{name}.building"));
-        if building.exists() {
-            fs::remove_dir_all(&building).doing("remove", &building)?;
-        }
-        fs::create_dir(&building).doing("create", &building)?;
-        let output = self.go_command(go, &building).output().doing("run", go)?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Error::Ended {
-                program: format!("go, building {name},"),
-                status: output.status,
-                said,
-            });
-        }
-        fs::rename(building.join(name), &path).doing("rename", &path)?;
-        fs::remove_dir(&building).doing("remove", &building)
+        build_into(folder, self.name(), &self.in_folder(folder), |into| self.go_command(go, into))
     }
 
     /// What builds it into a folder.
     fn go_command(self, go: &Path, into: &Path) -> Command {
-        let mut command = Command::new(go);
-        command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/go"));
-        command.envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
+        let mut command = go_in(go, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/go")));
         match self {
             // Outside our module: these lean on other versions of the Kubernetes libraries.
             Program::Kwok => {
@@ -145,6 +137,62 @@ impl Program {
     }
 }
 
+/// Builds a program into `folder` and puts it at `path` when it is whole. One process builds, the others wait for it.
+fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path) -> Command) -> Result<()> {
+    let lock = folder.join(format!("{name}.lock"));
+    let held = File::create(&lock).doing("create", &lock)?;
+    held.lock().doing("lock", &lock)?;
+    if path.exists() {
+        return Ok(());
+    }
+    // Not by a macro, whose output a test runner would keep to itself; and nobody must hear it.
+    let _ = writeln!(io::stderr(), "building {name} (several minutes the first time)…");
+    // Only the holder of the lock has such a folder; one that is there was left by a process that was killed.
+    let building = folder.join(format!("{name}.building"));
+    if building.exists() {
+        fs::remove_dir_all(&building).doing("remove", &building)?;
+    }
+    fs::create_dir(&building).doing("create", &building)?;
+    let mut command = command(&building);
+    let output = command.output().doing("run", Path::new(command.get_program()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(Error::Ended { program: format!("go, building {name},"), status: output.status, said });
+    }
+    fs::rename(building.join(name), path).doing("rename", path)?;
+    fs::remove_dir(&building).doing("remove", &building)
+}
+
+/// Go at work in a folder.
+fn go_in(go: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(go);
+    command.current_dir(folder).envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
+    command
+}
+
+/// Tells the sources of a program from others: every file that Go reads, by name and content.
+fn fingerprint(sources: &Path) -> Result<u64> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(sources).doing("list", sources)? {
+        let path = entry.doing("list", sources)?.path();
+        let is_source =
+            path.extension().is_some_and(|end| ["go", "mod", "sum"].iter().any(|one| end == *one));
+        if is_source {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    let mut hash = Xxh3::new();
+    for path in files {
+        let content = fs::read(&path).doing("read", &path)?;
+        hash.update(path.file_name().unwrap_or_default().as_encoded_bytes());
+        hash.update(&[0]);
+        hash.update(&(content.len() as u64).to_le_bytes());
+        hash.update(&content);
+    }
+    Ok(hash.digest())
+}
+
 /// The linker's flags that tell the programs their version. Without them a server says it is v0.0.0-master.
 fn stamps() -> String {
     let mut parts = KUBERNETES.split('.');
@@ -156,15 +204,19 @@ fn stamps() -> String {
     )
 }
 
-/// Where the programs of these versions are kept. A clean checkout has no `target`, hence not there.
+/// Where the programs of these versions are kept.
 fn folder() -> Result<PathBuf> {
+    Ok(cache()?.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}")))
+}
+
+/// Where all that is built is kept. A clean checkout has no `target`, hence not there.
+fn cache() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("KINESCOPE_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("kinescope")))
         .or_else(|| Some(set("HOME")?.join(".cache/kinescope")))
         .ok_or(Error::NoCache)?;
-    let folder = cache.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}"));
-    std::path::absolute(&folder).doing("find", &folder)
+    std::path::absolute(&cache).doing("find", &cache)
 }
 
 fn find_go() -> Option<PathBuf> {
@@ -185,6 +237,18 @@ mod tests {
         {
             assert!(module.contains(&required), "go.mod does not require {required}");
         }
+    }
+
+    #[test]
+    fn other_sources_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("main.go", "package main");
+        let first = fingerprint(folder.path()).unwrap();
+        write("README.md", "not read by Go");
+        assert_eq!(fingerprint(folder.path()).unwrap(), first);
+        write("go.mod", "module m");
+        assert_ne!(fingerprint(folder.path()).unwrap(), first);
     }
 
     #[test]

@@ -1,0 +1,241 @@
+//! Reads a film from its lines.
+
+use std::borrow::Cow;
+
+use model::{Moment, Object, What};
+use rustc_hash::FxHashMap;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::decisions::{Note, decisions};
+use super::{Film, PodSeen, Seen};
+use crate::{Error, Lines, Result};
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    /// Microseconds since 1970.
+    at: i64,
+    #[serde(rename = "type", borrow)]
+    word: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pod<'a> {
+    #[serde(borrow)]
+    metadata: PodMetadata<'a>,
+    #[serde(borrow, default)]
+    spec: PodSpec<'a>,
+    #[serde(borrow, default)]
+    status: PodStatus<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMetadata<'a> {
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    owner_references: Vec<Owner<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Owner<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec<'a> {
+    #[serde(borrow, default)]
+    node_name: Cow<'a, str>,
+    #[serde(default)]
+    priority: Option<i64>,
+    #[serde(default)]
+    volumes: Vec<Volume>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    #[serde(default)]
+    persistent_volume_claim: Option<IgnoredAny>,
+    #[serde(default)]
+    ephemeral: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodStatus<'a> {
+    #[serde(borrow, default)]
+    nominated_node_name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    conditions: Vec<Condition<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Condition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    action: Cow<'a, str>,
+    #[serde(borrow, default)]
+    note: Cow<'a, str>,
+    #[serde(borrow, default)]
+    event_time: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    series: Option<Series<'a>>,
+    #[serde(borrow, default)]
+    regarding: Regarding<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Series<'a> {
+    #[serde(borrow, default)]
+    last_observed_time: Option<Cow<'a, str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Regarding<'a> {
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    uid: Cow<'a, str>,
+    #[serde(borrow, default)]
+    resource_version: Cow<'a, str>,
+}
+
+/// A number for each uid.
+#[derive(Default)]
+struct Lives(FxHashMap<String, usize>);
+
+// === impl Film ===
+
+impl Film {
+    /// Reads a film: `{"at": µs since 1970, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`, a line each.
+    pub fn read(mut lines: Lines) -> Result<Film> {
+        let name = lines.file().rsplit('/').next().unwrap_or_default();
+        let name = name.split('.').next().unwrap_or_default().to_owned();
+        let (mut seen, mut notes, mut lives) = (Vec::new(), Vec::new(), Lives::default());
+        while let Some(line) = lines.read()? {
+            if let Err(why) = read_line(line, &mut seen, &mut notes, &mut lives) {
+                return Err(lines.bad(why));
+            }
+        }
+        if seen.is_empty() {
+            return Err(Error::Empty { file: lines.file().to_owned(), what: "no event" });
+        }
+        let (decided, apart) = decisions(&seen, notes);
+        Ok(Film { name, seen, decided, apart })
+    }
+}
+
+fn read_line(
+    line: &str,
+    seen: &mut Vec<Seen>,
+    notes: &mut Vec<Note>,
+    lives: &mut Lives,
+) -> std::result::Result<(), String> {
+    let line: Line<'_> = serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
+    let make = match &*line.word {
+        "ADDED" => What::Added,
+        "MODIFIED" => What::Modified,
+        "DELETED" => What::Deleted,
+        "BOOKMARK" => return Ok(()),
+        other => return Err(format!("{other:?} is not ADDED, MODIFIED or DELETED")),
+    };
+    let at = Moment::from_micros(line.at).ok_or_else(|| format!("{} is no time", line.at))?;
+    let object = Object::parse(line.object.get()).map_err(|error| error.to_string())?;
+    let what = make(object);
+    let object = what.object();
+    let meta = object.meta();
+    let (group, _) = meta.api_version.split_once('/').unwrap_or_default();
+    match (group, &*meta.kind) {
+        ("events.k8s.io", "Event") => {
+            let is_news = !matches!(what, What::Deleted(_));
+            let event: Event<'_> = object.view().map_err(|error| format!("not an Event: {error}"))?;
+            notes.extend(note(&event, lives).filter(|_| is_news));
+            return Ok(());
+        }
+        ("", "Event") => return Ok(()),
+        _ => {}
+    }
+    // What has no uid is told from others by all of its names.
+    let life = match &meta.uid {
+        Some(uid) => lives.number(uid),
+        None => lives.number(&format!("{group}/{}/{}/{}", meta.kind, meta.namespace, meta.name)),
+    };
+    let is_pod = group.is_empty() && meta.kind == "Pod";
+    let pod = is_pod.then(|| pod_seen(object)).transpose()?;
+    seen.push(Seen { at, life, pod, what });
+    Ok(())
+}
+
+fn pod_seen(object: &Object) -> std::result::Result<PodSeen, String> {
+    let pod: Pod<'_> = object.view().map_err(|error| format!("not a pod: {error}"))?;
+    let mut conditions = pod.status.conditions.iter();
+    let refused = conditions.find(|one| one.kind == "PodScheduled" && one.status == "False");
+    Ok(PodSeen {
+        version: pod.metadata.resource_version.parse().unwrap_or_default(),
+        node: pod.spec.node_name.into_owned(),
+        nominated: pod.status.nominated_node_name.into_owned(),
+        priority: pod.spec.priority.unwrap_or_default(),
+        has_claims: pod
+            .spec
+            .volumes
+            .iter()
+            .any(|one| one.persistent_volume_claim.is_some() || one.ephemeral.is_some()),
+        is_daemon: pod.metadata.owner_references.iter().any(|owner| owner.kind == "DaemonSet"),
+        message: refused.map(|one| one.message.to_string()).unwrap_or_default(),
+    })
+}
+
+/// What an Event says of a decision of the scheduler's.
+fn note(event: &Event<'_>, lives: &mut Lives) -> Option<Note> {
+    if event.regarding.kind != "Pod" {
+        return None;
+    }
+    let last = event.series.as_ref().and_then(|series| series.last_observed_time.as_deref());
+    let is_series = last.is_some();
+    let stamped = last.or(event.event_time.as_deref())?.parse().ok()?;
+    let (life, looked_at) =
+        (lives.number(&event.regarding.uid), event.regarding.resource_version.parse().ok());
+    match (&*event.reason, &*event.action) {
+        ("Scheduled", _) => Some(Note { life, stamped, looked_at, refused: None, is_series }),
+        // Others say so too: what they do is not called scheduling.
+        ("FailedScheduling", "Scheduling") => {
+            Some(Note { life, stamped, looked_at, refused: Some(event.note.to_string()), is_series })
+        }
+        _ => None,
+    }
+}
+
+// === impl Lives ===
+
+impl Lives {
+    fn number(&mut self, uid: &str) -> usize {
+        if let Some(number) = self.0.get(uid) {
+            return *number;
+        }
+        let number = self.0.len();
+        self.0.insert(uid.to_owned(), number);
+        number
+    }
+}
