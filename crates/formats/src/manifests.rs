@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::io::{BufRead, Cursor, Write};
 
-use model::{Change, Gap, Meta, Object};
+use model::{BadObject, Change, Gap, Meta, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -81,11 +81,45 @@ pub fn of_yaml(file: &str, text: &str) -> Result<Value> {
     serde_json::from_str(&text).map_err(|error| Error::line(file, line, error.to_string()))
 }
 
+/// Every object of a file that is meant for an API server. One that leaves its name to the server is called by the
+/// prefix that it asks for.
+pub fn each_to_be_made(input: Input, mut each: impl FnMut(Object)) -> Result<()> {
+    let mut documents = Documents::open(input)?;
+    while let Some((line, text)) = documents.next()? {
+        let objects = take_apart_by(&text, &called_by_prefix).map_err(|why| documents.bad(line, why))?;
+        objects.into_iter().for_each(&mut each);
+    }
+    Ok(())
+}
+
+fn called_by_prefix(text: &str) -> std::result::Result<Object, BadObject> {
+    let nameless = match Object::parse(text) {
+        Err(error) if text.contains("generateName") => error,
+        parsed => return parsed,
+    };
+    let Ok(mut value) = serde_json::from_str::<Value>(text) else { return Err(nameless) };
+    let prefix = value["metadata"]["generateName"].as_str().unwrap_or_default().to_owned();
+    match value.get_mut("metadata").and_then(Value::as_object_mut) {
+        Some(metadata) if metadata.get("name").is_none_or(|name| name.is_null() || name == "") => {
+            metadata.insert("name".to_owned(), prefix.into());
+            Object::parse(&value.to_string())
+        }
+        _ => Err(nameless),
+    }
+}
+
 /// The objects of one document: itself, or the items of a list, lists within lists included.
 pub(crate) fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
+    take_apart_by(text, &Object::parse)
+}
+
+fn take_apart_by(
+    text: &str,
+    parse: &dyn Fn(&str) -> std::result::Result<Object, BadObject>,
+) -> std::result::Result<Vec<Object>, String> {
     let list: List<'_> = serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
     let Some(kind) = list.kind.strip_suffix("List").filter(|_| list.items.is_some()) else {
-        return Ok(vec![Object::parse(text).map_err(|error| error.to_string())?]);
+        return Ok(vec![parse(text).map_err(|error| error.to_string())?]);
     };
     let mut objects = Vec::new();
     for (index, item) in list.items.into_iter().flatten().enumerate() {
@@ -96,10 +130,10 @@ pub(crate) fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String>
             && kind.ends_with("List")
         {
             // kubectl prints a list of lists for nobody, but people paste them together.
-            objects.extend(take_apart(&text).map_err(at)?);
+            objects.extend(take_apart_by(&text, parse).map_err(at)?);
             continue;
         }
-        objects.push(Object::parse(&text).map_err(|error| at(error.to_string()))?);
+        objects.push(parse(&text).map_err(|error| at(error.to_string()))?);
     }
     Ok(objects)
 }
@@ -227,6 +261,24 @@ mod tests {
             "# two\napiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n---\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n",
             &[A, r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"}}"#],
         );
+    }
+
+    #[test]
+    fn an_object_without_a_name_yet_is_called_by_its_prefix() {
+        let names = |text: &str| {
+            let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
+            let mut names = Vec::new();
+            each_to_be_made(input, |object| names.push(object.meta().name.into_owned())).map(|()| names)
+        };
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n---\n\
+                    apiVersion: v1\nkind: Pod\nmetadata: {generateName: b-, name: b}\n";
+        assert_eq!(names(text).unwrap(), ["a-", "b"]);
+        let list = r#"{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"generateName":"c-"}}]}"#;
+        assert_eq!(names(list).unwrap(), ["c-"]);
+        for bad in ["metadata: {generateName: [a]}", "metadata: {}", "generateName: a"] {
+            assert!(names(&format!("apiVersion: v1\nkind: Pod\n{bad}\n")).is_err(), "{bad}");
+        }
+        refused("apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n", "line 1: ");
     }
 
     #[test]

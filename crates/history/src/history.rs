@@ -1,6 +1,7 @@
 //! Looking back.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,6 +165,39 @@ impl History {
             outcome?;
         }
         Ok(())
+    }
+
+    /// When the objects that are there at a moment came: each one's first sighting in the life it then has. Those that
+    /// were gone by then are told as well; Events are not.
+    pub fn came(&self, moment: Moment, selection: &Selection) -> Result<HashMap<Key, Moment>> {
+        let doing = "read the lives of";
+        let mut found: HashMap<Key, Moment> = HashMap::new();
+        for stream in self.streams(selection)? {
+            let sql = "SELECT namespace.name, object.name, object.first_at, former_life.first_at FROM object
+                       JOIN namespace ON namespace.id = object.namespace
+                       LEFT JOIN former_life ON former_life.object = object.id WHERE object.stream = ?1";
+            let mut statement = self.connection.prepare_cached(sql).doing(doing, &self.path)?;
+            let mut rows = statement.query([stream.id]).doing(doing, &self.path)?;
+            while let Some(row) = rows.next().doing(doing, &self.path)? {
+                let read = || -> rusqlite::Result<(String, String, i64, Option<i64>)> {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+                };
+                let (namespace, name, last, former) = read().doing(doing, &self.path)?;
+                let key = Key {
+                    source: stream.source.clone(),
+                    kind: stream.kind.clone(),
+                    namespace: namespace.into(),
+                    name: name.into(),
+                };
+                let lives = [Some(last), former].into_iter().flatten().map(Moment::from_nanos);
+                let Some(first) = lives.filter(|first| *first <= moment).max() else { continue };
+                if selection.wants(&key) {
+                    let known = found.entry(key).or_insert(first);
+                    *known = first.max(*known);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// What happened, in order of time, then of arrival.

@@ -5,6 +5,7 @@ mod completion;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod format_word;
 mod get;
@@ -60,6 +61,7 @@ enum Command {
     Get(get::Get),
     Log(log::Log),
     Diff(diff::Diff),
+    Explain(explain::Explain),
     Doctor(doctor::Doctor),
     Prune(prune::Prune),
     Serve(serve::Serve),
@@ -107,6 +109,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<Outcome> {
         Command::Get(get) => get.run(out),
         Command::Log(log) => log.run(out),
         Command::Diff(diff) => diff.run(out),
+        Command::Explain(explain) => explain.run(out),
         Command::Doctor(doctor) => doctor.run(out),
         Command::Prune(prune) => prune.run(out),
         Command::Serve(serve) => serve.run(out),

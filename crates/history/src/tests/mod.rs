@@ -1,5 +1,6 @@
 //! A history against a list: whatever is done to both, they answer alike. And against damage.
 
+mod came;
 mod damage;
 mod naive;
 mod random_histories;

@@ -56,6 +56,14 @@ pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
     }
 }
 
+/// `pod/NAME`.
+pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    let (kind, prefix) = current.split_once('/').unwrap_or(("pod", ""));
+    let names = names_of(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
+    names.filter(|word| word.starts_with(&*current)).map(CompletionCandidate::new).collect()
+}
+
 pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     if current.contains('/') {
@@ -71,7 +79,7 @@ pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Names of the kind that stands before on the command line.
 pub(super) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
     let words = typed();
-    let kind = words.iter().skip_while(|word| !matches!(word.as_str(), "get" | "log")).nth(1);
+    let kind = words.iter().skip_while(|word| !matches!(word.as_str(), "get" | "log" | "explain")).nth(1);
     let Some(kind) = kind else { return Vec::new() };
     names_of(kind, &current.to_string_lossy()).into_iter().map(CompletionCandidate::new).collect()
 }

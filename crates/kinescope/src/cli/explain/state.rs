@@ -1,0 +1,217 @@
+//! The cluster at a moment, told to a scheduler in the order in which a real one would have learnt of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use history::Selection;
+use model::{Key, Kind, Moment, Object, What, Window};
+use serde::Deserialize;
+use sim::scheduler::{KINDS, Scheduler};
+
+use crate::look::Chosen;
+
+/// A scheduler counts on a place from when it decides; others see the pod there once it is bound, so much later. On
+/// recordings of real schedulers, most that differed without it agree with it.
+const BINDING: i64 = 50_000_000;
+
+/// A moment, as exact as the history is.
+#[derive(Clone, Copy)]
+pub(super) enum AsOf {
+    /// With all that happened at it.
+    At(Moment),
+    /// Just before the change of that number, which took effect then.
+    Before(Moment, i64),
+}
+
+/// The cluster as of a moment.
+pub(super) struct State {
+    objects: BTreeMap<Key, Object>,
+    /// When the nodes came.
+    came: HashMap<Key, Moment>,
+}
+
+/// What an object tells of its place in the order.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Placed {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: Option<String>,
+}
+
+// === impl AsOf ===
+
+impl AsOf {
+    pub(super) fn moment(self) -> Moment {
+        match self {
+            AsOf::At(moment) | AsOf::Before(moment, _) => moment,
+        }
+    }
+}
+
+impl fmt::Display for AsOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AsOf::At(moment) => write!(f, "at {moment}"),
+            AsOf::Before(moment, _) => write!(f, "just before {moment}"),
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The cluster as a scheduler knew it that was about to decide on the pod `key`.
+    pub(super) fn read(chosen: &Chosen, source: &Arc<str>, as_of: AsOf, key: &Key) -> anyhow::Result<State> {
+        let kinds = KINDS.iter().map(|(group, kind)| Kind::new(group, kind)).collect();
+        let selection =
+            Selection { kinds: Some(kinds), source: Some(source.clone()), ..Selection::default() };
+        let (moment, rest) = match as_of {
+            AsOf::At(moment) => (moment, None),
+            AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
+        };
+        let mut objects = BTreeMap::new();
+        chosen.history.each_at(moment, &selection, |version| {
+            objects.insert(version.key, version.object);
+        })?;
+        if let Some((from, seq)) = rest {
+            let same_moment = Window { from, to: from.plus_nanos(1) };
+            for change in chosen.history.between(same_moment, &selection)? {
+                let change = change?;
+                if change.seq >= seq {
+                    break;
+                }
+                match change.what {
+                    What::Added(object) | What::Modified(object) => objects.insert(change.key, object),
+                    What::Deleted(_) => objects.remove(&change.key),
+                };
+            }
+        }
+        if let AsOf::At(at) = as_of {
+            let soon = Window { from: at.plus_nanos(1), to: at.plus_nanos(BINDING) };
+            let pods = Selection { kinds: Some(vec![Kind::new("", "Pod")]), ..selection.clone() };
+            for change in chosen.history.between(soon, &pods)? {
+                let change = change?;
+                let waited = objects.get(&change.key).is_some_and(waits);
+                if let What::Modified(object) = change.what
+                    && change.key != *key
+                    && waited
+                    && !waits(&object)
+                {
+                    objects.insert(change.key, object);
+                }
+            }
+        }
+        let nodes = Selection { kinds: Some(vec![Kind::new("", "Node")]), ..selection };
+        let came = chosen.history.came(as_of.moment(), &nodes)?;
+        Ok(State { objects, came })
+    }
+
+    /// Puts an object in its place, or in that of another.
+    pub(super) fn put(&mut self, key: &Key, object: Object) {
+        self.objects.insert(key.clone(), object);
+    }
+
+    /// Tells a scheduler all of it.
+    ///
+    /// The order decides between nodes that are equally good, and between pods on one that are. Nodes stand in the order
+    /// of their creation: that is known to the second, and within it by when the history first saw them. Pods stand in
+    /// the order in which they were bound, as far as their conditions tell, and those that wait behind them.
+    pub(super) fn feed(&self, scheduler: &mut Scheduler, now: Moment) {
+        let mut nodes = Vec::new();
+        let mut pods = Vec::new();
+        for (key, object) in &self.objects {
+            let placed = || object.view::<Placed>().unwrap_or_default();
+            match (&*key.kind.group, &*key.kind.kind) {
+                ("", "Node") => {
+                    let created = placed().metadata.creation_timestamp;
+                    nodes.push(((created, self.came.get(key).copied()), object));
+                }
+                ("", "Pod") => {
+                    let Placed { metadata, spec, status } = placed();
+                    let waits = spec.node_name.is_none_or(|name| name.is_empty());
+                    let scheduled = status.conditions.into_iter().flatten();
+                    let scheduled = scheduled
+                        .filter(|condition| condition.kind == "PodScheduled" && condition.status == "True");
+                    let bound = scheduled.filter_map(|condition| condition.last_transition_time).next();
+                    pods.push(((waits, bound, metadata.creation_timestamp), object));
+                }
+                _ => scheduler.apply(now, &What::Added(object.clone())),
+            }
+        }
+        nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        pods.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let rest = nodes.into_iter().map(|(_, node)| node).chain(pods.into_iter().map(|(_, pod)| pod));
+        for object in rest {
+            scheduler.apply(now, &What::Added(object.clone()));
+        }
+    }
+
+    /// Whether no node was ever seen.
+    pub(super) fn is_before_nodes(&self) -> bool {
+        self.came.is_empty() && self.nodes() == 0
+    }
+
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> usize {
+        self.objects.keys().filter(|key| key.kind.group.is_empty() && &*key.kind.kind == "Node").count()
+    }
+
+    /// The priority of a pod.
+    pub(super) fn priority(&self, key: &Key) -> i64 {
+        let pod = self.objects.get(key).and_then(|pod| pod.value().ok());
+        pod.and_then(|pod| pod["spec"]["priority"].as_i64()).unwrap_or(0)
+    }
+
+    /// The schedulerName of a pod.
+    pub(super) fn scheduler_of(&self, key: &Key) -> String {
+        let pod = self.objects.get(key).and_then(|pod| pod.value().ok());
+        let name = pod.and_then(|pod| pod["spec"]["schedulerName"].as_str().map(str::to_owned));
+        name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default-scheduler".to_owned())
+    }
+}
+
+/// When the first node was seen.
+pub(super) fn first_node(chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<Option<Moment>> {
+    let selection = Selection {
+        kinds: Some(vec![Kind::new("", "Node")]),
+        source: Some(source.clone()),
+        ..Selection::default()
+    };
+    let first = chosen.history.between(Window::ALL, &selection)?.next().transpose()?;
+    Ok(first.map(|change| change.at))
+}
+
+/// Whether a pod has no node yet.
+fn waits(pod: &Object) -> bool {
+    let spec = pod.view::<Placed>().unwrap_or_default().spec;
+    spec.node_name.is_none_or(|name| name.is_empty())
+}

@@ -1,0 +1,127 @@
+//! Pods that never were, and those of workloads that never were.
+
+use serde_json::{Value, json};
+
+use super::{Film, explain, json_of, node, on, pod, three_sizes, time, with};
+
+#[test]
+fn a_pod_that_never_was_is_read_from_a_manifest() {
+    let folder = three_sizes().shot();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "pod.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: huge}\n\
+         spec:\n  containers:\n  - name: a\n    image: a\n    resources: {limits: {cpu: 9}}\n",
+    );
+    let said = json_of(folder.path(), &["--manifest", "pod.yaml"]);
+    assert_eq!(said["pod"], json!({"namespace": "default", "name": "huge"}));
+    // Its limit counts as its request, for it has no other.
+    assert_eq!(said["node"], "big");
+    assert_eq!(said["nodes"][0]["reasons"], json!(["Insufficient cpu"]));
+    assert_eq!(said.get("happened"), None);
+    let table = explain(folder.path(), &["--manifest", "pod.yaml", "-n", "web", "--at", &time(3)]).fine();
+    assert!(
+        table.starts_with("Pod:         web/huge\nAs of:       2026-11-01T14:00:03Z, if it had come then\n"),
+        "{table}"
+    );
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"template": {"spec": pod("x", "9", "1Gi")["spec"]}},
+    });
+    write("deployment.json", &deployment.to_string());
+    let said = json_of(folder.path(), &["--manifest", "deployment.json"]);
+    assert_eq!(said["pod"], json!({"namespace": "shop", "name": "web"}));
+    assert_eq!(said["node"], "big");
+    write("none.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n");
+    let error = explain(folder.path(), &["--manifest", "none.yaml"]).wrong(1);
+    assert_eq!(error, "error: none.yaml has no pod and nothing that makes pods; it has Service\n");
+    write("daemon.json", &deployment.to_string().replace("Deployment", "DaemonSet"));
+    let error = explain(folder.path(), &["--manifest", "daemon.json"]).wrong(1);
+    assert!(error.contains("those of a DaemonSet are each made for one node"), "{error}");
+    write(
+        "unknown-class.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: gold}\n",
+    );
+    let warned = explain(folder.path(), &["--manifest", "unknown-class.yaml"]);
+    assert!(warned.err.contains("there was no PriorityClass \"gold\""), "{}", warned.err);
+}
+
+/// Two nodes alike but for three pods of the shop on the first.
+fn crowded() -> Film {
+    let web = |name: &str| with(on(pod(name, "0", "0"), "first"), "/metadata/labels", json!({"app": "web"}));
+    Film::new()
+        .add(node("first", "4", "8Gi"))
+        .add(node("second", "4", "8Gi"))
+        .add(web("web-1"))
+        .add(web("web-2"))
+        .add(web("web-3"))
+}
+
+#[test]
+fn pods_of_a_workload_are_spread_as_real_ones_are() {
+    let folder = crowded().shot();
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod("x", "1", "1Gi")["spec"]});
+    let spread = |kind: &str, namespace: Value, arguments: &[&str]| {
+        let workload = json!({
+            "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "namespace": namespace},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+        });
+        std::fs::write(folder.path().join("web.json"), workload.to_string()).unwrap();
+        let said = json_of(folder.path(), &[&["--manifest", "web.json"], arguments].concat());
+        let score =
+            |at: usize| said["nodes"][at]["scores"]["PodTopologySpread"]["normalised"].as_i64().unwrap();
+        (score(0), score(1))
+    };
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet"] {
+        let (crowded, empty) = spread(kind, "shop".into(), &[]);
+        assert_eq!(empty, 100, "{kind}");
+        assert!(crowded < empty, "{kind}: {crowded}");
+        assert_eq!(
+            spread(kind, Value::Null, &["-n", "shop"]),
+            (crowded, empty),
+            "{kind}: by the namespace given"
+        );
+        assert_eq!(spread(kind, "shop".into(), &["-n", "other"]), (100, 100), "{kind}: nobody is there");
+    }
+}
+
+#[test]
+fn the_first_pod_of_a_stateful_set_needs_its_claims() {
+    let folder = three_sizes().shot();
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
+        "spec": {
+            "template": {"spec": pod("x", "1", "1Gi")["spec"]},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+        },
+    });
+    std::fs::write(folder.path().join("db.json"), set.to_string()).unwrap();
+    let said = json_of(folder.path(), &["--manifest", "db.json"]);
+    assert_eq!(said["pod"], json!({"namespace": "shop", "name": "db-0"}));
+    let message = said["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("0/3 nodes are available: persistentvolumeclaim \"data-db-0\" not found."),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_else_a_manifest_holds_is_told() {
+    let folder = three_sizes().shot();
+    let explained = |text: &str| {
+        std::fs::write(folder.path().join("pods.yaml"), text).unwrap();
+        explain(folder.path(), &["--manifest", "pods.yaml", "-o", "json"])
+    };
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: job-}\nspec: {containers: [{name: a}]}\n";
+    let said = explained(pod);
+    assert_eq!(said.err, "");
+    assert_eq!(serde_json::from_str::<Value>(&said.fine()).unwrap()["pod"]["name"], "job-");
+    let service = "---\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n";
+    assert_eq!(explained(&format!("{pod}{service}")).err, "warning: 1 more object is not looked at\n");
+    let said = explained(&format!("{service}{service}---\n{pod}"));
+    assert_eq!(said.err, "warning: 2 more objects are not looked at\n");
+    assert_eq!(serde_json::from_str::<Value>(&said.fine()).unwrap()["pod"]["name"], "job-");
+    let odd = explained("apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {tolerations: none}\n");
+    assert!(odd.out.contains("spec.tolerations"), "{}", odd.out);
+    odd.wrong(1);
+}
