@@ -20,20 +20,33 @@ pub(crate) struct Figure {
     budget: Option<f64>,
     /// Other values of the same measurement, each with its name.
     also: Vec<(&'static str, f64, Unit)>,
-    /// The same of others, each with its name and in the same unit.
-    peers: Vec<(&'static str, f64)>,
+    /// The same of others, in the same unit.
+    peers: Vec<Peer>,
+    /// How many times better than every peer it should be.
+    times: Option<f64>,
+}
+
+/// What another came to.
+struct Peer {
+    name: &'static str,
+    theirs: f64,
+    /// What is compared with it: the figure itself, or the same for a part of the work.
+    ours: f64,
 }
 
 /// What is counted. Of rates more is better, of everything else less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     ChangesPerSecond,
+    PodsPerSecond,
     BytesPerSecond,
     BytesPerChange,
     Seconds,
     Bytes,
     /// A plain number, for what is said beside a figure.
     Count,
+    /// So many times something else.
+    Times,
 }
 
 enum Row {
@@ -97,7 +110,15 @@ impl Figures {
 
 impl Figure {
     pub(crate) fn new(what: impl Into<String>, value: f64, unit: Unit) -> Figure {
-        Figure { what: what.into(), value, unit, budget: None, also: Vec::new(), peers: Vec::new() }
+        Figure {
+            what: what.into(),
+            value,
+            unit,
+            budget: None,
+            also: Vec::new(),
+            peers: Vec::new(),
+            times: None,
+        }
     }
 
     /// What it should be at least, if it is a rate, or else at most.
@@ -113,24 +134,49 @@ impl Figure {
     }
 
     /// What a peer came to.
-    pub(crate) fn peer(mut self, name: &'static str, value: f64) -> Figure {
-        self.peers.push((name, value));
+    pub(crate) fn peer(self, name: &'static str, value: f64) -> Figure {
+        let ours = self.value;
+        self.peer_on_part(name, value, ours)
+    }
+
+    /// What a peer came to on a part of the work, and what this did on the same part.
+    pub(crate) fn peer_on_part(mut self, name: &'static str, theirs: f64, ours: f64) -> Figure {
+        self.peers.push(Peer { name, theirs, ours });
+        self
+    }
+
+    /// How many times better than every peer it should be.
+    pub(crate) fn times_peers(mut self, times: f64) -> Figure {
+        self.times = Some(times);
         self
     }
 
     fn is_met(&self) -> Option<bool> {
-        self.budget.map(|budget| match self.unit.more_is_better() {
+        let budget = self.budget.map(|budget| match self.unit.more_is_better() {
             true => self.value >= budget,
             false => self.value <= budget,
-        })
+        });
+        let times = self.times.map(|times| self.peers.iter().all(|peer| self.ratio(peer) >= times));
+        match (budget, times) {
+            (Some(budget), Some(times)) => Some(budget && times),
+            (budget, times) => budget.or(times),
+        }
     }
 
     /// How many times better than a peer.
-    fn ratio(&self, peer: f64) -> f64 {
+    fn ratio(&self, peer: &Peer) -> f64 {
         match self.unit.more_is_better() {
-            true => self.value / peer,
-            false => peer / self.value,
+            true => peer.ours / peer.theirs,
+            false => peer.theirs / peer.ours,
         }
+    }
+
+    /// What it should be, in words.
+    fn demand(&self) -> String {
+        let sign = if self.unit.more_is_better() { "≥" } else { "≤" };
+        let budget = self.budget.map(|budget| format!("{sign} {}", self.unit.show(budget)));
+        let times = self.times.map(|times| format!("≥ {times:.0}× a peer"));
+        [budget, times].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -138,12 +184,13 @@ impl Figure {
 
 impl Unit {
     fn more_is_better(self) -> bool {
-        matches!(self, Unit::ChangesPerSecond | Unit::BytesPerSecond)
+        matches!(self, Unit::ChangesPerSecond | Unit::PodsPerSecond | Unit::BytesPerSecond)
     }
 
     fn show(self, value: f64) -> String {
         match self {
             Unit::ChangesPerSecond => format!("{} changes/s", with_commas(value)),
+            Unit::PodsPerSecond => format!("{} pods/s", with_commas(value)),
             Unit::BytesPerSecond => format!("{:.0} MB/s", value / 1e6),
             Unit::BytesPerChange if value < 1000.0 => format!("{value:.1} B/change"),
             Unit::BytesPerChange => format!("{} B/change", with_commas(value)),
@@ -152,17 +199,21 @@ impl Unit {
             Unit::Seconds => format!("{value:.2} s"),
             Unit::Bytes => format!("{:.1} MB", value / 1e6),
             Unit::Count => with_commas(value),
+            Unit::Times if value < 100.0 => format!("{value:.2}×"),
+            Unit::Times => format!("{}×", with_commas(value)),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             Unit::ChangesPerSecond => "changes/s",
+            Unit::PodsPerSecond => "pods/s",
             Unit::BytesPerSecond => "bytes/s",
             Unit::BytesPerChange => "bytes/change",
             Unit::Seconds => "s",
             Unit::Bytes => "bytes",
             Unit::Count => "",
+            Unit::Times => "times",
         }
     }
 }
@@ -186,20 +237,13 @@ impl Row {
                         .collect();
                     write!(measured, " ({})", also.join(", ")).expect("a string takes everything");
                 }
-                let sign = if unit.more_is_better() { "≥" } else { "≤" };
                 let peers: Vec<String> = figure
                     .peers
                     .iter()
-                    .map(|(name, value)| format!("{:.2}× {name}", figure.ratio(*value)))
+                    .map(|peer| format!("{:.2}× {}", figure.ratio(peer), peer.name))
                     .collect();
                 let verdict = figure.is_met().map_or("", |met| if met { "met" } else { "MISSED" });
-                [
-                    figure.what.clone(),
-                    measured,
-                    figure.budget.map(|budget| format!("{sign} {}", unit.show(budget))).unwrap_or_default(),
-                    peers.join(", "),
-                    verdict.to_owned(),
-                ]
+                [figure.what.clone(), measured, figure.demand(), peers.join(", "), verdict.to_owned()]
             }
         }
     }
@@ -213,7 +257,7 @@ impl Row {
                 let peers: Vec<Value> = figure
                     .peers
                     .iter()
-                    .map(|(name, value)| json!({ "name": name, "value": value, "ratio": figure.ratio(*value) }))
+                    .map(|peer| json!({ "name": peer.name, "value": peer.theirs, "ratio": figure.ratio(peer) }))
                     .collect();
                 json!({
                     "figure": figure.what,
@@ -221,6 +265,7 @@ impl Row {
                     "unit": figure.unit.name(),
                     "also": also,
                     "budget": figure.budget,
+                    "times": figure.times,
                     "met": figure.is_met(),
                     "peers": peers,
                 })

@@ -10,6 +10,7 @@ mod history;
 mod machine;
 mod record;
 mod samples;
+mod scheduler;
 mod studio;
 
 use std::error::Error;
@@ -43,6 +44,9 @@ struct Arguments {
     /// Use the large history that an earlier run kept, instead of making one.
     #[arg(long = "use", value_name = "FILE")]
     reuse: Option<PathBuf>,
+    /// Of the scheduler's workloads only those whose name has this in it.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
 
 /// One thing to measure.
@@ -53,10 +57,10 @@ struct Bench {
     run: fn(&Studio, &mut Figures) -> Result<()>,
 }
 
-const BENCHES: &[&[Bench]] = &[history::BENCHES, formats::BENCHES, record::BENCHES];
+const BENCHES: &[&[Bench]] = &[history::BENCHES, formats::BENCHES, record::BENCHES, scheduler::BENCHES];
 
 fn main() -> ExitCode {
-    if let Some(outcome) = history::child::play() {
+    if let Some(outcome) = history::child::play().or_else(scheduler::child::be_one) {
         return finish(outcome.err().as_deref());
     }
     let arguments = Arguments::parse();
@@ -85,7 +89,8 @@ fn main() -> ExitCode {
 /// Runs what is wanted and prints the figures, also those from before something broke.
 fn measure<'a>(arguments: &Arguments, wanted: impl Iterator<Item = &'a Bench>) -> Result<()> {
     let mut figures = Figures::new(Machine::now());
-    let studio = Studio::new(arguments.full, arguments.keep.clone(), arguments.reuse.clone())?;
+    let studio =
+        Studio::new(arguments.full, arguments.keep.clone(), arguments.reuse.clone(), arguments.only.clone())?;
     let mut outcome = Ok(());
     for bench in wanted {
         eprintln!("measuring {}: {}", bench.name, bench.about);

@@ -16,6 +16,7 @@ pub(crate) struct Studio {
     full: bool,
     keep: Option<PathBuf>,
     reuse: Option<PathBuf>,
+    only: Option<String>,
     large: OnceCell<Large>,
 }
 
@@ -37,17 +38,27 @@ const CHUNK: usize = 10_000;
 // === impl Studio ===
 
 impl Studio {
-    pub(crate) fn new(full: bool, keep: Option<PathBuf>, reuse: Option<PathBuf>) -> Result<Studio> {
+    pub(crate) fn new(
+        full: bool,
+        keep: Option<PathBuf>,
+        reuse: Option<PathBuf>,
+        only: Option<String>,
+    ) -> Result<Studio> {
         if let Some(path) = keep.as_ref().filter(|path| path.exists()) {
             return Err(format!("{} exists already", path.display()).into());
         }
         let folder = tempfile::Builder::new().prefix("kinescope-bench-").tempdir()?;
-        Ok(Studio { folder, full, keep, reuse, large: OnceCell::new() })
+        Ok(Studio { folder, full, keep, reuse, only, large: OnceCell::new() })
     }
 
     /// Whether to measure at the sizes the budgets are meant for.
     pub(crate) fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Whether something of several is to be measured, by its name.
+    pub(crate) fn is_wanted(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only))
     }
 
     /// A path of that name in the folder of this run.

@@ -1,0 +1,32 @@
+//! The figures of the scheduler: scheduler_perf's workloads, decided without an API server.
+//!
+//! One workload can be looked at with a profiler: `benches --child scheduler-workload NAME SECONDS` plays it again and
+//! again for so long, and all that counts happens in `decide_all`:
+//! `valgrind --tool=callgrind --toggle-collect='*decide_all*' …`, or `perf record -g …`.
+
+pub(crate) mod child;
+mod go;
+mod growth;
+mod manifest;
+mod memory;
+mod play;
+mod stage;
+mod throughput;
+mod workloads;
+
+use crate::Bench;
+
+/// What is measured of the scheduler.
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench {
+        name: "scheduler.workloads",
+        about: "decisions a second on scheduler_perf's workloads (--only NAME for some of them)",
+        run: throughput::run,
+    },
+    Bench {
+        name: "scheduler.growth",
+        about: "what a decision costs as pods and nodes become more",
+        run: growth::run,
+    },
+    Bench { name: "scheduler.memory", about: "memory at 5,000 nodes and 150,000 pods", run: memory::run },
+];
