@@ -4,6 +4,7 @@ mod happened;
 mod json;
 mod life;
 mod manifest;
+mod seen;
 mod state;
 mod text;
 mod which;

@@ -34,7 +34,7 @@ pub(crate) use in_tree::{InTreeDisk, OLD_REGION, OLD_ZONE, REGION, ZONE};
 pub(crate) use node_volumes::{NodeVolumes, Uses};
 pub(crate) use objects::{Attachment, Binding, Capacity, Claim, Class, CsiDriver, CsiNode, Volume};
 pub(crate) use placed::Whose;
-pub(crate) use pod_volumes::{PodVolume, PodVolumes, VolumeJson};
+pub(crate) use pod_volumes::{Disk, PodVolume, PodVolumes, VolumeJson};
 pub(crate) use read::{Known, Unreadable};
 
 /// The world of volumes.

@@ -4,9 +4,9 @@ use std::fmt;
 
 use kubernetes::admission::renew;
 use model::{Change, Key, Moment, Object, What};
-use serde::Deserialize;
 
 use super::Case;
+use super::seen::Seen;
 use super::state::AsOf;
 use crate::cli::output::span;
 use crate::look::Chosen;
@@ -49,34 +49,6 @@ enum End {
     Deletion,
     Finished,
     Gone,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Seen {
-    metadata: Metadata,
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    creation_timestamp: Option<String>,
-    deletion_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    node_name: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    nominated_node_name: Option<String>,
-    phase: Option<String>,
 }
 
 const SECOND: i64 = 1_000_000_000;
@@ -205,7 +177,7 @@ fn taken_off(pod: &Object) -> anyhow::Result<Object> {
 
 impl Life {
     fn begin(uid: Option<String>, change: &Change, object: &Object) -> Life {
-        let seen: Seen = object.view().unwrap_or_default();
+        let seen = Seen::read(object);
         Life {
             uid,
             first: Mark { at: change.at, seq: change.seq },
@@ -228,8 +200,8 @@ impl Life {
             }
             return;
         };
-        let Seen { metadata, spec, status } = object.view().unwrap_or_default();
-        if let Some(node) = spec.node_name.filter(|node| !node.is_empty())
+        let Seen { metadata, spec, status } = Seen::read(object);
+        if let Some(node) = spec.node()
             && self.bound.is_none()
         {
             self.bound = Some(Bound { node, mark, at_first_sight: mark.seq == self.first.seq });
@@ -244,8 +216,7 @@ impl Life {
         if let Some(end) = end.filter(|_| self.bound.is_none()) {
             self.gave_up.get_or_insert((mark, end));
         }
-        let promised = status.nominated_node_name.filter(|node| !node.is_empty());
-        if let Some(node) = promised.filter(|_| self.bound.is_none())
+        if let Some(node) = status.promised().filter(|_| self.bound.is_none())
             && self.nominated.last().is_none_or(|(_, last)| *last != node)
         {
             if self.nominated.len() == MOST_NOMINATIONS {

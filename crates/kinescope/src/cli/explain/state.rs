@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use history::Selection;
 use model::{Key, Kind, Moment, Object, What, Window};
-use serde::Deserialize;
 use sim::scheduler::{KINDS, Scheduler};
 
+use super::seen::Seen;
 use crate::look::Chosen;
 
 /// A scheduler counts on a place from when it decides; others see the pod there once it is bound, so much later. On
@@ -29,42 +29,6 @@ pub(super) struct State {
     objects: BTreeMap<Key, Object>,
     /// When the nodes came.
     came: HashMap<Key, Moment>,
-}
-
-/// What an object tells of its place in the order.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Placed {
-    metadata: Metadata,
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    creation_timestamp: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Spec {
-    node_name: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    conditions: Option<Vec<Condition>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    last_transition_time: Option<String>,
 }
 
 // === impl AsOf ===
@@ -149,19 +113,15 @@ impl State {
         let mut nodes = Vec::new();
         let mut pods = Vec::new();
         for (key, object) in &self.objects {
-            let placed = || object.view::<Placed>().unwrap_or_default();
             match (&*key.kind.group, &*key.kind.kind) {
                 ("", "Node") => {
-                    let created = placed().metadata.creation_timestamp;
+                    let created = Seen::read(object).metadata.creation_timestamp;
                     nodes.push(((created, self.came.get(key).copied()), object));
                 }
                 ("", "Pod") => {
-                    let Placed { metadata, spec, status } = placed();
-                    let waits = spec.node_name.is_none_or(|name| name.is_empty());
-                    let scheduled = status.conditions.into_iter().flatten();
-                    let scheduled = scheduled
-                        .filter(|condition| condition.kind == "PodScheduled" && condition.status == "True");
-                    let bound = scheduled.filter_map(|condition| condition.last_transition_time).next();
+                    let Seen { metadata, spec, status } = Seen::read(object);
+                    let bound = status.bound().map(str::to_owned);
+                    let waits = spec.node().is_none();
                     pods.push(((waits, bound, metadata.creation_timestamp), object));
                 }
                 _ => scheduler.apply(now, &What::Added(object.clone())),
@@ -212,6 +172,5 @@ pub(super) fn first_node(chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<O
 
 /// Whether a pod has no node yet.
 fn waits(pod: &Object) -> bool {
-    let spec = pod.view::<Placed>().unwrap_or_default().spec;
-    spec.node_name.is_none_or(|name| name.is_empty())
+    Seen::read(pod).spec.node().is_none()
 }

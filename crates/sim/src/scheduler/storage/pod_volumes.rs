@@ -61,7 +61,7 @@ pub(crate) enum PodVolume {
 }
 
 /// A disk that two pods of a node cannot both have, at least not to write.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Gce { name: Arc<str>, read_only: bool },
     AwsEbs { id: Arc<str> },

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::super::super::plugin::Plugin;
 use super::super::super::pod::Pod;
+use super::super::super::storage::Disk;
 use super::super::Entry;
 use super::super::things::{Details, Thing};
 
@@ -26,15 +27,6 @@ enum Volume {
     Migrated { driver: Option<&'static str>, disk: Option<Disk> },
     /// Another disk that pods of a node may not share.
     Disk(Disk),
-}
-
-/// A disk that two pods of a node cannot both have, at least not to write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Disk {
-    Gce { name: Arc<str>, read_only: bool },
-    AwsEbs { id: Arc<str> },
-    Iscsi { iqn: Arc<str>, read_only: bool },
-    Rbd { monitors: Vec<Arc<str>>, pool: Arc<str>, image: Arc<str>, read_only: bool },
 }
 
 /// An entry of `spec.volumes`.
@@ -268,30 +260,4 @@ fn is_ebs_volume(id: &str) -> bool {
     let Some(address) = id.strip_prefix("aws://") else { return true };
     let path = address.split_once('/').map_or("", |(_, path)| path).trim_matches('/');
     path.starts_with("vol-") && !path.contains('/')
-}
-
-// === impl Disk ===
-
-impl Disk {
-    /// Whether both cannot be had on one node.
-    fn conflicts(&self, other: &Disk) -> bool {
-        match (self, other) {
-            (Disk::Gce { name, read_only }, Disk::Gce { name: other, read_only: too }) => {
-                name == other && !(*read_only && *too)
-            }
-            (Disk::AwsEbs { id }, Disk::AwsEbs { id: other }) => id == other,
-            (Disk::Iscsi { iqn, read_only }, Disk::Iscsi { iqn: other, read_only: too }) => {
-                iqn == other && !(*read_only && *too)
-            }
-            (
-                Disk::Rbd { monitors, pool, image, read_only },
-                Disk::Rbd { monitors: others, pool: other_pool, image: other_image, read_only: too },
-            ) => {
-                monitors.iter().any(|monitor| others.contains(monitor))
-                    && (pool, image) == (other_pool, other_image)
-                    && !(*read_only && *too)
-            }
-            _ => false,
-        }
-    }
 }

@@ -1,0 +1,76 @@
+//! What of a recorded pod or node tells how its scheduling went.
+
+use model::Object;
+use serde::Deserialize;
+
+/// What of an object tells how its scheduling went. What makes no sense there is as if it were not there.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Seen {
+    pub(super) metadata: Metadata,
+    pub(super) spec: Spec,
+    pub(super) status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Metadata {
+    pub(super) creation_timestamp: Option<String>,
+    pub(super) deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Spec {
+    node_name: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Status {
+    nominated_node_name: Option<String>,
+    pub(super) phase: Option<String>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: Option<String>,
+}
+
+// === impl Seen ===
+
+impl Seen {
+    pub(super) fn read(object: &Object) -> Seen {
+        object.view().unwrap_or_default()
+    }
+}
+
+// === impl Spec ===
+
+impl Spec {
+    /// The node that a pod is bound to.
+    pub(super) fn node(self) -> Option<String> {
+        self.node_name.filter(|node| !node.is_empty())
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// When a pod was bound, as its condition says.
+    pub(super) fn bound(&self) -> Option<&str> {
+        let conditions = self.conditions.iter().flatten();
+        let mut bound = conditions.filter(|one| one.kind == "PodScheduled" && one.status == "True");
+        bound.find_map(|one| one.last_transition_time.as_deref())
+    }
+
+    /// The node that a pod is promised.
+    pub(super) fn promised(self) -> Option<String> {
+        self.nominated_node_name.filter(|node| !node.is_empty())
+    }
+}
