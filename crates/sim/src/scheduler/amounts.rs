@@ -11,15 +11,15 @@ use smallvec::SmallVec;
 
 /// A resource other than cpu, memory and ephemeral storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ScalarId(u32);
+pub(crate) struct ScalarId(u32);
 
 /// The names of such resources.
 #[derive(Debug, Default)]
-pub(super) struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
+pub(crate) struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
 
 /// A resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Resource {
+pub(crate) enum Resource {
     Cpu,
     Memory,
     EphemeralStorage,
@@ -30,7 +30,7 @@ pub(super) enum Resource {
 
 /// How much of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Amounts {
+pub(crate) struct Amounts {
     /// In thousandths.
     pub cpu: i64,
     /// In bytes.
@@ -45,7 +45,7 @@ pub(super) struct Amounts {
 
 impl ScalarNames {
     /// The resource of that name.
-    pub(super) fn resource(&mut self, name: &str) -> Resource {
+    pub(crate) fn resource(&mut self, name: &str) -> Resource {
         match name {
             CPU => Resource::Cpu,
             MEMORY => Resource::Memory,
@@ -55,12 +55,12 @@ impl ScalarNames {
         }
     }
 
-    pub(super) fn name(&self, id: ScalarId) -> &Arc<str> {
+    pub(crate) fn name(&self, id: ScalarId) -> &Arc<str> {
         &self.0[id.0 as usize]
     }
 
     /// What the scheduler counts of a list.
-    pub(super) fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
+    pub(crate) fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
         let mut amounts = Amounts::default();
         for (name, quantity) in list.iter() {
             match self.resource(name) {
@@ -88,7 +88,7 @@ impl ScalarNames {
 
 impl Amounts {
     /// How much of one resource; zero where it is not named.
-    pub(super) fn get(&self, resource: Resource) -> i64 {
+    pub(crate) fn get(&self, resource: Resource) -> i64 {
         match resource {
             Resource::Cpu => self.cpu,
             Resource::Memory => self.memory,
@@ -99,20 +99,20 @@ impl Amounts {
     }
 
     /// How much of one scalar; zero where it is not named.
-    pub(super) fn scalar(&self, id: ScalarId) -> i64 {
+    pub(crate) fn scalar(&self, id: ScalarId) -> i64 {
         self.scalars.iter().find(|(other, _)| *other == id).map_or(0, |(_, amount)| *amount)
     }
 
     /// Whether nothing is asked for: no scalar is even named.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
     }
 
-    pub(super) fn add(&mut self, other: &Amounts) {
+    pub(crate) fn add(&mut self, other: &Amounts) {
         self.combine(other, i64::wrapping_add);
     }
 
-    pub(super) fn subtract(&mut self, other: &Amounts) {
+    pub(crate) fn subtract(&mut self, other: &Amounts) {
         self.combine(other, i64::wrapping_sub);
     }
 
@@ -138,7 +138,7 @@ fn is_scalar(name: &str) -> bool {
 }
 
 /// Whether it is a resource of somebody else's: `example.com/gpu`.
-pub(super) fn is_extended(name: &str) -> bool {
+pub(crate) fn is_extended(name: &str) -> bool {
     let Some((domain, rest)) = name.split_once('/') else { return false };
     if name.contains("kubernetes.io/") || name.starts_with("requests.") {
         return false;

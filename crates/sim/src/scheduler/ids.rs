@@ -2,22 +2,22 @@
 
 /// A pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PodId(pub(super) u32);
+pub(crate) struct PodId(pub(crate) u32);
 
 /// A node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct NodeId(pub(super) u32);
+pub(crate) struct NodeId(pub(crate) u32);
 
 impl PodId {
     /// Its place in a table.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl NodeId {
     /// Its place in a table.
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -6,29 +6,29 @@ use serde::{Deserialize, Deserializer};
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Labels(Vec<(Arc<str>, Arc<str>)>);
+pub(crate) struct Labels(Vec<(Arc<str>, Arc<str>)>);
 
 impl Labels {
     /// No labels.
-    pub(super) const NONE: Labels = Labels(Vec::new());
+    pub(crate) const NONE: Labels = Labels(Vec::new());
 
     /// The value of a label.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.get_shared(key).map(|value| &**value)
     }
 
     /// The value of a label, to keep.
-    pub(super) fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
+    pub(crate) fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
         self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|index| &self.0[index].1)
     }
 
     /// All labels, sorted by key.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
     /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

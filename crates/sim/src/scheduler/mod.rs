@@ -1,29 +1,31 @@
 //! kube-scheduler's rules.
 
-mod amounts;
+pub(crate) mod amounts;
 mod answer;
 mod cards;
 mod config;
 mod cycle;
-mod go;
-mod ids;
-mod labels;
+mod fit;
+pub(crate) mod go;
+pub(crate) mod ids;
+pub(crate) mod labels;
 mod look;
 mod message;
-mod node;
+pub(crate) mod node;
 mod nominations;
 mod plan;
 mod plugin;
 mod plugins;
-mod pod;
+pub(crate) mod pod;
 mod post_filter;
 mod queue;
-mod read;
+pub(crate) mod read;
 mod rules;
 mod score;
 mod settings;
 mod storage;
-mod taints;
+pub(crate) mod taints;
+pub(crate) mod trial;
 mod verdict;
 mod world;
 
@@ -49,6 +51,7 @@ pub use answer::{
     Decision, Explanation, NodeAnswer, NodeVerdict, Placement, PluginScore, PodName, Rejection, VolumeChange,
 };
 pub use config::BadConfiguration;
+pub use fit::Fit;
 use ids::{NodeId, PodId};
 pub use plugin::Plugin;
 pub use queue::{Attempted, Place, Queued};

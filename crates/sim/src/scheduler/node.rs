@@ -15,7 +15,7 @@ use super::taints::Taint;
 
 /// What a node's object says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct NodeSpec {
+pub(crate) struct NodeSpec {
     pub name: Arc<str>,
     pub labels: Labels,
     pub unschedulable: bool,
@@ -35,7 +35,7 @@ pub(super) struct NodeSpec {
 
 /// What the pods on a node take of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// In the order in which kube-scheduler keeps them: a new one at the end, and the last one in the place of one that goes.
     pub pods: Vec<PodId>,
     pub requested: Amounts,
@@ -107,7 +107,7 @@ struct ConditionJson {
 // === impl NodeSpec ===
 
 impl NodeSpec {
-    pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> NodeSpec {
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> NodeSpec {
         let name: Arc<str> = object.meta().name.as_ref().into();
         let json: NodeJson<'_> = match view(object) {
             Ok(json) => json,
@@ -129,7 +129,7 @@ impl NodeSpec {
     }
 
     /// Where the node is, as far as the order of nodes goes.
-    pub(super) fn zone(&self) -> Zone {
+    pub(crate) fn zone(&self) -> Zone {
         let label = |old: &str, new: &str| {
             let value = self.labels.get_shared(old).or_else(|| self.labels.get_shared(new));
             value.cloned().unwrap_or_default()
@@ -143,7 +143,7 @@ impl NodeSpec {
 
 /// A zone of a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     region: Arc<str>,
     zone: Arc<str>,
 }
@@ -151,7 +151,7 @@ pub(super) struct Zone {
 // === impl Load ===
 
 impl Load {
-    pub(super) fn add(&mut self, id: PodId, pod: &Pod) {
+    pub(crate) fn add(&mut self, id: PodId, pod: &Pod) {
         self.pods.push(id);
         self.requested.add(&pod.usage.requested);
         self.scored_cpu = self.scored_cpu.wrapping_add(pod.usage.scored_cpu);
@@ -167,7 +167,7 @@ impl Load {
     }
 
     /// Says whether it was there.
-    pub(super) fn remove(&mut self, id: PodId, pod: &Pod) -> bool {
+    pub(crate) fn remove(&mut self, id: PodId, pod: &Pod) -> bool {
         let Some(place) = self.pods.iter().position(|other| *other == id) else { return false };
         self.pods.swap_remove(place);
         self.requested.subtract(&pod.usage.requested);

@@ -15,7 +15,7 @@ use super::taints::Toleration;
 
 /// A pod.
 #[derive(Clone, Debug)]
-pub(super) struct Pod {
+pub(crate) struct Pod {
     pub name: PodName,
     pub uid: Arc<str>,
     pub labels: Labels,
@@ -48,7 +48,7 @@ pub(super) struct Pod {
 
 /// What pods of one template have in common, as far as a node's verdict and scores go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub namespace: Arc<str>,
     pub scheduler_name: Arc<str>,
     pub priority: i32,
@@ -85,7 +85,7 @@ pub(super) struct Shape {
 
 /// A port of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct HostPort {
+pub(crate) struct HostPort {
     /// `0.0.0.0` for all addresses.
     pub ip: Arc<str>,
     pub protocol: Arc<str>,
@@ -94,7 +94,7 @@ pub(super) struct HostPort {
 
 /// Pods to be near to, or far from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Term {
+pub(crate) struct Term {
     /// Sorted.
     pub namespaces: Vec<Arc<str>>,
     /// Further namespaces, by their labels.
@@ -106,7 +106,7 @@ pub(super) struct Term {
 
 /// How pods are to be spread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct SpreadConstraint {
+pub(crate) struct SpreadConstraint {
     pub max_skew: i32,
     pub key: Arc<str>,
     /// `None` for a word that Kubernetes does not know.
@@ -120,7 +120,7 @@ pub(super) struct SpreadConstraint {
 
 /// What a pod takes of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     pub requested: Amounts,
     pub scored_cpu: i64,
     pub scored_memory: i64,
@@ -128,14 +128,14 @@ pub(super) struct Usage {
 
 /// What manages a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Controller {
+pub(crate) struct Controller {
     pub kind: ControllerKind,
     pub name: Arc<str>,
 }
 
 /// The kinds whose selectors count when pods are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum ControllerKind {
+pub(crate) enum ControllerKind {
     ReplicationController,
     ReplicaSet,
     StatefulSet,
@@ -145,7 +145,7 @@ pub(super) enum ControllerKind {
 
 impl Pod {
     /// What an object says of a pod. What makes no sense is told in `trouble`, and the rest left empty.
-    pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
         json::read(object, scalars).unwrap_or_else(|trouble| {
             let meta = object.meta();
             let namespace: Arc<str> = meta.namespace.as_ref().into();
@@ -171,7 +171,7 @@ impl Pod {
         })
     }
 
-    pub(super) fn priority(&self) -> i32 {
+    pub(crate) fn priority(&self) -> i32 {
         self.shape.priority
     }
 }
@@ -179,14 +179,14 @@ impl Pod {
 // === impl Shape ===
 
 impl Shape {
-    pub(super) fn has_affinity(&self) -> bool {
+    pub(crate) fn has_affinity(&self) -> bool {
         !(self.required_affinity.is_empty()
             && self.required_anti_affinity.is_empty()
             && self.preferred_affinity.is_empty())
     }
 
     /// Whether it selects the node: `nodeSelector` and required affinity. A term that makes no sense never matches.
-    pub(super) fn selects(&self, name: &str, labels: &Labels) -> bool {
+    pub(crate) fn selects(&self, name: &str, labels: &Labels) -> bool {
         let label = |key: &str| labels.get(key);
         self.node_selector.as_ref().is_none_or(|selector| selector.matches(label))
             && self.required_nodes.as_ref().is_none_or(|nodes| nodes.matches(name, label).unwrap_or(false))
@@ -197,12 +197,12 @@ impl Shape {
 
 impl Term {
     /// Whether it means a pod of that namespace, which has those labels itself.
-    pub(super) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
+    pub(crate) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
         self.means(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))
     }
 
     /// Whether it means pods of that namespace.
-    pub(super) fn means(&self, namespace: &str, namespace_labels: &Labels) -> bool {
+    pub(crate) fn means(&self, namespace: &str, namespace_labels: &Labels) -> bool {
         self.namespaces.iter().any(|other| **other == *namespace)
             || self.namespace_selector.matches(|key| namespace_labels.get(key))
     }
@@ -211,10 +211,10 @@ impl Term {
 // === impl HostPort ===
 
 impl HostPort {
-    pub(super) const EVERYWHERE: &str = "0.0.0.0";
+    pub(crate) const EVERYWHERE: &str = "0.0.0.0";
 
     /// Whether both cannot be had on one node.
-    pub(super) fn conflicts(&self, other: &HostPort) -> bool {
+    pub(crate) fn conflicts(&self, other: &HostPort) -> bool {
         let everywhere = |port: &HostPort| *port.ip == *HostPort::EVERYWHERE;
         self.port == other.port
             && self.protocol == other.protocol

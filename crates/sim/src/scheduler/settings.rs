@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kubernetes::selector::{NodeSelector, NodeTerm};
 
 use super::plugin::Plugin;
+use crate::version;
 
 /// How a scheduler is set.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,12 +175,7 @@ impl Version {
 
     /// Reads `1.34`, or what a server calls itself: `v1.34.2`, `v1.34.1-gke.7`.
     pub fn parse(text: &str) -> Result<Version, BadVersion> {
-        let numbers = text.strip_prefix('v').unwrap_or(text);
-        let is_it = |version: &Version| match numbers.strip_prefix(version.name()) {
-            Some(rest) => !rest.starts_with(|next: char| next.is_ascii_digit()),
-            None => false,
-        };
-        let found = Version::ALL.into_iter().find(is_it);
+        let found = Version::ALL.into_iter().find(|version| version::names(text, version.name()));
         found.ok_or_else(|| BadVersion { text: text.to_owned() })
     }
 

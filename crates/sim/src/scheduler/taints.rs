@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// What keeps pods away from a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(super) struct Taint {
+pub(crate) struct Taint {
     pub key: Arc<str>,
     #[serde(deserialize_with = "super::read::nullable")]
     pub value: Arc<str>,
@@ -17,7 +17,7 @@ pub(super) struct Taint {
 /// What lets a pod ignore a taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(super) struct Toleration {
+pub(crate) struct Toleration {
     #[serde(deserialize_with = "super::read::nullable")]
     pub key: Arc<str>,
     #[serde(deserialize_with = "super::read::nullable")]
@@ -28,19 +28,19 @@ pub(super) struct Toleration {
     pub effect: Arc<str>,
 }
 
-pub(super) const NO_SCHEDULE: &str = "NoSchedule";
-pub(super) const NO_EXECUTE: &str = "NoExecute";
-pub(super) const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
+pub(crate) const NO_EXECUTE: &str = "NoExecute";
+pub(crate) const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
 impl Taint {
     /// Whether pods that do not tolerate it are not placed there.
-    pub(super) fn refuses(&self) -> bool {
+    pub(crate) fn refuses(&self) -> bool {
         matches!(&*self.effect, NO_SCHEDULE | NO_EXECUTE)
     }
 }
 
 impl Toleration {
-    pub(super) fn tolerates(&self, taint: &Taint) -> bool {
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
         let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         same(&self.effect, &taint.effect)
             && same(&self.key, &taint.key)
@@ -53,11 +53,11 @@ impl Toleration {
 }
 
 /// Whether one of the tolerations is for that taint.
-pub(super) fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+pub(crate) fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
 /// The first taint that keeps a pod with these tolerations away.
-pub(super) fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
+pub(crate) fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
     taints.iter().find(|taint| taint.refuses() && !tolerated(tolerations, taint))
 }

@@ -3,7 +3,7 @@
 
 mod sort;
 
-pub(super) use sort::sort;
+pub(crate) use sort::sort;
 
 /// The index of the highest score, as `container/heap` puts it on top. Among equals that is neither the first nor the
 /// last, but what the shape of the heap makes of their order.

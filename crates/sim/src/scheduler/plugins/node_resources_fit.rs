@@ -121,7 +121,8 @@ impl Fit {
     }
 
     /// Extended resources that do not count.
-    fn ignores(&self, name: &str) -> bool {
+    /// Whether a resource of that name is somebody else's business.
+    pub(crate) fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or(name);
         is_extended(name)
             && (self.args.ignored_resources.iter().any(|other| **other == *name)

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::super::amounts::ScalarNames;
 use super::super::answer::PodName;
 use super::super::labels::Labels;
-use super::super::read::{nullable, view};
+use super::super::read::{moment, nullable, view};
 use super::super::storage::{PodVolumes, VolumeJson};
 use super::super::taints::Toleration;
 use super::{Controller, ControllerKind, HostPort, Pod, Shape, SpreadConstraint, Term, Usage};
@@ -37,8 +37,8 @@ struct MetadataJson {
     uid: Arc<str>,
     #[serde(default)]
     labels: Labels,
-    #[serde(default)]
-    deletion_timestamp: Option<Moment8601>,
+    #[serde(default, deserialize_with = "moment")]
+    deletion_timestamp: Option<Moment>,
     #[serde(default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerRef>,
 }
@@ -77,7 +77,8 @@ struct SpecJson {
 #[serde(default, rename_all = "camelCase")]
 struct StatusJson {
     nominated_node_name: Option<Arc<str>>,
-    start_time: Option<Moment8601>,
+    #[serde(deserialize_with = "moment")]
+    start_time: Option<Moment>,
     phase: Option<Arc<str>>,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<ConditionJson>,
@@ -207,17 +208,6 @@ struct SpreadJson {
     node_taints_policy: Option<Arc<str>>,
 }
 
-/// A time as Kubernetes writes it.
-struct Moment8601(i64);
-
-impl<'de> Deserialize<'de> for Moment8601 {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Moment8601, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let moment: Moment = text.parse().map_err(serde::de::Error::custom)?;
-        Ok(Moment8601(moment.nanos()))
-    }
-}
-
 /// What can be told of a pod that makes no sense as a whole.
 #[derive(Default)]
 pub(super) struct Bare {
@@ -228,7 +218,7 @@ pub(super) struct Bare {
     pub finished: bool,
 }
 
-pub(super) fn bare(object: &Object) -> Bare {
+pub(crate) fn bare(object: &Object) -> Bare {
     let Ok(value) = object.value() else { return Bare::default() };
     let text = |pointer: &str| value.pointer(pointer).and_then(|text| text.as_str());
     Bare {
@@ -283,7 +273,7 @@ pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Result<Pod, St
         terminating: metadata.deletion_timestamp.is_some(),
         preempted,
         finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-        started: status.start_time.map(|Moment8601(nanos)| nanos),
+        started: status.start_time.map(Moment::nanos),
         trouble: None,
     })
 }

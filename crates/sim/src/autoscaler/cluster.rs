@@ -1,0 +1,350 @@
+//! The cluster as the autoscaler's informers tell it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubernetes::selector::{LabelSelector, Selector};
+use model::{Moment, Object, What};
+use serde::Deserialize;
+
+use super::cloud::{Cloud, GroupId, Registered};
+use super::gpu;
+use super::node::Node;
+use super::pod::Pod;
+use super::settings::Settings;
+use super::snapshot::Snapshot;
+use crate::scheduler::PodName;
+use crate::scheduler::amounts::Resource;
+use crate::scheduler::ids::{NodeId, PodId};
+use crate::scheduler::labels::Labels;
+use crate::scheduler::read::{nullable, view};
+
+/// The kinds that an autoscaler's decisions depend on besides those that a scheduler's do, by group and kind.
+pub const KINDS: &[(&str, &str)] = &[("apps", "DaemonSet"), ("batch", "Job"), ("", "ConfigMap")];
+
+/// The ConfigMap that tells the expander `priority` what it prefers.
+pub(crate) const PRIORITIES: &str = "cluster-autoscaler-priority-expander";
+
+/// All that is known of the cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub snapshot: Snapshot,
+    /// By name: the order in which nodes are listed.
+    nodes: BTreeMap<Arc<str>, NodeId>,
+    /// The group of each node that the cloud was asked about, by number.
+    groups: Vec<Option<(Arc<Node>, Option<GroupId>)>>,
+    /// Pods on no node, by age and then by name: the order in which pods are listed.
+    waiting: BTreeSet<(Moment, PodName, PodId)>,
+    pub daemon_sets: BTreeMap<PodName, Arc<DaemonSet>>,
+    controllers: BTreeMap<(ControllerKind, PodName), Controller>,
+    budgets: BTreeMap<PodName, Arc<Budget>>,
+    config_maps: BTreeMap<PodName, Arc<BTreeMap<String, String>>>,
+    expendable_below: i64,
+    allowed_schedulers: Vec<Arc<str>>,
+    nominated_count: bool,
+    /// The resources that are GPUs.
+    gpus: Vec<Resource>,
+}
+
+/// What makes pods for every node.
+#[derive(Clone, Debug)]
+pub(crate) struct DaemonSet {
+    pub name: PodName,
+    pub uid: Arc<str>,
+    /// The object, whose template pods are made of.
+    pub object: Object,
+}
+
+/// The kinds of controllers that are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ControllerKind {
+    ReplicationController,
+    ReplicaSet,
+    StatefulSet,
+    Job,
+    DaemonSet,
+}
+
+/// What keeps pods running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Controller {
+    /// How many it is to have; `None` if it does not say.
+    pub replicas: Option<i64>,
+}
+
+/// How many pods may go at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    pub name: PodName,
+    pub selector: Option<Selector>,
+    /// As its status says.
+    pub allowed: i64,
+}
+
+#[derive(Deserialize)]
+struct ControllerJson {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: ControllerSpecJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ControllerSpecJson {
+    replicas: Option<i64>,
+    parallelism: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct BudgetJson {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: BudgetSpecJson,
+    #[serde(default, deserialize_with = "nullable")]
+    status: BudgetStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BudgetSpecJson {
+    selector: Option<LabelSelector>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BudgetStatusJson {
+    #[serde(deserialize_with = "nullable")]
+    disruptions_allowed: i64,
+}
+
+#[derive(Deserialize)]
+struct ConfigMapJson {
+    #[serde(default, deserialize_with = "nullable")]
+    data: BTreeMap<String, String>,
+}
+
+impl Cluster {
+    pub(crate) fn new(settings: &Settings) -> Cluster {
+        let mut snapshot = Snapshot::new(&settings.scheduler);
+        let gpus = gpu::RESOURCES.iter().map(|name| snapshot.trial.scalars().resource(name)).collect();
+        Cluster {
+            snapshot,
+            gpus,
+            nodes: BTreeMap::new(),
+            groups: Vec::new(),
+            waiting: BTreeSet::new(),
+            daemon_sets: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            config_maps: BTreeMap::new(),
+            expendable_below: settings.expendable_pods_priority_cutoff,
+            allowed_schedulers: settings.allowed_scheduler_names.clone(),
+            nominated_count: settings.version >= super::settings::Version::V1_36,
+        }
+    }
+
+    /// An object came, changed or went. Kinds that mean nothing to the autoscaler are ignored. Of a pod that no node takes
+    /// it is told since when.
+    pub(crate) fn apply(&mut self, what: &What) -> Option<Moment> {
+        let object = what.object();
+        let meta = object.meta();
+        let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
+        let present = matches!(what, What::Added(_) | What::Modified(_));
+        let name = || PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
+        match (group, &*meta.kind) {
+            ("", "Pod") => return self.apply_pod(object, present),
+            ("", "Node") => self.apply_node(object, present),
+            ("policy", "PodDisruptionBudget") => {
+                set(&mut self.budgets, name(), present.then(|| Arc::new(Budget::read(object))));
+            }
+            ("", "ConfigMap") if meta.name == PRIORITIES => {
+                let data = present.then(|| {
+                    view::<ConfigMapJson>(object).map_or_else(|_| BTreeMap::new(), |json| json.data)
+                });
+                set(&mut self.config_maps, name(), data.map(Arc::new));
+            }
+            (group, kind) => {
+                if let Some(of) = ControllerKind::of(group, kind) {
+                    set(&mut self.controllers, (of, name()), present.then(|| Controller::read(object)));
+                }
+                if (group, kind) == ("apps", "DaemonSet") {
+                    let set_of = DaemonSet {
+                        name: name(),
+                        uid: meta.uid.as_deref().unwrap_or_default().into(),
+                        object: object.clone(),
+                    };
+                    set(&mut self.daemon_sets, name(), present.then(|| Arc::new(set_of)));
+                }
+                self.snapshot.trial.apply(group, kind, object, present);
+            }
+        }
+        None
+    }
+
+    // Nodes.
+
+    /// All nodes, by name.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.values().copied()
+    }
+
+    /// The group a node belongs to.
+    pub(crate) fn group_of(&mut self, id: NodeId, cloud: &dyn Cloud) -> Option<GroupId> {
+        if self.groups.len() <= id.index() {
+            self.groups.resize(id.index() + 1, None);
+        }
+        let node = self.snapshot.node(id);
+        match &self.groups[id.index()] {
+            Some((known, group)) if Arc::ptr_eq(known, node) => *group,
+            _ => {
+                let group = cloud.group_of(&Registered(node));
+                self.groups[id.index()] = Some((node.clone(), group));
+                group
+            }
+        }
+    }
+
+    fn apply_node(&mut self, object: &Object, present: bool) {
+        let name = object.meta().name.to_string();
+        if !present {
+            if let Some(id) = self.nodes.remove(&*name) {
+                self.snapshot.forget_node(id);
+            }
+            return;
+        }
+        let node = Arc::new(Node::read(object, self.snapshot.trial.scalars()));
+        let name = node.name.clone();
+        let id = self.snapshot.set_node(node);
+        self.nodes.insert(name, id);
+    }
+
+    // Pods.
+
+    /// Pods on no node, by age and then by name.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.waiting.iter().map(|(.., id)| *id)
+    }
+
+    pub(crate) fn find_pod(&self, name: &PodName) -> Option<PodId> {
+        self.snapshot.trial.find_pod(&name.namespace, &name.name)
+    }
+
+    fn apply_pod(&mut self, object: &Object, present: bool) -> Option<Moment> {
+        let meta = object.meta();
+        let known = self.snapshot.trial.find_pod(&meta.namespace, &meta.name);
+        if let Some(id) = known {
+            let old = self.snapshot.pod(id).clone();
+            self.waiting.remove(&(old.created, old.name.clone(), id));
+            self.snapshot.forget_pod(id);
+        }
+        if !present {
+            return None;
+        }
+        let pod = Pod::read(object, self.snapshot.trial.scalars());
+        // Finished pods are not listed, nor are those of schedulers that are none of the autoscaler's business.
+        if pod.is_finished() || !self.is_allowed(&pod) {
+            return None;
+        }
+        let pod = Arc::new(pod);
+        let id = self.snapshot.add_pod(pod.clone());
+        let node = match (&pod.node, &pod.nominated) {
+            (Some(node), _) => Some(node),
+            (None, Some(node)) if self.nominated_count && pod.deleted.is_none() => Some(node),
+            _ => None,
+        };
+        match node {
+            None => drop(self.waiting.insert((pod.created, pod.name.clone(), id))),
+            Some(_) if self.is_expendable(&pod) => {}
+            Some(node) => self.snapshot.trial.place_by_name(id, node),
+        }
+        pod.unschedulable_since()
+    }
+
+    /// Whether a pod asks for GPUs, be it for none of them.
+    pub(crate) fn asks_for_gpu(&self, pod: &Pod) -> bool {
+        let asked = pod.spec.shape.requests.scalars.iter();
+        asked.map(|(id, _)| Resource::Scalar(*id)).any(|asked| self.gpus.contains(&asked))
+    }
+
+    fn is_allowed(&self, pod: &Pod) -> bool {
+        self.allowed_schedulers.is_empty() || self.allowed_schedulers.contains(&pod.scheduler_name)
+    }
+
+    /// Whether others may take its place: it does not count.
+    pub(crate) fn is_expendable(&self, pod: &Pod) -> bool {
+        pod.priority.is_some_and(|priority| i64::from(priority) < self.expendable_below)
+    }
+
+    // The rest.
+
+    /// A controller, if it is there.
+    pub(crate) fn controller(&self, kind: ControllerKind, name: &PodName) -> Option<&Controller> {
+        self.controllers.get(&(kind, name.clone()))
+    }
+
+    /// All budgets, by name.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = &Arc<Budget>> {
+        self.budgets.values()
+    }
+
+    /// What a ConfigMap says.
+    pub(crate) fn config_map(&self, namespace: &str, name: &str) -> Option<&Arc<BTreeMap<String, String>>> {
+        self.config_maps.get(&PodName { namespace: namespace.into(), name: name.into() })
+    }
+}
+
+// === impl ControllerKind ===
+
+impl ControllerKind {
+    pub(crate) fn of(group: &str, kind: &str) -> Option<ControllerKind> {
+        Some(match (group, kind) {
+            ("", "ReplicationController") => ControllerKind::ReplicationController,
+            ("apps", "ReplicaSet") => ControllerKind::ReplicaSet,
+            ("apps", "StatefulSet") => ControllerKind::StatefulSet,
+            ("batch", "Job") => ControllerKind::Job,
+            ("apps", "DaemonSet") => ControllerKind::DaemonSet,
+            _ => return None,
+        })
+    }
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// One that makes no sense says nothing.
+    fn read(object: &Object) -> Controller {
+        match view::<ControllerJson>(object) {
+            Ok(json) => Controller { replicas: json.spec.replicas.or(json.spec.parallelism) },
+            Err(_) => Controller { replicas: None },
+        }
+    }
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// One that makes no sense means no pods.
+    fn read(object: &Object) -> Budget {
+        let meta = object.meta();
+        let name = PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
+        match view::<BudgetJson>(object) {
+            Ok(json) => Budget {
+                name,
+                selector: Selector::of(json.spec.selector.as_ref()).ok(),
+                allowed: json.status.disruptions_allowed,
+            },
+            Err(_) => Budget { name, selector: None, allowed: 0 },
+        }
+    }
+
+    /// Whether it means a pod.
+    pub(crate) fn means(&self, namespace: &str, labels: &Labels) -> bool {
+        *self.name.namespace == *namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(|key| labels.get(key)))
+    }
+}
+
+fn set<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => drop(map.insert(key, value)),
+        None => drop(map.remove(&key)),
+    }
+}

@@ -1,0 +1,59 @@
+//! Which nodes are looked at, and in which order.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Moment;
+
+use super::super::Context;
+use super::super::cloud::GroupId;
+use super::super::time::after;
+use super::groups::Groups;
+use super::summaries::Summaries;
+use crate::scheduler::go;
+use crate::scheduler::ids::NodeId;
+
+/// A node that might go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub node: NodeId,
+    pub group: GroupId,
+}
+
+/// Nodes of groups that may shrink: empty ones first, then those that were unneeded already.
+pub(super) fn candidates(
+    context: &mut Context<'_>,
+    groups: &Groups,
+    summaries: &mut Summaries,
+    nodes: &[NodeId],
+    previous: &BTreeSet<Arc<str>>,
+) -> Vec<Candidate> {
+    let mut ranked = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let Some(group) = context.cluster.group_of(*node, &*context.cloud) else { continue };
+        if groups.get(group).target <= groups.get(group).min {
+            continue;
+        }
+        let summary = summaries.get(context, *node, groups.get(group).ignored);
+        let known = previous.contains(&context.cluster.snapshot.node(*node).name);
+        let rank = (!summary.empty, summary.waits, !known);
+        ranked.push((rank, Candidate { node: *node, group }));
+    }
+    // Go's sort decides among equals when there are many.
+    go::sort(&mut ranked, |(a, _), (b, _)| a < b);
+    let local = context.settings.scale_down_delay_type_local;
+    let resting: Vec<bool> = groups.ids().map(|group| local && is_resting(context, group)).collect();
+    let sorted = ranked.into_iter().map(|(_, candidate)| candidate);
+    sorted.filter(|candidate| !resting[candidate.group.index()]).collect()
+}
+
+/// Whether a group grew, shrank or failed to a short while ago.
+fn is_resting(context: &Context<'_>, group: GroupId) -> bool {
+    let (settings, registry) = (context.settings, &*context.registry);
+    let recent =
+        |last: Option<&Moment>, delay: Duration| last.is_some_and(|last| after(*last, delay) > context.now);
+    recent(registry.scale_ups.get(&group), settings.scale_down_delay_after_add)
+        || recent(registry.scale_downs.get(&group), settings.scale_down_delay_after_delete)
+        || recent(registry.failed_scale_downs.get(&group), settings.scale_down_delay_after_failure)
+}

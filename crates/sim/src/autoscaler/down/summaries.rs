@@ -1,0 +1,87 @@
+//! What is remembered of each node from loop to loop, so that only nodes that changed are looked at again.
+
+use model::Moment;
+
+use super::super::Context;
+use super::drainability::{Rules, gone_after};
+use super::utilization::{Ignored, Utilization};
+use crate::scheduler::ids::NodeId;
+
+/// Summaries of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Summaries {
+    /// By number.
+    nodes: Vec<Option<Summary>>,
+}
+
+/// What the pods on a node come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summary {
+    /// It holds for this generation of the node,
+    generation: u32,
+    /// and up to this moment: then a pod that should be gone does not count any more.
+    until: Moment,
+    /// `None` for a node that does not say how much it has.
+    pub utilization: Option<Utilization>,
+    /// Nobody has to move, as far as pods tell by themselves.
+    pub empty: bool,
+    /// It is empty but for pods it has to wait for.
+    pub waits: bool,
+}
+
+impl Summaries {
+    /// Of a node as it is in the snapshot now.
+    pub(super) fn get(&mut self, context: &mut Context<'_>, id: NodeId, ignored: Ignored) -> Summary {
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize(id.index() + 1, None);
+        }
+        let generation = context.cluster.snapshot.trial.generation(id);
+        if let Some(known) = self.nodes[id.index()]
+            && known.generation == generation
+            && context.now <= known.until
+        {
+            return known;
+        }
+        let summary = Summary::of(context, id, ignored, generation);
+        self.nodes[id.index()] = Some(summary);
+        summary
+    }
+
+    /// What was tried with these nodes was taken back: what was known of them holds again.
+    pub(super) fn still_hold(&mut self, context: &Context<'_>, nodes: &[NodeId]) {
+        for id in nodes {
+            if let Some(Some(summary)) = self.nodes.get_mut(id.index()) {
+                summary.generation = context.cluster.snapshot.trial.generation(*id);
+            }
+        }
+    }
+}
+
+// === impl Summary ===
+
+impl Summary {
+    fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u32) -> Summary {
+        let now = context.now;
+        let snapshot = &mut context.cluster.snapshot;
+        let ids = snapshot.trial.load(id).pods.clone();
+        let node = snapshot.node(id).clone();
+        let pods: Vec<_> = ids.iter().map(|id| snapshot.pod(*id).clone()).collect();
+        let rules = Rules { settings: context.settings, now, controllers: None, disruptions: None };
+        let drain = rules.drain(snapshot, &ids).ok().filter(|drain| drain.pods.is_empty());
+        let changes = pods.iter().filter_map(|pod| gone_after(pod)).filter(|moment| *moment >= now);
+        Summary {
+            generation,
+            until: changes.min().unwrap_or(Moment::MAX),
+            utilization: Utilization::of(
+                &node,
+                pods.iter().map(|pod| &**pod),
+                ignored,
+                context.cloud.gpu_label(),
+                snapshot.trial.scalars(),
+                now,
+            ),
+            empty: drain.is_some(),
+            waits: drain.is_some_and(|drain| drain.waits),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Nodes that could go, and since when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Moment;
+
+use super::super::Context;
+use super::super::cloud::GroupId;
+use super::super::decision::UnremovableReason;
+use super::super::settings::Version;
+use super::super::time::after;
+use super::InProgress;
+use super::candidates::Candidate;
+use super::eligibility::is_disabled;
+use super::groups::Groups;
+use super::quotas::Quotas;
+
+/// Nodes that could go, by name.
+#[derive(Debug, Default)]
+pub(super) struct Unneeded {
+    nodes: BTreeMap<Arc<str>, Since>,
+}
+
+/// A node that could go, as the last loop found it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Removable {
+    pub candidate: Candidate,
+    /// Pods have to move.
+    pub drains: bool,
+    /// There are pods it has to wait for.
+    pub waits: bool,
+    /// Its pods cannot all go at once.
+    pub risky: bool,
+}
+
+#[derive(Debug)]
+struct Since {
+    moment: Moment,
+    removable: Removable,
+}
+
+/// Nodes that may go now.
+#[derive(Debug, Default)]
+pub(super) struct MayGo {
+    pub empty: Vec<Removable>,
+    pub drained: Vec<Removable>,
+    pub not: Vec<(Arc<str>, UnremovableReason)>,
+}
+
+impl Unneeded {
+    pub(super) fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    /// By name, with the moment since when.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Moment)> {
+        self.nodes.iter().map(|(name, since)| (name, since.moment))
+    }
+
+    /// The group of each.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.nodes.values().map(|since| since.removable.candidate.group)
+    }
+
+    /// A node that was found unneeded by somebody before.
+    pub(super) fn remember(&mut self, name: Arc<str>, candidate: Candidate, moment: Moment) {
+        let removable = Removable { candidate, drains: false, waits: false, risky: false };
+        self.nodes.insert(name, Since { moment, removable });
+    }
+
+    /// These are unneeded and no others; those that were so already keep their moment.
+    pub(super) fn update(&mut self, found: Vec<(Arc<str>, Removable)>, now: Moment) {
+        let old = std::mem::take(&mut self.nodes);
+        let since = |name: &Arc<str>| old.get(name).map_or(now, |since| since.moment);
+        self.nodes = found
+            .into_iter()
+            .map(|(name, removable)| (name.clone(), Since { moment: since(&name), removable }))
+            .collect();
+    }
+
+    /// Those that were unneeded long enough and whose groups and cluster stay large enough without them.
+    pub(super) fn may_go(
+        &self,
+        context: &Context<'_>,
+        groups: &Groups,
+        in_progress: &InProgress,
+        mut quotas: Quotas,
+    ) -> MayGo {
+        let mut sizes: Vec<i64> = groups
+            .ids()
+            .map(|group| groups.get(group).target.saturating_sub(in_progress.count(group)))
+            .collect();
+        let mut may_go = MayGo::default();
+        for drains in [false, true] {
+            for (name, since) in self.nodes.iter().filter(|(_, since)| since.removable.drains == drains) {
+                match reason_to_stay(context, groups, since, &mut sizes, &mut quotas) {
+                    Some(reason) => may_go.not.push((name.clone(), reason)),
+                    None if drains => may_go.drained.push(since.removable),
+                    None => may_go.empty.push(since.removable),
+                }
+            }
+        }
+        may_go
+    }
+}
+
+fn reason_to_stay(
+    context: &Context<'_>,
+    groups: &Groups,
+    since: &Since,
+    sizes: &mut [i64],
+    quotas: &mut Quotas,
+) -> Option<UnremovableReason> {
+    let Candidate { node: id, group } = since.removable.candidate;
+    if is_disabled(context.cluster.snapshot.node(id)) {
+        return Some(UnremovableReason::ScaleDownDisabledAnnotation);
+    }
+    let options = &groups.get(group).options;
+    let ready = context.readiness.get(id.index()).copied().flatten().is_some_and(|readiness| readiness.ready);
+    let wait = if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time };
+    // No wait at all is not even a nanosecond; up to 1.34 it was one loop.
+    let waits = wait > Duration::ZERO || context.settings.version < Version::V1_35;
+    if waits && after(since.moment, wait) >= context.now {
+        return Some(if ready {
+            UnremovableReason::NotUnneededLongEnough
+        } else {
+            UnremovableReason::NotUnreadyLongEnough
+        });
+    }
+    if sizes[group.index()] <= groups.get(group).min {
+        return Some(UnremovableReason::NodeGroupMinSizeReached);
+    }
+    if !quotas.take(context, id, group) {
+        return Some(UnremovableReason::MinimalResourceLimitExceeded);
+    }
+    sizes[group.index()] = sizes[group.index()].saturating_sub(1);
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! What is known of one node, for those who ask between loops.
+
+use model::Moment;
+
+use super::super::cluster::Cluster;
+use super::super::decision::BlockingReason;
+use super::super::settings::Settings;
+use super::super::view::Used;
+use super::Down;
+use super::disruptions::Disruptions;
+use super::drainability::Rules;
+use super::utilization::{Ignored, Utilization, gpu_of};
+use crate::scheduler::PodName;
+use crate::scheduler::ids::NodeId;
+
+impl Down {
+    /// How much of a node is used, and whether it is its GPUs that count.
+    pub(crate) fn used(
+        &self,
+        settings: &Settings,
+        cluster: &mut Cluster,
+        id: NodeId,
+        without_daemon_sets: bool,
+        gpu_label: &str,
+        now: Moment,
+    ) -> (Option<Used>, bool) {
+        let snapshot = &mut cluster.snapshot;
+        let node = snapshot.node(id).clone();
+        let pods: Vec<_> = snapshot.pods_on(id).into_iter().map(|pod| snapshot.pod(pod).clone()).collect();
+        let ignored =
+            Ignored { daemon_sets: without_daemon_sets, mirrors: settings.ignore_mirror_pods_utilization };
+        let pods = pods.iter().map(|pod| &**pod);
+        let used = Utilization::of(&node, pods, ignored, gpu_label, snapshot.trial.scalars(), now);
+        let used = used.map(|used| Used {
+            cpu: used.cpu,
+            memory: used.memory,
+            gpu: used.gpu,
+            resource: used.resource,
+            highest: used.highest,
+        });
+        (used, gpu_of(&node, gpu_label).is_some())
+    }
+
+    /// The pods that have to leave a node, or the one that stands in the way.
+    pub(crate) fn leaving(
+        &self,
+        settings: &Settings,
+        cluster: &Cluster,
+        id: NodeId,
+        now: Moment,
+    ) -> Result<Vec<PodName>, (PodName, BlockingReason)> {
+        let disruptions = Disruptions::of(cluster);
+        let rules = Rules { settings, now, controllers: Some(cluster), disruptions: Some(&disruptions) };
+        let snapshot = &cluster.snapshot;
+        let name = |pod| snapshot.pod(pod).name.clone();
+        match rules.drain(snapshot, &snapshot.pods_on(id)) {
+            Ok(drain) => Ok(drain.pods.into_iter().map(name).collect()),
+            Err((pod, why)) => Err((name(pod), why)),
+        }
+    }
+
+    /// When a node whose removal was tried in vain is tried again.
+    pub(crate) fn not_again_before(&self, name: &str, now: Moment) -> Option<Moment> {
+        self.planner.recent.get(name).copied().filter(|until| *until > now)
+    }
+}

@@ -1,0 +1,165 @@
+//! The autoscaler that a Deployment runs.
+
+use model::Object;
+use serde::Deserialize;
+
+use super::super::settings::{Settings, Version};
+use super::{BadFlags, GroupSize, sizes};
+use crate::scheduler::read::{nullable, view};
+
+/// An autoscaler that runs in the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Running {
+    /// How it is set.
+    pub settings: Settings,
+    /// The node groups its flags name.
+    pub sizes: Vec<GroupSize>,
+    /// What the Deployment does not say and was assumed, in words for the user.
+    pub assumed: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct DeploymentJson {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: SpecJson,
+}
+
+#[derive(Default, Deserialize)]
+struct SpecJson {
+    #[serde(default, deserialize_with = "nullable")]
+    template: TemplateJson,
+}
+
+#[derive(Default, Deserialize)]
+struct TemplateJson {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: PodJson,
+}
+
+#[derive(Default, Deserialize)]
+struct PodJson {
+    #[serde(default, deserialize_with = "nullable")]
+    containers: Vec<ContainerJson>,
+}
+
+#[derive(Default, Deserialize)]
+struct ContainerJson {
+    #[serde(default, deserialize_with = "nullable")]
+    name: String,
+    #[serde(default, deserialize_with = "nullable")]
+    image: String,
+    #[serde(default, deserialize_with = "nullable")]
+    command: Vec<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    args: Vec<String>,
+}
+
+const PROGRAM: &str = "cluster-autoscaler";
+
+/// Those that are simulated, in the order in which they are tried on flags of an unknown one.
+const VERSIONS: [Version; 6] =
+    [Version::V1_36, Version::V1_35, Version::V1_34, Version::V1_33, Version::V1_32, Version::V1_37];
+
+// === impl Settings ===
+
+impl Settings {
+    /// How the cluster-autoscaler of a Deployment is set; `None` if it runs none.
+    pub fn from_deployment(deployment: &Object) -> Result<Option<Running>, BadFlags> {
+        let json: DeploymentJson = view(deployment)
+            .map_err(|why| BadFlags { flag: format!("of the Deployment {}", deployment.meta().name), why })?;
+        let containers = json.spec.template.spec.containers;
+        let Some(container) = containers.iter().find(|container| container.is_autoscaler()) else {
+            return Ok(None);
+        };
+        let mut assumed = Vec::new();
+        let arguments = container.arguments(&mut assumed);
+        let settings = match container.version() {
+            Some(Ok(version)) => Settings::from_flags(version, &arguments)?,
+            Some(Err(tag)) => {
+                assumed.push(format!("cluster-autoscaler {tag} is not simulated"));
+                of_any_version(nearest(tag), &arguments, &mut assumed)?
+            }
+            None => {
+                assumed.push("no image names a version of cluster-autoscaler".to_owned());
+                of_any_version(Version::V1_36, &arguments, &mut assumed)?
+            }
+        };
+        Ok(Some(Running { settings, sizes: sizes(&arguments), assumed }))
+    }
+}
+
+/// The version that comes nearest to one that is not simulated.
+fn nearest(tag: &str) -> Version {
+    let minor = tag.trim_start_matches('v').strip_prefix("1.").and_then(|rest| rest.split(['.', '-']).next());
+    match minor.and_then(|minor| minor.parse::<u32>().ok()) {
+        Some(..32) => Version::V1_32,
+        Some(38..) => Version::V1_37,
+        _ => Version::V1_36,
+    }
+}
+
+/// Settings of a version, or else of the first that knows all the flags.
+fn of_any_version(
+    version: Version,
+    arguments: &[String],
+    assumed: &mut Vec<String>,
+) -> Result<Settings, BadFlags> {
+    let first = Settings::from_flags(version, arguments);
+    let others = VERSIONS.iter().map(|other| Settings::from_flags(*other, arguments));
+    match std::iter::once(first.clone()).chain(others).find_map(Result::ok) {
+        Some(settings) => {
+            assumed.push(format!("it is taken for {}, which knows all of its flags", settings.version));
+            Ok(settings)
+        }
+        None => first,
+    }
+}
+
+// === impl ContainerJson ===
+
+impl ContainerJson {
+    fn is_autoscaler(&self) -> bool {
+        let runs = |word: &String| word.split_whitespace().any(is_program);
+        self.name == PROGRAM
+            || self.image_name().ends_with(PROGRAM)
+            || self.command.first().is_some_and(runs)
+            || (self.command.len() > 1 && self.command[1..].iter().chain(&self.args).any(runs))
+    }
+
+    /// `registry.k8s.io/autoscaling/cluster-autoscaler` of `registry.k8s.io/autoscaling/cluster-autoscaler:v1.36.1@…`.
+    fn image_name(&self) -> &str {
+        let image = self.image.split('@').next().unwrap_or_default();
+        match image.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => name,
+            _ => image,
+        }
+    }
+
+    /// That of the image, or its tag if that is not simulated.
+    fn version(&self) -> Option<Result<Version, &str>> {
+        let image = self.image.split('@').next().unwrap_or_default();
+        let tag = image.get(self.image_name().len() + 1..)?;
+        let is_version = tag.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit());
+        is_version.then(|| Version::parse(tag).map_err(|_| tag))
+    }
+
+    /// What the program is called with.
+    fn arguments(&self, assumed: &mut Vec<String>) -> Vec<String> {
+        let words: Vec<&String> = self.command.iter().chain(&self.args).collect();
+        let script = words
+            .iter()
+            .find(|word| word.contains(char::is_whitespace) && word.split_whitespace().any(is_program));
+        let Some(script) = script else {
+            return words.into_iter().cloned().collect();
+        };
+        assumed
+            .push("the autoscaler is started by a shell; its flags are taken as they stand there".to_owned());
+        let ends = |word: &&str| !word.contains(['>', '<', '|', ';', '&']);
+        let after = script.split_whitespace().skip_while(|word| !is_program(word)).skip(1).take_while(ends);
+        after.map(|word| word.replace(['"', '\''], "")).collect()
+    }
+}
+
+fn is_program(word: &str) -> bool {
+    word.rsplit('/').next() == Some(PROGRAM)
+}

@@ -1,0 +1,205 @@
+//! Values of flags as Go's flag packages read them, and those that have a form of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::go_duration;
+use super::super::settings::{Expander, Range, Settings};
+use super::GroupSize;
+
+/// `true`, `F`, `1`.
+pub(super) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("it is a switch: give true or false".to_owned()),
+    }
+}
+
+/// `10`, `-3`, and as Go's sources have numbers: `0x1F`, `0o17`, `017`, `0b11`, `1_000`.
+pub(super) fn count(text: &str) -> Result<i64, String> {
+    let bad = || "it takes a whole number".to_owned();
+    let (negative, digits) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let (radix, plain) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, &lower[2..]),
+        [b'0', b'o', ..] => (8, &lower[2..]),
+        [b'0', b'b', ..] => (2, &lower[2..]),
+        [b'0', _, ..] => (8, &lower[1..]),
+        _ => (10, &lower[..]),
+    };
+    // A digit may stand on both sides of a line below, the prefix counts as one.
+    let is_joined = |text: &str| !text.contains("__") && !text.ends_with('_');
+    let has_prefix = plain.len() < lower.len();
+    if !is_joined(plain) || (plain.starts_with('_') && !has_prefix) || plain.starts_with(['+', '-']) {
+        return Err(bad());
+    }
+    let amount = i128::from_str_radix(&plain.replace('_', ""), radix).map_err(|_| bad())?;
+    let amount = if negative { -amount } else { amount };
+    i64::try_from(amount).map_err(|_| "the number is too large".to_owned())
+}
+
+/// `0.5`, `.5`, `1e-3`, `inf`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let bad = || "it takes a number".to_owned();
+    let bytes = text.as_bytes();
+    let is_digit =
+        |index: Option<usize>| index.and_then(|index| bytes.get(index)).is_some_and(u8::is_ascii_digit);
+    let joins = |(index, _): (usize, &str)| is_digit(index.checked_sub(1)) && is_digit(Some(index + 1));
+    if !text.match_indices('_').all(joins) {
+        return Err(bad());
+    }
+    let number: f64 = text.replace('_', "").parse().map_err(|_| bad())?;
+    let is_named = text.to_ascii_lowercase().contains("inf");
+    match number {
+        number if number.is_nan() => Err(bad()),
+        number if number.is_infinite() && !is_named => Err("the number is too large".to_owned()),
+        number => Ok(number),
+    }
+}
+
+/// `1h30m`; not less than nothing.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let nanos = go_duration::parse(text).ok_or("it takes a span of time such as 10s or 1h30m")?;
+    let nanos = u64::try_from(nanos).map_err(|_| "a span of time may not be negative")?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// `a,b,"c,d"`: one record of a table of comma-separated values.
+pub(super) fn names(text: &str) -> Result<Vec<Arc<str>>, String> {
+    let bad = || "its quotes make no sense".to_owned();
+    let mut names: Vec<Arc<str>> = Vec::new();
+    if text.is_empty() {
+        return Ok(names);
+    }
+    let mut rest = text;
+    loop {
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let (name, after) =
+                rest.split_once(',').map_or((rest, None), |(name, after)| (name, Some(after)));
+            if name.contains('"') {
+                return Err(bad());
+            }
+            names.push(name.into());
+            match after {
+                Some(after) => rest = after,
+                None => return Ok(names),
+            }
+            continue;
+        };
+        let mut name = String::new();
+        let mut inside = quoted;
+        let after = loop {
+            let (piece, after) = inside.split_once('"').ok_or_else(bad)?;
+            name.push_str(piece);
+            match after.strip_prefix('"') {
+                Some(more) => {
+                    name.push('"');
+                    inside = more;
+                }
+                None => break after,
+            }
+        };
+        names.push(name.into());
+        if after.is_empty() {
+            return Ok(names);
+        }
+        rest = after.strip_prefix(',').ok_or_else(bad)?;
+    }
+}
+
+/// `8:64`.
+pub(super) fn range(text: &str) -> Result<Range, String> {
+    let (min, max) = text.split_once(':').ok_or("it takes the fewest and the most, such as 8:64")?;
+    between(min, max)
+}
+
+/// `nvidia-tesla-k80:0:16`.
+pub(super) fn gpus(text: &str) -> Result<(Arc<str>, Range), String> {
+    match text.split(':').collect::<Vec<_>>()[..] {
+        [kind, min, max] => Ok((kind.into(), between(min, max)?)),
+        _ => Err("it takes a kind of GPU, the fewest and the most, such as nvidia-tesla-k80:0:16".to_owned()),
+    }
+}
+
+/// `1:10:workers`; names may have colons.
+pub(super) fn group_size(text: &str) -> Result<GroupSize, String> {
+    let mut parts = text.splitn(3, ':');
+    let (Some(min), Some(max), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("it takes the fewest, the most and a name, such as 1:10:workers".to_owned());
+    };
+    if name.is_empty() {
+        return Err("the group has no name".to_owned());
+    }
+    let Range { min, max } = between(min, max)?;
+    Ok(GroupSize { name: name.into(), min, max })
+}
+
+fn between(min: &str, max: &str) -> Result<Range, String> {
+    let whole = |text: &str| text.parse::<i64>().map_err(|_| format!("{text:?} is not a whole number"));
+    let range = Range { min: whole(min)?, max: whole(max)? };
+    if range.min < 0 {
+        return Err(format!("the fewest, {min}, may not be negative"));
+    }
+    if range.max < range.min {
+        return Err(format!("the most, {max}, is less than the fewest, {min}"));
+    }
+    Ok(range)
+}
+
+/// `priority,least-waste`.
+pub(super) fn expanders(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let names: Vec<&str> = text.split(',').collect();
+    let mut chain = Vec::new();
+    settings.left_out.retain(|told| !told.starts_with("--expander="));
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            return Err(format!("{name} is there twice"));
+        }
+        if index > 0 && names[index - 1] == "random" {
+            return Err(format!("{name} never has its turn: random leaves one"));
+        }
+        chain.push(match *name {
+            "random" => Expander::Random,
+            "most-pods" => Expander::MostPods,
+            "least-waste" => Expander::LeastWaste,
+            "least-nodes" => Expander::LeastNodes,
+            "price" => Expander::Price,
+            "priority" => Expander::Priority,
+            "grpc" => {
+                let told = "the expander behind grpc is not asked: it leaves all that it is given";
+                settings.left_out.push(format!("--expander={text}: {told}"));
+                continue;
+            }
+            _ => {
+                return Err(format!(
+                    "there is no expander {name:?}: give random, most-pods, least-waste, least-nodes, price or priority"
+                ));
+            }
+        });
+    }
+    // Whatever is left is chosen from by chance.
+    settings.expander = if chain.is_empty() { vec![Expander::Random] } else { chain };
+    Ok(())
+}
+
+/// `10000:20,1000:100,0:60`.
+pub(super) fn drain_priorities(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let mut groups = Vec::new();
+    for entry in text.split(',') {
+        let wrong = || format!("{entry:?} is not a priority and its seconds, such as 1000:60");
+        let (priority, seconds) = entry.split_once(':').ok_or_else(wrong)?;
+        let priority: i64 = priority.parse().map_err(|_| wrong())?;
+        let priority =
+            i32::try_from(priority).map_err(|_| format!("the priority {priority} is out of range"))?;
+        let seconds: i64 = seconds.parse().map_err(|_| wrong())?;
+        groups.push((priority, seconds));
+    }
+    groups.sort_by_key(|(priority, _)| *priority);
+    settings.drain_priority_config = groups;
+    Ok(())
+}

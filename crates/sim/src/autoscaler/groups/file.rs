@@ -1,0 +1,143 @@
+//! `node-groups.yaml`: node groups in the words of a user.
+
+mod group;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::group::GroupFile;
+use super::super::cloud::Pricing;
+use super::super::settings::{Expander, Settings};
+use super::super::yaml;
+use super::NodeGroup;
+
+/// Node groups, and what else a cloud and its autoscaler may be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeGroups {
+    /// In the order of the file.
+    pub groups: Vec<NodeGroup>,
+    /// What pods cost, if the file says.
+    pub pricing: Option<Pricing>,
+    /// The label that names the GPU of a node; empty if the file names none.
+    pub gpu_label: Arc<str>,
+    /// How the autoscaler is set, if the file says.
+    pub settings: Option<Settings>,
+}
+
+/// What is wrong with node groups.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bad node groups: {why} ({place})")]
+pub struct BadGroups {
+    /// Where: `groups[2].template.cpu`.
+    pub place: String,
+    /// What is wrong there and what would be right.
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    groups: Vec<GroupFile>,
+    pricing: Option<PricingFile>,
+    #[serde(default)]
+    gpu_label: String,
+    settings: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PricingFile {
+    cpu: f64,
+    /// Of a GiB.
+    memory: f64,
+}
+
+// === impl NodeGroups ===
+
+impl NodeGroups {
+    /// Reads the text of a `node-groups.yaml`.
+    pub fn parse(text: &str) -> Result<NodeGroups, BadGroups> {
+        let document = yaml::only(text).map_err(|why| BadGroups::new("the document", why))?;
+        NodeGroups::read(&document)
+    }
+
+    /// Reads the tree of a `node-groups.yaml`.
+    pub fn read(document: &Value) -> Result<NodeGroups, BadGroups> {
+        if !document.is_object() {
+            return Err(BadGroups::new("the document", "is not made of fields: give groups at least"));
+        }
+        let file: File = serde_path_to_error::deserialize(document).map_err(|error| {
+            let place = error.path().to_string();
+            BadGroups::new(if place == "." { "the document" } else { &place }, error.into_inner().to_string())
+        })?;
+        let settings = file.settings.as_ref().map(Settings::read).transpose();
+        let settings = settings.map_err(|error| match error.flag.as_str() {
+            "settings" => BadGroups::new("settings", error.why),
+            flag => BadGroups::new(&format!("settings.{}", flag.trim_start_matches('-')), error.why),
+        })?;
+        let pricing = file.pricing.map(PricingFile::pricing).transpose()?;
+        let mut groups: Vec<NodeGroup> = Vec::new();
+        for (index, group) in file.groups.into_iter().enumerate() {
+            let place = format!("groups[{index}]");
+            if let Some(first) = groups.iter().position(|other| *other.name == *group.name) {
+                let why = format!("{:?} is the name of groups[{first}] already", group.name);
+                return Err(BadGroups::new(&format!("{place}.name"), why));
+            }
+            groups.push(group.group(&place)?);
+        }
+        let groups = NodeGroups { groups, pricing, gpu_label: file.gpu_label.into(), settings };
+        groups.check_prices()?;
+        Ok(groups)
+    }
+
+    /// Who chooses by price must know prices.
+    fn check_prices(&self) -> Result<(), BadGroups> {
+        let asks = |settings: &Settings| settings.expander.contains(&Expander::Price);
+        if !self.settings.as_ref().is_some_and(asks) {
+            return Ok(());
+        }
+        if self.pricing.is_none() {
+            return Err(BadGroups::new("pricing", "is missing: the expander price asks what pods cost"));
+        }
+        match self.groups.iter().position(|group| group.price.is_none()) {
+            Some(index) => {
+                let place = format!("groups[{index}].price");
+                Err(BadGroups::new(&place, "is missing: the expander price asks what nodes cost"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+// === impl PricingFile ===
+
+impl PricingFile {
+    fn pricing(self) -> Result<Pricing, BadGroups> {
+        let cpu = price(self.cpu, "pricing.cpu")?;
+        let memory_gib = price(self.memory, "pricing.memory")?;
+        Ok(Pricing { cpu, memory_gib })
+    }
+}
+
+// === impl BadGroups ===
+
+impl BadGroups {
+    fn new(place: &str, why: impl Into<String>) -> BadGroups {
+        BadGroups { place: place.to_owned(), why: why.into() }
+    }
+}
+
+fn price(price: f64, place: &str) -> Result<f64, BadGroups> {
+    match price {
+        price if !price.is_finite() => Err(BadGroups::new(place, "is not a price")),
+        price if price < 0.0 => {
+            Err(BadGroups::new(place, format!("{price} is negative: nobody pays for nodes to be taken")))
+        }
+        price => Ok(price),
+    }
+}

@@ -1,0 +1,87 @@
+//! Values of the file as users write them.
+
+use std::time::Duration;
+
+use kubernetes::quantity::Quantity;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::super::super::go_duration;
+use super::super::Delay;
+
+/// An amount; numbers need no quotes.
+pub(super) struct Amount(pub(super) Quantity);
+
+/// `dedicated=batch:NoSchedule`, as kubectl writes it.
+pub(super) struct TaintFile(pub(super) Value);
+
+/// A span of time, or several that were measured.
+pub(super) struct DelayFile(pub(super) Delay);
+
+/// A span of time.
+pub(super) struct Span(pub(super) Duration);
+
+// === impl Amount ===
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
+        let text = match Value::deserialize(deserializer)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        Quantity::parse(&text).map(Amount).map_err(serde::de::Error::custom)
+    }
+}
+
+// === impl TaintFile ===
+
+impl<'de> Deserialize<'de> for TaintFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TaintFile, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || {
+            serde::de::Error::custom(format!("{text:?} is not a taint such as dedicated=batch:NoSchedule"))
+        };
+        let (taint, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
+        if key.is_empty() || !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+            return Err(wrong());
+        }
+        Ok(TaintFile(serde_json::json!({ "key": key, "value": value, "effect": effect })))
+    }
+}
+
+// === impl Span ===
+
+impl Span {
+    fn parse<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
+        let nanos = go_duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
+        let nanos =
+            nanos.ok_or_else(|| E::custom(format!("{text:?} is not a span of time such as 90s or 5m")))?;
+        Ok(Duration::from_nanos(nanos))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Span::parse(&text).map(Span),
+            other => Span::parse(&other.to_string()).map(Span),
+        }
+    }
+}
+
+// === impl DelayFile ===
+
+impl<'de> Deserialize<'de> for DelayFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DelayFile, D::Error> {
+        let wrong = || serde::de::Error::custom("it takes a span of time such as 90s, or a list of such");
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(DelayFile(Delay::Constant(Span::parse(&text)?))),
+            Value::Array(spans) if !spans.is_empty() => {
+                let spans = spans.iter().map(|span| Span::parse(span.as_str().ok_or_else(wrong)?));
+                Ok(DelayFile(Delay::Measured(spans.collect::<Result<_, _>>()?)))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A pod as the autoscaler sees it.
+
+use std::sync::Arc;
+
+use kubernetes::owners::OwnerRef;
+use model::{Moment, Object};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::similar::Likeness;
+use crate::scheduler::PodName;
+use crate::scheduler::amounts::ScalarNames;
+use crate::scheduler::labels::Labels;
+use crate::scheduler::pod::Pod as ForFilters;
+use crate::scheduler::read::{moment, nullable, view};
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub name: PodName,
+    pub uid: Arc<str>,
+    pub created: Moment,
+    pub labels: Labels,
+    pub annotations: Labels,
+    /// Who manages it.
+    pub controller: Option<Arc<OwnerRef>>,
+    pub phase: Arc<str>,
+    pub restart_policy: Arc<str>,
+    pub scheduler_name: Arc<str>,
+    /// `None` if the object names none: such a pod is never expendable.
+    pub priority: Option<i32>,
+    pub priority_class: Arc<str>,
+    pub preemption_policy: Arc<str>,
+    /// The node it is bound to.
+    pub node: Option<Arc<str>>,
+    /// The node it was promised.
+    pub nominated: Option<Arc<str>>,
+    /// Since when it is being deleted.
+    pub deleted: Option<Moment>,
+    /// In seconds; `None` if the object names none.
+    pub grace: Option<i64>,
+    /// The condition `PodScheduled`.
+    pub scheduled: Option<Scheduled>,
+    /// Volumes that are gone with the node: `hostPath`, and `emptyDir` unless in memory. By name.
+    pub local_volumes: Vec<Arc<str>>,
+    /// The object, for what is rarely looked at.
+    pub object: Object,
+    /// What makes it like other pods.
+    pub likeness: Likeness,
+    /// The same for the filters.
+    pub spec: Arc<ForFilters>,
+}
+
+/// What the scheduler said of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scheduled {
+    pub status: Arc<str>,
+    pub reason: Arc<str>,
+    pub changed: Option<Moment>,
+}
+
+#[derive(Deserialize)]
+struct PodJson<'a> {
+    metadata: MetadataJson,
+    #[serde(default, borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "nullable")]
+    status: StatusJson,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson {
+    #[serde(default, deserialize_with = "moment")]
+    creation_timestamp: Option<Moment>,
+    #[serde(default, deserialize_with = "moment")]
+    deletion_timestamp: Option<Moment>,
+    #[serde(default)]
+    annotations: Labels,
+    #[serde(default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerRef>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SpecJson {
+    node_name: Option<Arc<str>>,
+    priority: Option<i32>,
+    #[serde(deserialize_with = "nullable")]
+    priority_class_name: Arc<str>,
+    #[serde(deserialize_with = "nullable")]
+    preemption_policy: Arc<str>,
+    #[serde(deserialize_with = "nullable")]
+    restart_policy: Arc<str>,
+    termination_grace_period_seconds: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    volumes: Vec<VolumeJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VolumeJson {
+    #[serde(default, deserialize_with = "nullable")]
+    name: Arc<str>,
+    #[serde(default)]
+    host_path: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    empty_dir: Option<EmptyDirJson>,
+}
+
+#[derive(Deserialize)]
+struct EmptyDirJson {
+    #[serde(default, deserialize_with = "nullable")]
+    medium: Arc<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StatusJson {
+    #[serde(deserialize_with = "nullable")]
+    phase: Arc<str>,
+    nominated_node_name: Option<Arc<str>>,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<ConditionJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionJson {
+    #[serde(rename = "type", default)]
+    kind: Arc<str>,
+    #[serde(default)]
+    status: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    reason: Arc<str>,
+    #[serde(default, deserialize_with = "moment")]
+    last_transition_time: Option<Moment>,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// What an object says of a pod. What makes no sense is told in `spec.trouble`: no node takes such a pod.
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
+        let mut spec = ForFilters::read(object, scalars);
+        let json: PodJson<'_> = view(object).unwrap_or_else(|trouble| {
+            spec.trouble.get_or_insert_with(|| trouble.into());
+            PodJson {
+                metadata: MetadataJson {
+                    creation_timestamp: None,
+                    deletion_timestamp: None,
+                    annotations: Labels::default(),
+                    owner_references: Vec::new(),
+                },
+                spec: None,
+                status: StatusJson::default(),
+            }
+        });
+        let PodJson { metadata, spec: text, status } = json;
+        let text = text.map(RawValue::get);
+        let said: Option<SpecJson> = serde_json::from_str(text.unwrap_or("null")).unwrap_or_else(|trouble| {
+            spec.trouble.get_or_insert_with(|| format!("spec: {trouble}").into());
+            None
+        });
+        let said = said.unwrap_or_default();
+        let controller = metadata.owner_references.into_iter().find(|owner| owner.controller == Some(true));
+        let scheduled = status.conditions.into_iter().find(|condition| &*condition.kind == "PodScheduled");
+        Pod {
+            name: spec.name.clone(),
+            uid: spec.uid.clone(),
+            created: metadata.creation_timestamp.unwrap_or_default(),
+            labels: spec.labels.clone(),
+            annotations: metadata.annotations,
+            controller: controller.map(Arc::new),
+            phase: status.phase,
+            restart_policy: said.restart_policy,
+            scheduler_name: spec.shape.scheduler_name.clone(),
+            priority: said.priority,
+            priority_class: said.priority_class_name,
+            preemption_policy: said.preemption_policy,
+            node: said.node_name.filter(|name| !name.is_empty()),
+            nominated: status.nominated_node_name.filter(|name| !name.is_empty()),
+            deleted: metadata.deletion_timestamp,
+            grace: said.termination_grace_period_seconds,
+            scheduled: scheduled.map(|condition| Scheduled {
+                status: condition.status,
+                reason: condition.reason,
+                changed: condition.last_transition_time,
+            }),
+            local_volumes: said.volumes.into_iter().filter_map(VolumeJson::local).collect(),
+            likeness: Likeness::new(object.as_str(), text),
+            object: object.clone(),
+            spec: Arc::new(spec),
+        }
+    }
+
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
+
+    /// Whether it belongs to a DaemonSet, or says that it is to be treated so.
+    pub(crate) fn is_of_daemon_set(&self) -> bool {
+        self.controller.as_ref().is_some_and(|owner| owner.kind == "DaemonSet")
+            || self.annotation("cluster-autoscaler.kubernetes.io/daemonset-pod") == Some("true")
+    }
+
+    /// Whether a kubelet made it out of a file.
+    pub(crate) fn is_mirror(&self) -> bool {
+        self.annotation("kubernetes.io/config.mirror").is_some()
+    }
+
+    /// Since when a scheduler says that no node takes it.
+    pub(crate) fn unschedulable_since(&self) -> Option<Moment> {
+        let scheduled = self.scheduled.as_ref().filter(|_| self.node.is_none())?;
+        let is_refused = (&*scheduled.status, &*scheduled.reason) == ("False", "Unschedulable");
+        scheduled.changed.filter(|_| is_refused)
+    }
+
+    /// Whether it has run to its end.
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(&*self.phase, "Succeeded" | "Failed")
+    }
+}
+
+impl VolumeJson {
+    fn local(self) -> Option<Arc<str>> {
+        let in_memory = self.empty_dir.as_ref().is_some_and(|dir| &*dir.medium == "Memory");
+        let is_local = self.host_path.is_some() || (self.empty_dir.is_some() && !in_memory);
+        is_local.then_some(self.name)
+    }
+}

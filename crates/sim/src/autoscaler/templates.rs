@@ -1,0 +1,250 @@
+//! What a new node of a group would be like: a node that it has or had, or else what the cloud says.
+
+mod daemons;
+mod sanitized;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Moment;
+
+use super::TO_BE_DELETED;
+use super::cloud::{Cloud, GroupId};
+use super::cluster::Cluster;
+use super::groups::NodeGroup;
+use super::node::Node;
+use super::pod::Pod;
+use super::readiness::Readiness;
+use super::settings::Settings;
+use super::snapshot::Snapshot;
+use crate::scheduler::amounts::ScalarNames;
+use crate::scheduler::ids::NodeId;
+use daemons::Daemons;
+
+/// A new node, and the pods that would be on it from the beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pub node: Arc<Node>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// The templates of all groups.
+#[derive(Debug, Default)]
+pub(crate) struct Templates {
+    groups: Vec<Group>,
+    daemons: Daemons,
+    /// How many templates were made. Each has a name of its own: a pod that would have gone to a node that is still to
+    /// come is not sent to the same one again in the next loop, but for those whose template is remembered.
+    made: u64,
+}
+
+/// What is known for one group.
+#[derive(Debug, Default)]
+struct Group {
+    current: Option<Arc<Template>>,
+    /// What its last good node was like, and when.
+    remembered: Option<(Arc<Template>, Moment)>,
+    /// What the cloud says, once it was asked; `None` inside if that makes no sense.
+    offered: Option<Option<Example>>,
+    draft: Option<Draft>,
+}
+
+/// A node that a template is made after.
+#[derive(Clone, Debug)]
+struct Example {
+    node: Arc<Node>,
+    /// Those that a new node would have as well: of DaemonSets, and mirrors.
+    pods: Vec<Arc<Pod>>,
+}
+
+/// A template as it was last made, to be used again as long as it would come out the same.
+#[derive(Debug)]
+struct Draft {
+    of: Example,
+    source: Source,
+    /// Of the DaemonSets.
+    revision: u64,
+    template: Template,
+}
+
+/// Where an example comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Node,
+    Cloud,
+}
+
+/// How long a node must have been ready to be a good example.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+// === impl Templates ===
+
+impl Templates {
+    /// What a new node of a group would be like.
+    pub(crate) fn get(&self, group: GroupId) -> Option<&Arc<Template>> {
+        self.groups.get(group.index())?.current.as_ref()
+    }
+
+    /// Looks at the cluster anew, at the beginning of a loop.
+    pub(crate) fn recompute(
+        &mut self,
+        now: Moment,
+        settings: &Settings,
+        cloud: &dyn Cloud,
+        cluster: &mut Cluster,
+        readiness: &[Option<Readiness>],
+    ) {
+        self.groups.resize_with(cloud.groups().len(), Group::default);
+        self.daemons.update(&cluster.daemon_sets, cluster.snapshot.trial.scalars());
+        let examples = Examples::find(now, cloud, cluster, readiness);
+        for (index, offer) in cloud.groups().iter().enumerate() {
+            self.groups[index].current = None;
+            if let Some(id) = examples.good[index] {
+                let example = Example::live(&cluster.snapshot, id);
+                let template = self.make(index, offer, settings, example, Source::Node);
+                self.groups[index].remembered = Some((template.clone(), now));
+                self.groups[index].current = Some(template);
+                continue;
+            }
+            let group = &mut self.groups[index];
+            let kept = settings.node_info_cache_expire_time.as_nanos();
+            group.remembered.take_if(|(_, since)| i128::from(now.nanos_since(*since)) > kept as i128);
+            if let Some((template, _)) = &group.remembered {
+                group.current = Some(template.clone());
+                continue;
+            }
+            let scalars = cluster.snapshot.trial.scalars();
+            let offered = group.offered.get_or_insert_with(|| Example::offered(offer, scalars)).clone();
+            let bad = examples.bad[index].map(|id| (Example::live(&cluster.snapshot, id), Source::Node));
+            if let Some((example, source)) = offered.map(|example| (example, Source::Cloud)).or(bad) {
+                self.groups[index].current = Some(self.make(index, offer, settings, example, source));
+            }
+        }
+    }
+
+    /// A template with a name of its own.
+    fn make(
+        &mut self,
+        index: usize,
+        group: &NodeGroup,
+        settings: &Settings,
+        example: Example,
+        source: Source,
+    ) -> Arc<Template> {
+        self.made += 1;
+        let suffix = self.made.to_string();
+        let name = format!("template-node-for-{}-{suffix}", group.name).into();
+        let revision = self.daemons.revision();
+        if let Some(draft) = &self.groups[index].draft
+            && draft.source == source
+            && draft.revision == revision
+            && draft.of.is(&example)
+        {
+            let mut node = (*draft.template.node).clone();
+            sanitized::rename(&mut node, name);
+            return Arc::new(Template { node: Arc::new(node), pods: draft.template.pods.clone() });
+        }
+        let mut node = sanitized::node(&example.node, settings);
+        sanitized::rename(&mut node, name);
+        let mut pods: Vec<_> =
+            example.pods.iter().map(|pod| sanitized::pod(pod, &suffix, &node.name)).collect();
+        let forced = settings.force_ds || source == Source::Cloud;
+        let missing = self.daemons.missing(&example.pods, &node);
+        let missing = missing.filter(|pod| forced || daemons::makes_room_for_itself(pod));
+        pods.extend(missing.map(|pod| sanitized::pod(pod, &suffix, &node.name)));
+        sanitized::add_labels(&mut node, source == Source::Cloud);
+
+        let template = Template { node: Arc::new(node), pods };
+        self.groups[index].draft = Some(Draft { of: example, source, revision, template: template.clone() });
+        Arc::new(template)
+    }
+}
+
+// === impl Template ===
+
+impl Template {
+    /// Another node like it, with other names for it and for its pods.
+    pub(crate) fn copy(&self, suffix: &str) -> Template {
+        let mut node = (*self.node).clone();
+        sanitized::rename(&mut node, format!("{}-{suffix}", self.node.name).into());
+        let pods = self.pods.iter().map(|pod| sanitized::pod(pod, suffix, &node.name)).collect();
+        Template { node: Arc::new(node), pods }
+    }
+}
+
+// === impl Example ===
+
+impl Example {
+    fn live(snapshot: &Snapshot, id: NodeId) -> Example {
+        let pods = snapshot.pods_on(id).into_iter().map(|pod| snapshot.pod(pod).clone());
+        Example { node: snapshot.node(id).clone(), pods: pods.filter(|pod| is_on_new_nodes(pod)).collect() }
+    }
+
+    fn offered(group: &NodeGroup, scalars: &mut ScalarNames) -> Option<Example> {
+        let node = Node::read(&group.template, scalars);
+        if node.spec.trouble.is_some() {
+            return None;
+        }
+        let pods = group.pods.iter().map(|pod| Arc::new(Pod::read(pod, scalars)));
+        Some(Example { node: Arc::new(node), pods: pods.filter(|pod| is_on_new_nodes(pod)).collect() })
+    }
+
+    /// Whether it is the same, unchanged.
+    fn is(&self, other: &Example) -> bool {
+        Arc::ptr_eq(&self.node, &other.node)
+            && self.pods.len() == other.pods.len()
+            && self.pods.iter().zip(&other.pods).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
+
+/// Whether a new node would have a pod like this one.
+fn is_on_new_nodes(pod: &Pod) -> bool {
+    pod.deleted.is_none() && (pod.is_mirror() || pod.is_of_daemon_set())
+}
+
+/// The first node of each group that is a good example, and the first that is not.
+struct Examples {
+    good: Vec<Option<NodeId>>,
+    bad: Vec<Option<NodeId>>,
+}
+
+impl Examples {
+    fn find(
+        now: Moment,
+        cloud: &dyn Cloud,
+        cluster: &mut Cluster,
+        readiness: &[Option<Readiness>],
+    ) -> Examples {
+        let count = cloud.groups().len();
+        let mut found = Examples { good: vec![None; count], bad: vec![None; count] };
+        let nodes: Vec<NodeId> = cluster.nodes().collect();
+        for id in nodes {
+            let Some(group) = cluster.group_of(id, cloud) else { continue };
+            let readiness = readiness.get(id.index()).copied().flatten();
+            let is_good = is_good_example(cluster.snapshot.node(id), readiness, now);
+            let place = if is_good { &mut found.good } else { &mut found.bad };
+            if let Some(first) = place.get_mut(group.index()) {
+                first.get_or_insert(id);
+            }
+        }
+        found
+    }
+}
+
+fn is_good_example(node: &Node, readiness: Option<Readiness>, now: Moment) -> bool {
+    readiness.is_some_and(|readiness| {
+        readiness.ready && readiness.changed.plus_nanos(STABLE_AFTER.as_nanos() as i64) < now
+    }) && !node.unschedulable
+        && node.taint(TO_BE_DELETED).is_none()
+}
+
+#[cfg(test)]
+impl Templates {
+    /// These, by group.
+    pub(crate) fn these(templates: Vec<Option<Arc<Template>>>) -> Templates {
+        let groups = templates.into_iter().map(|current| Group { current, ..Group::default() }).collect();
+        Templates { groups, ..Templates::default() }
+    }
+}

@@ -1,0 +1,115 @@
+//! Pods that DaemonSets would run on a new node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::Object;
+use serde_json::{Map, Value, json};
+
+use crate::autoscaler::cluster::DaemonSet;
+use crate::autoscaler::node::Node;
+use crate::autoscaler::pod::Pod;
+use crate::scheduler::PodName;
+use crate::scheduler::amounts::ScalarNames;
+use crate::scheduler::taints::first_untolerated;
+
+/// The DaemonSets, each with the pod that it would run.
+#[derive(Debug, Default)]
+pub(super) struct Daemons {
+    /// By name.
+    daemons: Vec<(Arc<DaemonSet>, Pod)>,
+    revision: u64,
+}
+
+/// What the pods of DaemonSets tolerate, whatever their template says: key and effect.
+const TOLERATED: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+/// What those tolerate that use the node's network.
+const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+
+impl Daemons {
+    /// Takes note of DaemonSets that came, changed or went.
+    pub(super) fn update(&mut self, sets: &BTreeMap<PodName, Arc<DaemonSet>>, scalars: &mut ScalarNames) {
+        let known = self.daemons.iter().map(|(set, _)| set);
+        if self.daemons.len() == sets.len() && known.zip(sets.values()).all(|(a, b)| Arc::ptr_eq(a, b)) {
+            return;
+        }
+        self.revision += 1;
+        let mut old = std::mem::take(&mut self.daemons).into_iter().peekable();
+        for (name, set) in sets {
+            while old.next_if(|(gone, _)| gone.name < *name).is_some() {}
+            let kept = old.next_if(|(known, _)| Arc::ptr_eq(known, set));
+            self.daemons.push(kept.unwrap_or_else(|| (set.clone(), Pod::read(&pod_of(set), scalars))));
+        }
+    }
+
+    /// Changes with the DaemonSets.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Pods of those DaemonSets that would run one on a node and have none there, by name.
+    pub(super) fn missing<'a>(
+        &'a self,
+        there: &'a [Arc<Pod>],
+        node: &'a Node,
+    ) -> impl Iterator<Item = &'a Pod> {
+        let is_there = |set: &DaemonSet| {
+            let mut controllers = there.iter().filter_map(|pod| pod.controller.as_ref());
+            controllers.any(|owner| owner.kind == "DaemonSet" && *owner.uid == *set.uid)
+        };
+        let missing = self.daemons.iter().filter(move |(set, _)| !is_there(set));
+        missing.map(|(_, pod)| pod).filter(|pod| runs_on(pod, node))
+    }
+}
+
+/// Whether a pod of a DaemonSet takes the place of others where there is not enough room.
+pub(super) fn makes_room_for_itself(pod: &Pod) -> bool {
+    &*pod.priority_class == "system-node-critical"
+        && matches!(&*pod.preemption_policy, "" | "PreemptLowerPriority")
+}
+
+/// Whether the DaemonSet controller would run its pod on a node. One that is meant for a node of a certain name does not
+/// mean a new one.
+fn runs_on(pod: &Pod, node: &Node) -> bool {
+    let shape = &pod.spec.shape;
+    pod.spec.trouble.is_none()
+        && pod.node.is_none()
+        && shape.selects(&node.name, &node.labels)
+        && first_untolerated(&node.spec.taints, &shape.tolerations).is_none()
+}
+
+/// The pod that a DaemonSet would make.
+pub(super) fn pod_of(set: &DaemonSet) -> Object {
+    let mut object = set.object.value().unwrap_or_default();
+    let mut take = |path: &str| match object.pointer_mut(path).map(Value::take) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (mut metadata, mut spec) = (take("/spec/template/metadata"), take("/spec/template/spec"));
+    metadata.insert("name".into(), format!("{}-pod", set.name.name).into());
+    metadata.insert("namespace".into(), (*set.name.namespace).into());
+    metadata.insert("uid".into(), format!("{}-pod", set.uid).into());
+    metadata.insert(
+        "ownerReferences".into(),
+        json!([{"kind": "DaemonSet", "uid": *set.uid, "name": *set.name.name, "controller": true}]),
+    );
+
+    let on_host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    let tolerated = TOLERATED.into_iter().chain(on_host_network.then_some(TOLERATED_ON_HOST_NETWORK));
+    let tolerated =
+        tolerated.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
+    match spec.entry("tolerations").or_insert(Value::Null) {
+        Value::Array(tolerations) => tolerations.extend(tolerated),
+        absent => *absent = tolerated.collect(),
+    }
+
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+    Object::trusted(pod.to_string())
+}

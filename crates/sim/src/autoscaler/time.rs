@@ -1,0 +1,20 @@
+//! Moments and spans of time.
+
+use std::time::Duration;
+
+use model::Moment;
+
+/// A duration in nanoseconds; one that is too long is as long as can be told.
+pub(crate) fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A moment so much later.
+pub(crate) fn after(moment: Moment, duration: Duration) -> Moment {
+    moment.plus_nanos(nanos(duration))
+}
+
+/// So many seconds in nanoseconds.
+pub(crate) const fn seconds(seconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000)
+}
