@@ -16,8 +16,9 @@ The project's tasks.
   cargo xtask tidy                    the last of these alone
   cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
 
-  The virtual scheduler beside the real one; --help tells more of each:
-  cargo xtask vectors FILE…           decisions that the real one's code once printed
+  The virtual scheduler and autoscaler beside the real ones; --help tells more of each:
+  cargo xtask vectors FILE… [--family F] [--case C] [--all] [--verbose]
+                                      decisions that the real ones' code once printed
   cargo xtask oracle --seed N --count M [--families A,B] [--keep FILE]
                                       fresh ones, for which its code is asked now; needs Go
   cargo xtask films FILE…             what it did in films of real clusters

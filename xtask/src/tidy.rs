@@ -29,7 +29,7 @@ const ROOMS: &[(&str, Leans)] = &[
     ("sim", Leans::On(&["model", "kubernetes"])),
     ("workload", Leans::On(&["model"])),
     ("peers", Leans::On(&[])),
-    ("judge", Leans::On(&["model", "sim", "peers"])),
+    ("judge", Leans::On(&["model", "formats", "sim", "peers"])),
     ("kinescope", Leans::OnAny),
     ("benches", Leans::OnAny),
     ("xtask", Leans::OnAny),

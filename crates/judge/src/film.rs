@@ -13,6 +13,7 @@ use std::sync::Arc;
 use model::{Moment, What};
 
 pub use play::Guess;
+pub(crate) use reading::Line;
 pub use verdicts::{Aspect, Example, Share, Verdicts, judge};
 
 /// All that happened in a cluster while it was watched, in memory as a whole.

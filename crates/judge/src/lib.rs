@@ -1,8 +1,9 @@
-//! Compares the virtual scheduler with the real one.
+//! Compares the virtual scheduler and the virtual autoscaler with the real ones.
 //!
 //! Three judges: vectors, which the real code printed; fresh cases, for which it is asked again; and films of real
 //! clusters, in which its decisions can be seen.
 
+pub mod autoscaler;
 mod case;
 mod error;
 pub mod film;

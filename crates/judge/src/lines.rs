@@ -18,6 +18,7 @@ pub struct Lines {
     reader: Box<dyn BufRead>,
     number: u64,
     line: Vec<u8>,
+    is_again: bool,
 }
 
 // === impl Lines ===
@@ -36,7 +37,7 @@ impl Lines {
     /// The lines of something that is called `name` in messages.
     pub fn of(name: &str, reader: impl Read + 'static) -> Lines {
         let reader = Box::new(BufReader::with_capacity(1 << 18, reader));
-        Lines { file: name.to_owned(), reader, number: 0, line: Vec::new() }
+        Lines { file: name.to_owned(), reader, number: 0, line: Vec::new(), is_again: false }
     }
 
     /// What is read.
@@ -46,7 +47,7 @@ impl Lines {
 
     /// The next line that is not empty, without its end.
     pub fn read(&mut self) -> Result<Option<&str>> {
-        loop {
+        while !std::mem::take(&mut self.is_again) {
             self.line.clear();
             let length = (&mut self.reader)
                 .take(LONGEST)
@@ -67,6 +68,11 @@ impl Lines {
             Ok(line) => Ok(Some(line.trim_end_matches(['\n', '\r']))),
             Err(error) => Err(self.bad(format!("not UTF-8: {error}"))),
         }
+    }
+
+    /// Gives the line read last once more.
+    pub fn again(&mut self) {
+        self.is_again = true;
     }
 
     /// That the line read last is wrong.

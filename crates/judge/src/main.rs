@@ -8,14 +8,14 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use judge::film::{self, Film};
-use judge::{Cases, Difference, Lines, Oracle, Tally, Wish};
+use judge::{Cases, Difference, Lines, Oracle, Tally, Wish, autoscaler};
 
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Compares the virtual scheduler with the real one.
+/// Compares the virtual scheduler and the virtual autoscaler with the real ones.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Judge {
-    /// What the real scheduler's code once printed, one JSON line a case, compressed with gzip or not.
+    /// What the real scheduler's or autoscaler's code once printed, one JSON line a case, compressed with gzip or not.
     Vectors {
         /// The files.
         #[arg(required = true)]
@@ -33,6 +33,8 @@ enum Judge {
         /// Print all differences, not only the first three of each family.
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        only: Only,
     },
     /// Fresh cases, for which the real scheduler's code is asked now. Needs Go.
     Oracle {
@@ -63,6 +65,20 @@ enum Judge {
     },
 }
 
+/// Which cases are looked at, and how closely.
+#[derive(Args)]
+struct Only {
+    /// Only cases of this family.
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+    /// Only the case of this name.
+    #[arg(long, value_name = "ID")]
+    case: Option<String>,
+    /// Print beside each difference all that was decided there. Cases of the autoscaler only.
+    #[arg(long)]
+    verbose: bool,
+}
+
 /// A line that is written over again, on a terminal only.
 struct Progress {
     is_shown: bool,
@@ -72,7 +88,7 @@ const FIRST: usize = 3;
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().judge {
-        Judge::Vectors { files, all } => vectors(&files, most(all)),
+        Judge::Vectors { files, all, only } => vectors(&files, most(all), &only),
         Judge::Oracle { seed, count, families, keep, all } => {
             oracle(&Wish { seed, count, families }, keep.as_deref(), most(all))
         }
@@ -99,18 +115,47 @@ fn most(all: bool) -> usize {
 }
 
 /// Whether all decisions are equal.
-fn vectors(files: &[PathBuf], most: usize) -> Result<bool> {
-    let (mut tally, progress) = (Tally::default(), Progress::new());
+fn vectors(files: &[PathBuf], most: usize, only: &Only) -> Result<bool> {
+    let (mut tally, mut loops, progress) = (Tally::default(), autoscaler::Tally::default(), Progress::new());
     for file in files {
-        let mut cases = Cases::of(Lines::open(file)?);
-        while let Some(case) = cases.read()? {
-            progress.show(&case.id);
-            tell(tally.add(&case, judge::judge(&case), most), &progress);
+        let mut lines = Lines::open(file)?;
+        let first = lines.read()?.map(autoscaler::Case::is_in);
+        if first.is_some() {
+            lines.again();
+        }
+        if first == Some(true) {
+            let mut cases = autoscaler::Cases::of(lines);
+            while let Some(case) = cases.read()? {
+                if only.means(&case.family, &case.id) {
+                    progress.show(&case.id);
+                    let judged = autoscaler::judge(&case);
+                    for one in loops.add(&case, &judged, most) {
+                        progress.clear();
+                        if only.verbose { println!("{one:#}\n") } else { println!("{one}\n") }
+                    }
+                }
+            }
+        } else {
+            let mut cases = Cases::of(lines);
+            while let Some(case) = cases.read()? {
+                if only.means(&case.family, &case.id) {
+                    progress.show(&case.id);
+                    tell(tally.add(&case, judge::judge(&case), most), &progress);
+                }
+            }
         }
     }
     progress.clear();
-    println!("{tally}");
-    Ok(tally.is_clean())
+    if tally.is_empty() && loops.is_empty() {
+        return Err("no case was compared: ask for families and cases that there are".into());
+    }
+    if !tally.is_empty() {
+        println!("{tally}");
+    }
+    if !loops.is_empty() {
+        println!("{loops}");
+    }
+    Ok(tally.is_clean() && loops.is_clean())
 }
 
 /// Whether all decisions are equal, or cannot be compared without Go.
@@ -170,8 +215,23 @@ fn films(files: &[PathBuf], show: usize) -> Result<bool> {
             println!("{example}\n");
         }
         println!("{verdicts}");
+        if let Some(compared) = autoscaler::film::compare(Lines::open(file)?)? {
+            for said in compared.different().take(show) {
+                println!("{said}\n");
+            }
+            println!("{compared}");
+        }
     }
     Ok(true)
+}
+
+// === impl Only ===
+
+impl Only {
+    fn means(&self, family: &str, case: &str) -> bool {
+        let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
+        is(&self.family, family) && is(&self.case, case)
+    }
 }
 
 // === impl Progress ===

@@ -33,6 +33,11 @@ impl Tally {
         differences
     }
 
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.families.is_empty()
+    }
+
     /// Whether all decisions are equal.
     pub fn is_clean(&self) -> bool {
         let sum = self.sum();

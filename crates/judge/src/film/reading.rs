@@ -12,8 +12,9 @@ use super::decisions::{Note, decisions};
 use super::{Film, PodSeen, Seen};
 use crate::{Error, Lines, Result};
 
+/// A line of a film.
 #[derive(Deserialize)]
-struct Line<'a> {
+pub(crate) struct Line<'a> {
     /// Microseconds since 1970.
     at: i64,
     #[serde(rename = "type", borrow)]
@@ -153,17 +154,7 @@ fn read_line(
     notes: &mut Vec<Note>,
     lives: &mut Lives,
 ) -> std::result::Result<(), String> {
-    let line: Line<'_> = serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
-    let make = match &*line.word {
-        "ADDED" => What::Added,
-        "MODIFIED" => What::Modified,
-        "DELETED" => What::Deleted,
-        "BOOKMARK" => return Ok(()),
-        other => return Err(format!("{other:?} is not ADDED, MODIFIED or DELETED")),
-    };
-    let at = Moment::from_micros(line.at).ok_or_else(|| format!("{} is no time", line.at))?;
-    let object = Object::parse(line.object.get()).map_err(|error| error.to_string())?;
-    let what = make(object);
+    let Some((at, what)) = Line::read(line)? else { return Ok(()) };
     let object = what.object();
     let meta = object.meta();
     let (group, _) = meta.api_version.split_once('/').unwrap_or_default();
@@ -186,6 +177,25 @@ fn read_line(
     let pod = is_pod.then(|| pod_seen(object)).transpose()?;
     seen.push(Seen { at, life, pod, what });
     Ok(())
+}
+
+// === impl Line ===
+
+impl Line<'_> {
+    /// What happened, and when; `None` for what is no event of an object.
+    pub(crate) fn read(line: &str) -> std::result::Result<Option<(Moment, What)>, String> {
+        let line: Line<'_> = serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
+        let make = match &*line.word {
+            "ADDED" => What::Added,
+            "MODIFIED" => What::Modified,
+            "DELETED" => What::Deleted,
+            "BOOKMARK" => return Ok(None),
+            other => return Err(format!("{other:?} is not ADDED, MODIFIED or DELETED")),
+        };
+        let at = Moment::from_micros(line.at).ok_or_else(|| format!("{} is no time", line.at))?;
+        let object = Object::parse(line.object.get()).map_err(|error| error.to_string())?;
+        Ok(Some((at, make(object))))
+    }
 }
 
 fn pod_seen(object: &Object) -> std::result::Result<PodSeen, String> {

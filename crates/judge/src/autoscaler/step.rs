@@ -1,0 +1,260 @@
+//! What is known of a loop: what the real autoscaler decided, and what ours did, in the same words.
+
+mod facts;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// All that a case says of one loop.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Step {
+    /// The second.
+    pub at: i64,
+    /// What happened since the loop before.
+    pub before: Vec<Happened>,
+    /// What background work asked of the cloud since the loop before.
+    pub async_calls: Vec<String>,
+    /// The loop failed.
+    pub error: Option<String>,
+    /// What the loop asked of the cloud.
+    pub calls: Vec<String>,
+    /// The search for new nodes.
+    pub scale_up: Option<ScaleUp>,
+    /// Further searches.
+    pub salvo: Vec<ScaleUp>,
+    /// What was done about groups below their least size.
+    pub min_size_scale_up: Option<ScaleUp>,
+    /// The search for nodes to remove.
+    pub scale_down: ScaleDown,
+    /// The target of every group.
+    pub targets: BTreeMap<String, i64>,
+    /// Nodes that are still to come.
+    pub upcoming: BTreeMap<String, i64>,
+    /// Groups that are left alone for a while.
+    pub backoff: Vec<String>,
+    /// Groups that are not healthy, or `cluster`.
+    pub unhealthy: Vec<String>,
+    /// Nodes that may be removed.
+    pub soft_taint: Vec<String>,
+    /// Nodes that are being removed.
+    pub to_be_deleted: Vec<String>,
+    /// Events.
+    pub events: Vec<String>,
+    /// In place of lists of nodes.
+    pub loose: Option<Loose>,
+}
+
+/// Something that happened between loops.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(deny_unknown_fields)]
+pub struct Happened {
+    /// The second.
+    pub at: i64,
+    /// What.
+    pub what: Kind,
+    /// Where.
+    #[serde(default)]
+    pub node: String,
+    /// To whom.
+    #[serde(default)]
+    pub pod: String,
+}
+
+/// What may happen, in the order in which cases list it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    NodeRegistered,
+    NodeReady,
+    PodDeleted,
+    PodEvicted,
+    PodCreated,
+    NodeDeleted,
+    PodBound,
+}
+
+/// A search for new nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct ScaleUp {
+    pub result: String,
+    pub error: Option<String>,
+    pub options: Vec<Way>,
+    pub best: Option<String>,
+    pub increases: Vec<Increase>,
+    pub triggered: BTreeMap<String, i64>,
+    pub remaining: Vec<Remaining>,
+    pub awaiting: BTreeMap<String, i64>,
+    pub failed_groups: Vec<String>,
+}
+
+/// A way to help.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Way {
+    pub group: String,
+    pub nodes: i64,
+    pub pods: BTreeMap<String, i64>,
+    pub similar: Vec<String>,
+}
+
+/// A group that grows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Increase {
+    pub group: String,
+    pub from: i64,
+    pub to: i64,
+}
+
+/// Pods for which nothing can be done, and why.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Remaining {
+    pub pod: String,
+    pub count: i64,
+    pub rejected: BTreeMap<String, Vec<String>>,
+    pub skipped: BTreeMap<String, Vec<String>>,
+}
+
+/// A search for nodes to remove.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct ScaleDown {
+    pub result: String,
+    pub nodes: Vec<Removed>,
+    pub unneeded: Vec<Unneeded>,
+    pub unremovable: Vec<Unremovable>,
+    pub utilization: BTreeMap<String, f64>,
+    pub delete_results: BTreeMap<String, String>,
+}
+
+/// A node whose removal began.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Removed {
+    pub node: String,
+    pub drain: Vec<String>,
+}
+
+/// A node that could go, and since when.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Unneeded {
+    pub node: String,
+    pub since: i64,
+}
+
+/// A node that may not go, and why.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Unremovable {
+    pub node: String,
+    pub reason: String,
+    pub pod: String,
+    pub pod_reason: String,
+}
+
+/// Numbers in place of lists of nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Loose {
+    pub async_calls: BTreeMap<String, i64>,
+    pub calls: BTreeMap<String, i64>,
+    pub removed: BTreeMap<String, i64>,
+    pub unneeded: BTreeMap<String, i64>,
+    pub unremovable: BTreeMap<String, i64>,
+    pub soft_taint: BTreeMap<String, i64>,
+    pub to_be_deleted: BTreeMap<String, i64>,
+}
+
+impl Step {
+    /// The same with numbers in place of lists of nodes.
+    pub(super) fn loosen(self) -> Step {
+        let without_node = |call: &String| match call.split(' ').collect::<Vec<_>>()[..] {
+            ["delete", group, _] => format!("delete {group}"),
+            [second, "delete", group, _] => format!("{second} delete {group}"),
+            _ => call.clone(),
+        };
+        let nodes = |names: &[String]| count(names.iter().map(|name| group_of(name).to_owned()));
+        let down = &self.scale_down;
+        let loose = Loose {
+            async_calls: count(self.async_calls.iter().map(without_node)),
+            calls: count(self.calls.iter().map(without_node)),
+            removed: count(down.nodes.iter().map(|one| {
+                let how = if one.drain.is_empty() { "" } else { " drain" };
+                format!("{}{how}", group_of(&one.node))
+            })),
+            unneeded: count(down.unneeded.iter().map(|one| format!("{} {}", group_of(&one.node), one.since))),
+            unremovable: count(
+                down.unremovable.iter().map(|one| format!("{} {}", group_of(&one.node), one.reason)),
+            ),
+            soft_taint: nodes(&self.soft_taint),
+            to_be_deleted: nodes(&self.to_be_deleted),
+        };
+        Step {
+            before: Vec::new(),
+            async_calls: Vec::new(),
+            calls: Vec::new(),
+            soft_taint: Vec::new(),
+            to_be_deleted: Vec::new(),
+            scale_down: ScaleDown { result: self.scale_down.result, ..ScaleDown::default() },
+            loose: Some(loose),
+            ..self
+        }
+    }
+}
+
+/// How often each is there.
+pub(super) fn count(names: impl Iterator<Item = String>) -> BTreeMap<String, i64> {
+    let mut counts = BTreeMap::new();
+    for name in names {
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+/// The group of a node, by its name.
+fn group_of(node: &str) -> &str {
+    let cut = node.find("-new-").or_else(|| node.find("-lost-")).or_else(|| node.rfind('-'));
+    cut.map_or(node, |cut| &node[..cut])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loose_says_how_many_nodes_of_a_group_and_not_which() {
+        let strict = |node: &str| -> Step {
+            let json = format!(
+                r#"{{"at":5,"calls":["delete pool-a {node}","increase b 2"],"asyncCalls":["3 delete pool-a {node}"],
+                    "softTaint":["{node}"],"scaleDown":{{"result":"R","nodes":[{{"node":"{node}","drain":["d/p"]}}],
+                    "unneeded":[{{"node":"{node}","since":4}}],"unremovable":[{{"node":"{node}","reason":"W"}}]}}}}"#
+            );
+            serde_json::from_str(&json).unwrap()
+        };
+        let loose: Step = serde_json::from_str(
+            r#"{"at":5,"scaleDown":{"result":"R"},"loose":{"calls":{"delete pool-a":1,"increase b 2":1},
+                "asyncCalls":{"3 delete pool-a":1},"softTaint":{"pool-a":1},"removed":{"pool-a drain":1},
+                "unneeded":{"pool-a 4":1},"unremovable":{"pool-a W":1}}}"#,
+        )
+        .unwrap();
+        for node in ["pool-a-7", "pool-a-new-001", "pool-a-lost-2"] {
+            assert_eq!(strict(node).loosen().facts(), loose.facts(), "{node}");
+        }
+        assert_ne!(strict("pool-a-7").facts(), strict("pool-a-8").facts());
+    }
+}

@@ -1,0 +1,181 @@
+//! What is known of a loop, as words to compare.
+
+use std::collections::BTreeMap;
+
+use super::{Happened, Increase, Kind, Remaining, Removed, ScaleUp, Step, Unneeded, Unremovable, Way};
+
+/// What is known, field by field, causes before consequences: words that are there or not, whatever their order.
+pub(in crate::autoscaler) type Facts = Vec<(&'static str, Vec<String>)>;
+
+impl Step {
+    /// What is known of the loop.
+    pub(in crate::autoscaler) fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        let mut tell = |field: &'static str, mut words: Vec<String>| {
+            words.sort();
+            facts.push((field, words));
+        };
+        tell("before", self.before.iter().map(Happened::word).collect());
+        tell("asyncCalls", self.async_calls.clone());
+        tell("error", self.error.iter().cloned().collect());
+        tell_rounds(self.scale_up.as_slice(), UP, &mut tell);
+        tell_rounds(&self.salvo, SALVO, &mut tell);
+        tell_rounds(self.min_size_scale_up.as_slice(), MIN_SIZE, &mut tell);
+        let down = &self.scale_down;
+        tell("scaleDown.result", vec![down.result.clone()]);
+        tell("scaleDown.nodes", down.nodes.iter().map(Removed::word).collect());
+        let unneeded = |one: &Unneeded| format!("{} since {}", one.node, one.since);
+        tell("scaleDown.unneeded", down.unneeded.iter().map(unneeded).collect());
+        tell("scaleDown.unremovable", down.unremovable.iter().map(Unremovable::word).collect());
+        let used = |(node, used): (&String, &f64)| format!("{node} {used:.9}");
+        tell("scaleDown.utilization", down.utilization.iter().map(used).collect());
+        let ended = |(node, how): (&String, &String)| format!("{node} {how}");
+        tell("scaleDown.deleteResults", down.delete_results.iter().map(ended).collect());
+        tell("calls", self.calls.clone());
+        tell("targets", numbers(&self.targets));
+        tell("upcoming", numbers(&self.upcoming));
+        tell("backoff", self.backoff.clone());
+        tell("unhealthy", self.unhealthy.clone());
+        tell("softTaint", self.soft_taint.clone());
+        tell("toBeDeleted", self.to_be_deleted.clone());
+        tell("events", self.events.clone());
+        let loose = self.loose.clone().unwrap_or_default();
+        tell("loose.asyncCalls", numbers(&loose.async_calls));
+        tell("loose.calls", numbers(&loose.calls));
+        tell("loose.removed", numbers(&loose.removed));
+        tell("loose.unneeded", numbers(&loose.unneeded));
+        tell("loose.unremovable", numbers(&loose.unremovable));
+        tell("loose.softTaint", numbers(&loose.soft_taint));
+        tell("loose.toBeDeleted", numbers(&loose.to_be_deleted));
+        facts
+    }
+}
+
+/// The names of a round's fields.
+type Fields = [&'static str; 9];
+
+const UP: Fields = [
+    "scaleUp.result",
+    "scaleUp.error",
+    "scaleUp.options",
+    "scaleUp.best",
+    "scaleUp.increases",
+    "scaleUp.triggered",
+    "scaleUp.remaining",
+    "scaleUp.awaiting",
+    "scaleUp.failedGroups",
+];
+const MIN_SIZE: Fields = [
+    "minSize.result",
+    "minSize.error",
+    "minSize.options",
+    "minSize.best",
+    "minSize.increases",
+    "minSize.triggered",
+    "minSize.remaining",
+    "minSize.awaiting",
+    "minSize.failedGroups",
+];
+const SALVO: Fields = [
+    "salvo.result",
+    "salvo.error",
+    "salvo.options",
+    "salvo.best",
+    "salvo.increases",
+    "salvo.triggered",
+    "salvo.remaining",
+    "salvo.awaiting",
+    "salvo.failedGroups",
+];
+
+fn tell_rounds(rounds: &[ScaleUp], fields: Fields, tell: &mut impl FnMut(&'static str, Vec<String>)) {
+    // Only a salvo has several rounds: each word tells which.
+    let many = |index: usize, word: String| if index == 0 { word } else { format!("#{} {word}", index + 1) };
+    let all = |words: &dyn Fn(&ScaleUp) -> Vec<String>| {
+        let of_round = |(index, round)| words(round).into_iter().map(move |word| many(index, word));
+        rounds.iter().enumerate().flat_map(of_round).collect::<Vec<String>>()
+    };
+    let [result, error, options, best, increases, triggered, remaining, awaiting, failed] = fields;
+    tell(result, all(&|round| vec![round.result.clone()]));
+    tell(error, all(&|round| round.error.iter().cloned().collect()));
+    tell(options, all(&|round| round.options.iter().map(Way::word).collect()));
+    tell(best, all(&|round| round.best.iter().cloned().collect()));
+    let grows = |one: &Increase| format!("{} {}->{}", one.group, one.from, one.to);
+    tell(increases, all(&|round| round.increases.iter().map(grows).collect()));
+    tell(triggered, all(&|round| numbers(&round.triggered)));
+    tell(remaining, all(&|round| round.remaining.iter().map(Remaining::word).collect()));
+    tell(awaiting, all(&|round| numbers(&round.awaiting)));
+    tell(failed, all(&|round| round.failed_groups.clone()));
+}
+
+/// Nothing is as good as not named.
+fn numbers(numbers: &BTreeMap<String, i64>) -> Vec<String> {
+    let there = numbers.iter().filter(|(_, number)| **number != 0);
+    there.map(|(name, number)| format!("{name}={number}")).collect()
+}
+
+// === impl Happened ===
+
+impl Happened {
+    fn word(&self) -> String {
+        let kind = match self.what {
+            Kind::NodeRegistered => "nodeRegistered",
+            Kind::NodeReady => "nodeReady",
+            Kind::PodDeleted => "podDeleted",
+            Kind::PodEvicted => "podEvicted",
+            Kind::PodCreated => "podCreated",
+            Kind::NodeDeleted => "nodeDeleted",
+            Kind::PodBound => "podBound",
+        };
+        let words = [&self.at.to_string(), kind, &self.pod, &self.node];
+        words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+// === impl Way ===
+
+impl Way {
+    fn word(&self) -> String {
+        let mut word = format!("{} +{} for {}", self.group, self.nodes, numbers(&self.pods).join(" "));
+        if !self.similar.is_empty() {
+            let mut similar = self.similar.clone();
+            similar.sort();
+            word += &format!(" with {}", similar.join(" "));
+        }
+        word
+    }
+}
+
+// === impl Remaining ===
+
+impl Remaining {
+    fn word(&self) -> String {
+        let reasons = |how: &str, all: &BTreeMap<String, Vec<String>>| {
+            let one = |(group, reasons): (&String, &Vec<String>)| {
+                format!("; {how} {group}: {}", reasons.join(", "))
+            };
+            all.iter().map(one).collect::<String>()
+        };
+        let (rejected, skipped) = (reasons("rejected", &self.rejected), reasons("skipped", &self.skipped));
+        format!("{}={}{rejected}{skipped}", self.pod, self.count)
+    }
+}
+
+// === impl Removed ===
+
+impl Removed {
+    fn word(&self) -> String {
+        let mut drain = self.drain.clone();
+        drain.sort();
+        if drain.is_empty() { self.node.clone() } else { format!("{} drain {}", self.node, drain.join(" ")) }
+    }
+}
+
+// === impl Unremovable ===
+
+impl Unremovable {
+    fn word(&self) -> String {
+        let words = [&self.node, &self.reason, &self.pod, &self.pod_reason];
+        words.into_iter().filter(|word| !word.is_empty()).cloned().collect::<Vec<_>>().join(" ")
+    }
+}
