@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+#[path = "explain/autoscaler.rs"]
+mod autoscaler;
 mod common;
 #[path = "explain/manifests.rs"]
 mod manifests;
 #[path = "explain/many_nodes.rs"]
 mod many_nodes;
+#[path = "explain/watching.rs"]
+mod watching;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -576,9 +580,11 @@ fn what_cannot_be_explained_is_refused_with_what_would_be_right() {
         wrong(&["pod/never", "-n", "shop"]),
         "error: the history never saw a pod \"never\" in namespace shop\n"
     );
-    assert!(wrong(&["node/big"]).contains("explain tells how a pod is scheduled, and a Node is none"));
-    assert!(wrong(&["wombat/big"]).contains("\"wombat\" is no word for one"));
-    assert!(wrong(&["web-1"]).contains("name one pod: pod/NAME"));
+    assert!(
+        wrong(&["service/big"]).contains("a pod is scheduled or a node removed, and a Service is neither")
+    );
+    assert!(wrong(&["wombat/big"]).contains("\"wombat\" is no word for either"));
+    assert!(wrong(&["web-1"]).contains("name one pod or node: pod/NAME, node/NAME"));
     let error = wrong(&["pod/web-1", "-n", "shop", "--at", "13:00"]);
     assert!(
         error.contains("at 2026-11-01T13:00:00Z: it lived from 2026-11-01T14:00:03Z to the end"),
@@ -589,7 +595,10 @@ fn what_cannot_be_explained_is_refused_with_what_would_be_right() {
     let empty = tempfile::tempdir().unwrap();
     assert!(explain(empty.path(), &["pod/a"]).wrong(1).contains("there is no .kine file in this folder"));
     let nodeless = Film::new().add(pod("web-1", "1", "1Gi")).shot();
-    assert!(explain(nodeless.path(), &["pod/web-1", "-n", "shop"]).wrong(1).contains("holds no nodes"));
+    let of_pod = explain(nodeless.path(), &["pod/web-1", "-n", "shop"]).wrong(1);
+    assert!(of_pod.contains("holds no nodes: nothing can be said of where a pod goes"), "{of_pod}");
+    let of_node = explain(nodeless.path(), &["node/only"]).wrong(1);
+    assert!(of_node.contains("holds no nodes: there is none to explain"), "{of_node}");
     let early = Film::new().add(pod("web-1", "1", "1Gi")).add(node("only", "4", "8Gi")).shot();
     std::fs::write(early.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
     for asked in [["pod/web-1", "-n", "shop"], ["--manifest", "pod.json", "--nodes"]] {

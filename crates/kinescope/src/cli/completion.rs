@@ -56,12 +56,17 @@ pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
     }
 }
 
-/// `pod/NAME`.
-pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
+/// `pod/NAME` or `node/NAME`.
+pub(super) fn pods_and_nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    let (kind, prefix) = current.split_once('/').unwrap_or(("pod", ""));
-    let names = names_of(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
-    names.filter(|word| word.starts_with(&*current)).map(CompletionCandidate::new).collect()
+    let of = |kind: &str, prefix: &str| {
+        let names = names_of(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
+        names.filter(|word| word.starts_with(&*current)).map(CompletionCandidate::new).collect::<Vec<_>>()
+    };
+    match current.split_once('/') {
+        Some((kind, prefix)) => of(kind, prefix),
+        None => ["pod", "node"].into_iter().flat_map(|kind| of(kind, "")).collect(),
+    }
 }
 
 pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {

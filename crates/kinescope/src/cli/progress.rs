@@ -35,6 +35,11 @@ impl Progress {
         )
     }
 
+    /// Over a time that is played, in seconds.
+    pub(super) fn time(out: &Out, total: u64) -> Progress {
+        Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {percent}% played, {eta} left", "")
+    }
+
     fn new(out: &Out, total: Option<u64>, line: &str, unknown: &str) -> Progress {
         let target =
             if out.is_watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -54,6 +59,10 @@ impl Progress {
 
     pub(super) fn step(&self) {
         self.bar.inc(1);
+    }
+
+    pub(super) fn at(&self, position: u64) {
+        self.bar.set_position(position);
     }
 }
 

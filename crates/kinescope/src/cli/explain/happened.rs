@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::Case;
 use super::life::Life;
+use crate::cli::output::grouped;
 use crate::look::Chosen;
 
 /// What became of a pod, and what its scheduler said around the moment.
@@ -25,6 +26,8 @@ pub(super) struct Happened {
     pub(super) preempted: Option<Said>,
     /// That other pod, as `namespace/name`, if the history knows it.
     pub(super) preempted_by: Option<String>,
+    /// What an autoscaler told it, in order of time.
+    pub(super) scaling: Vec<Said>,
     pub(super) deletion: Option<Moment>,
     pub(super) gone: Option<Moment>,
 }
@@ -36,6 +39,8 @@ pub(super) struct Said {
     /// When it was last said the same way.
     pub(super) last: Moment,
     pub(super) times: u64,
+    /// `FailedScheduling`.
+    pub(super) reason: String,
     pub(super) text: String,
     /// The pod it is about, as `namespace/name`.
     pub(super) about: String,
@@ -44,7 +49,7 @@ pub(super) struct Said {
 /// An event of either API: `events.k8s.io` and the core one tell the same under other names.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Event {
+pub(super) struct Event {
     metadata: Metadata,
     reason: Option<String>,
     note: Option<String>,
@@ -114,13 +119,17 @@ impl Happened {
             Selection { kinds: Some(kinds), source: Some(case.key.source.clone()), ..Selection::default() };
         // By name, for one event changes, and may be seen through both APIs.
         let mut failed: BTreeMap<(String, String), Said> = BTreeMap::new();
+        let mut scaling: BTreeMap<(String, String), Said> = BTreeMap::new();
         let mut victims: BTreeMap<String, Said> = BTreeMap::new();
         for change in chosen.history.between(window, &selection)? {
             let change = change?;
             let Some(object) = change.what.state() else { continue };
             // Most events are of no interest, and reading one takes longer than finding that out.
             let is_candidate = |word: &&str| object.as_str().contains(*word);
-            if !["\"FailedScheduling\"", "\"Preempted\""].iter().any(is_candidate) {
+            if !["\"FailedScheduling\"", "\"Preempted\"", "TriggerScaleUp\"", "\"TriggeredScaleUp\""]
+                .iter()
+                .any(is_candidate)
+            {
                 continue;
             }
             let Ok(event) = object.view::<Event>() else { continue };
@@ -133,6 +142,10 @@ impl Happened {
                 Some("FailedScheduling") if about_it => {
                     let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
                     failed.insert(name, said);
+                }
+                Some("TriggeredScaleUp" | "NotTriggerScaleUp") if about_it => {
+                    let name = (event.metadata.namespace.clone().unwrap_or_default(), event.metadata.name);
+                    scaling.insert(name, said);
                 }
                 Some("Preempted") if about_it => {
                     happened.preempted_by = match event.preemptor() {
@@ -151,11 +164,15 @@ impl Happened {
             }
         }
         let distance = |said: &Said| said.first.nanos_since(moment).max(moment.nanos_since(said.last)).max(0);
-        let mut failed: Vec<Said> = failed.into_values().collect();
-        failed.sort_by_key(|said| (distance(said), said.first));
-        failed.truncate(MOST_SAID);
-        failed.sort_by_key(|said| said.first);
-        happened.failed = failed;
+        let nearest = |said: BTreeMap<(String, String), Said>| {
+            let mut said: Vec<Said> = said.into_values().collect();
+            said.sort_by_key(|said| (distance(said), said.first));
+            said.truncate(MOST_SAID);
+            said.sort_by_key(|said| said.first);
+            said
+        };
+        happened.failed = nearest(failed);
+        happened.scaling = nearest(scaling);
         happened.victims = victims.into_values().collect();
         happened.victims.sort_by_key(|said| said.first);
         Ok(happened)
@@ -187,8 +204,21 @@ impl Event {
         Some(uid).filter(|uid| !uid.is_empty())
     }
 
+    /// Whether it is about that object of no namespace: by its uid if both have one.
+    pub(super) fn is_about(&self, kind: &str, name: &str, uid: Option<&str>) -> bool {
+        self.about().is_some_and(|about| {
+            about.kind.as_deref() == Some(kind)
+                && about.name.as_deref() == Some(name)
+                && match (about.uid.as_deref().filter(|own| !own.is_empty()), uid) {
+                    // Some name a node where its uid belongs.
+                    (Some(own), Some(uid)) => own == uid || own == name,
+                    _ => true,
+                }
+        })
+    }
+
     /// What it says; `seen` where it does not say when.
-    fn said(&self, seen: Moment) -> Said {
+    pub(super) fn said(&self, seen: Moment) -> Said {
         let read = |texts: &[&Option<String>]| {
             texts.iter().find_map(|text| text.as_deref().and_then(|text| text.parse::<Moment>().ok()))
         };
@@ -204,6 +234,7 @@ impl Event {
             first,
             last: last.unwrap_or(first).max(first),
             times: times.unwrap_or(1).max(1),
+            reason: self.reason.clone().unwrap_or_default(),
             text: self.note.as_ref().or(self.message.as_ref()).cloned().unwrap_or_default(),
             about: about.unwrap_or_default(),
         }
@@ -224,6 +255,14 @@ impl Reference {
                         && same(&self.namespace, &case.key.namespace)
                 }
             }
+    }
+}
+
+/// How often something was said and until when, in words that follow it.
+pub(super) fn times(said: &Said) -> String {
+    match said.times {
+        ..=1 => String::new(),
+        times => format!(" {} times until {}", grouped(times), said.last),
     }
 }
 

@@ -1,5 +1,7 @@
 //! An explanation for programs.
 
+mod autoscaler;
+
 use model::{Key, Moment};
 use serde_json::{Map, Value, json};
 use sim::scheduler::{Decision, NodeAnswer, NodeVerdict, PodName, Refusal};
@@ -9,6 +11,8 @@ use super::happened::{Happened, Said};
 use super::state::AsOf;
 use super::which::ToldBy;
 use crate::cli::output::Out;
+
+pub(super) use self::autoscaler::autoscaler;
 
 /// Writes one JSON document. What there is not is left out.
 pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
@@ -62,7 +66,14 @@ pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
         Decision::Skipped(_) | Decision::Failed(_) => {}
     }
     if let Some(known) = &told.happened {
-        put("happened", happened(known));
+        let mut shown = happened(known);
+        if told.scaling.is_some() {
+            shown["scaleUp"] = known.scaling.iter().map(said).collect();
+        }
+        put("happened", shown);
+    }
+    if let Some(scaling) = &told.scaling {
+        put("autoscaler", autoscaler::of_pod(scaling, &told.case.key));
     }
     writeln!(out.data()?, "{all:#}")?;
     Ok(())
@@ -111,10 +122,18 @@ fn pod(told: &Told, name: &PodName) -> Value {
     json!({"namespace": &*name.namespace, "name": &*name.name, "priority": told.state.priority(&key)})
 }
 
+/// An event, with its reason.
+pub(super) fn said(said: &Said) -> Value {
+    json!({
+        "at": said.first.to_string(), "last": said.last.to_string(), "times": said.times,
+        "reason": said.reason, "message": said.text,
+    })
+}
+
 fn happened(happened: &Happened) -> Value {
     let mut shown = Map::new();
     let time = |moment: Moment| Value::from(moment.to_string());
-    let said = |said: &Said| {
+    let told = |said: &Said| {
         json!({
             "at": time(said.first), "last": time(said.last), "times": said.times, "message": said.text,
             "pod": said.about,
@@ -128,10 +147,10 @@ fn happened(happened: &Happened) -> Value {
     }
     let nominated = happened.nominated.iter().map(|(at, node)| json!({"at": time(*at), "node": node}));
     shown.insert("nominated".to_owned(), nominated.collect());
-    shown.insert("failedScheduling".to_owned(), happened.failed.iter().map(said).collect());
-    shown.insert("victims".to_owned(), happened.victims.iter().map(said).collect());
+    shown.insert("failedScheduling".to_owned(), happened.failed.iter().map(told).collect());
+    shown.insert("victims".to_owned(), happened.victims.iter().map(told).collect());
     let preempted = happened.preempted.as_ref().map(|preempted| {
-        let mut shown = said(preempted);
+        let mut shown = told(preempted);
         if let Some(by) = &happened.preempted_by {
             shown["by"] = by.as_str().into();
         }

@@ -21,6 +21,8 @@ pub(super) struct Life {
     pub(super) bound: Option<Bound>,
     /// The nodes it was promised, the last ones of them.
     pub(super) nominated: Vec<(Moment, String)>,
+    /// Whether a scheduler ever said that no node takes it.
+    pub(super) was_refused: bool,
     /// When it was first seen with a time to be gone by.
     pub(super) deletion: Option<Moment>,
     /// When it stopped waiting without having been bound, and how.
@@ -185,6 +187,7 @@ impl Life {
             as_first_seen: object.clone(),
             bound: None,
             nominated: Vec::new(),
+            was_refused: false,
             deletion: None,
             gave_up: None,
             gone: None,
@@ -206,6 +209,7 @@ impl Life {
         {
             self.bound = Some(Bound { node, mark, at_first_sight: mark.seq == self.first.seq });
         }
+        self.was_refused |= status.is_refused();
         if metadata.deletion_timestamp.is_some() {
             self.deletion.get_or_insert(change.at);
         }

@@ -39,6 +39,7 @@ struct Condition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
+    reason: Option<String>,
     last_transition_time: Option<String>,
 }
 
@@ -67,6 +68,14 @@ impl Status {
         let conditions = self.conditions.iter().flatten();
         let mut bound = conditions.filter(|one| one.kind == "PodScheduled" && one.status == "True");
         bound.find_map(|one| one.last_transition_time.as_deref())
+    }
+
+    /// Whether a scheduler says that no node takes the pod.
+    pub(super) fn is_refused(&self) -> bool {
+        let refused = Some("Unschedulable");
+        self.conditions.iter().flatten().any(|one| {
+            one.kind == "PodScheduled" && one.status == "False" && one.reason.as_deref() == refused
+        })
     }
 
     /// The node that a pod is promised.

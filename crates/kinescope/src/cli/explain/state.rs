@@ -58,27 +58,7 @@ impl State {
         let kinds = KINDS.iter().map(|(group, kind)| Kind::new(group, kind)).collect();
         let selection =
             Selection { kinds: Some(kinds), source: Some(source.clone()), ..Selection::default() };
-        let (moment, rest) = match as_of {
-            AsOf::At(moment) => (moment, None),
-            AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
-        };
-        let mut objects = BTreeMap::new();
-        chosen.history.each_at(moment, &selection, |version| {
-            objects.insert(version.key, version.object);
-        })?;
-        if let Some((from, seq)) = rest {
-            let same_moment = Window { from, to: from.plus_nanos(1) };
-            for change in chosen.history.between(same_moment, &selection)? {
-                let change = change?;
-                if change.seq >= seq {
-                    break;
-                }
-                match change.what {
-                    What::Added(object) | What::Modified(object) => objects.insert(change.key, object),
-                    What::Deleted(_) => objects.remove(&change.key),
-                };
-            }
-        }
+        let mut objects = objects(chosen, &selection, as_of)?;
         if let AsOf::At(at) = as_of {
             let soon = Window { from: at.plus_nanos(1), to: at.plus_nanos(BINDING) };
             let pods = Selection { kinds: Some(vec![Kind::new("", "Pod")]), ..selection.clone() };
@@ -157,6 +137,36 @@ impl State {
         let name = pod.and_then(|pod| pod["spec"]["schedulerName"].as_str().map(str::to_owned));
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default-scheduler".to_owned())
     }
+}
+
+/// The objects as of a moment.
+pub(super) fn objects(
+    chosen: &Chosen,
+    selection: &Selection,
+    as_of: AsOf,
+) -> anyhow::Result<BTreeMap<Key, Object>> {
+    let (moment, rest) = match as_of {
+        AsOf::At(moment) => (moment, None),
+        AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
+    };
+    let mut objects = BTreeMap::new();
+    chosen.history.each_at(moment, selection, |version| {
+        objects.insert(version.key, version.object);
+    })?;
+    if let Some((from, seq)) = rest {
+        let same_moment = Window { from, to: from.plus_nanos(1) };
+        for change in chosen.history.between(same_moment, selection)? {
+            let change = change?;
+            if change.seq >= seq {
+                break;
+            }
+            match change.what {
+                What::Added(object) | What::Modified(object) => objects.insert(change.key, object),
+                What::Deleted(_) => objects.remove(&change.key),
+            };
+        }
+    }
+    Ok(objects)
 }
 
 /// When the first node was seen.

@@ -1,5 +1,6 @@
 //! An explanation for people: what is decided and why, then the nodes, the best first.
 
+mod autoscaler;
 mod nodes;
 
 use std::io::Write;
@@ -9,8 +10,10 @@ use model::{Key, Moment};
 use sim::scheduler::{Decision, NodeVerdict, Placement, PluginScore, PodName, Rejection};
 
 use super::Told;
-use super::happened::{Happened, Said};
+use super::happened::{Happened, Said, times};
 use crate::cli::output::{HEADING, NEW, OLD, Out, counted, grouped};
+
+pub(super) use self::autoscaler::{assumed, played, share};
 
 /// The values begin here.
 const INDENT: usize = 13;
@@ -49,6 +52,10 @@ pub(super) fn write(out: &mut Out, told: &Told, wide: bool, all_nodes: bool) -> 
             line(out, "Decision", "the attempt fails, and is made again", OLD)?;
             line(out, "Message", why, Style::new())?;
         }
+    }
+    if let Some(scaling) = &told.scaling {
+        let pod = PodName { namespace: key.namespace.clone(), name: key.name.clone() };
+        autoscaler::write(out, &pod, scaling, wide)?;
     }
     if let Some(happened) = &told.happened {
         what_happened(out, told, happened, &candidates)?;
@@ -173,22 +180,27 @@ fn what_happened(
     candidates: &[Candidate<'_>],
 ) -> anyhow::Result<()> {
     let message = explained.event_message();
-    if happened.is_nothing() {
+    if happened.is_nothing() && (explained.scaling.is_none() || happened.scaling.is_empty()) {
         return line(out, "Happened", "the history knows of nothing", Style::new());
     }
     let mut told: Vec<(Option<Moment>, String)> = Vec::new();
     for said in &happened.failed {
-        let times = if said.times > 1 {
-            format!(" {} times until {}", grouped(said.times), said.last)
-        } else {
-            String::new()
-        };
         let text = if message.as_ref() == Some(&said.text) {
             "in these words".to_owned()
         } else {
             format!("\"{}\"", said.text)
         };
-        told.push((Some(said.first), format!("FailedScheduling{times}, {text}")));
+        told.push((Some(said.first), format!("FailedScheduling{}, {text}", times(said))));
+    }
+    // Where no autoscaler is explained, nothing is said of one.
+    if let Some(scaling) = &explained.scaling {
+        for said in &happened.scaling {
+            let as_here = if scaling.seen.has_said(&said.reason, &said.text) { ", as here" } else { "" };
+            told.push((
+                Some(said.first),
+                format!("{}{}, \"{}\"{as_here}", said.reason, times(said), said.text),
+            ));
+        }
     }
     for (at, node) in &happened.nominated {
         told.push((Some(*at), format!("promised {node}")));
@@ -240,7 +252,7 @@ fn rank(told: &Told, node: &str, candidates: &[Candidate<'_>]) -> String {
 }
 
 /// A label and what there is to say, folded into the columns there are.
-fn line(out: &mut Out, label: &str, text: &str, style: Style) -> anyhow::Result<()> {
+pub(super) fn line(out: &mut Out, label: &str, text: &str, style: Style) -> anyhow::Result<()> {
     let label = if label.is_empty() { String::new() } else { format!("{label}:") };
     write!(out, "{HEADING}{label:<INDENT$}{HEADING:#}")?;
     for (index, part) in folded(text, out.width(), INDENT).iter().enumerate() {
