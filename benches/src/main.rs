@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark is read off a terminal")]
 
+mod autoscaler;
 mod figure;
 mod formats;
 mod history;
@@ -57,7 +58,8 @@ struct Bench {
     run: fn(&Studio, &mut Figures) -> Result<()>,
 }
 
-const BENCHES: &[&[Bench]] = &[history::BENCHES, formats::BENCHES, record::BENCHES, scheduler::BENCHES];
+const BENCHES: &[&[Bench]] =
+    &[history::BENCHES, formats::BENCHES, record::BENCHES, scheduler::BENCHES, autoscaler::BENCHES];
 
 fn main() -> ExitCode {
     if let Some(outcome) = history::child::play().or_else(scheduler::child::be_one) {
