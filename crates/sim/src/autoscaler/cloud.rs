@@ -126,12 +126,7 @@ impl<'a> Registered<'a> {
 
     /// Whether it is one of these.
     pub fn is_of(&self, members: &Membership) -> bool {
-        match members {
-            Membership::ProviderIdPrefix(prefix) => self.provider_id().starts_with(&**prefix),
-            Membership::Label { key, value } => self.label(key) == Some(&**value),
-            Membership::Annotation { key, value } => self.annotation(key) == Some(&**value),
-            Membership::Named(names) => names.contains(self.name()),
-        }
+        members.has(self.name(), self.provider_id(), |key| self.label(key), |key| self.annotation(key))
     }
 }
 

@@ -124,3 +124,23 @@ impl Default for Provisioning {
         }
     }
 }
+
+// === impl Membership ===
+
+impl Membership {
+    /// Whether a node of that name belongs to the group, by what the cloud calls it, its labels and its annotations.
+    pub fn has<'n>(
+        &self,
+        name: &str,
+        provider_id: &str,
+        label: impl Fn(&str) -> Option<&'n str>,
+        annotation: impl Fn(&str) -> Option<&'n str>,
+    ) -> bool {
+        match self {
+            Membership::ProviderIdPrefix(prefix) => provider_id.starts_with(&**prefix),
+            Membership::Label { key, value } => label(key) == Some(&**value),
+            Membership::Annotation { key, value } => annotation(key) == Some(&**value),
+            Membership::Named(names) => names.contains(name),
+        }
+    }
+}

@@ -1,22 +1,23 @@
 //! What is known of the groups: which nodes are ready, which are still to come, which groups failed lately.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod look;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
 
 use super::backoff::{BackedOff, Backoffs};
-use super::cloud::{Cloud, CreationError, GroupId, Instance, InstanceState, Registered};
+use super::cloud::{Cloud, GroupId, Instance};
 use super::cluster::Cluster;
 use super::decision::{About, Event};
-use super::go_duration;
 use super::readiness::Readiness;
 use super::settings::{Settings, Version};
 use super::templates::Templates;
 use super::time::{after, nanos};
-use super::{SUSPENDED, TO_BE_DELETED};
 use crate::scheduler::ids::NodeId;
+use look::by_error;
 
 /// What is known of the groups.
 #[derive(Debug)]
@@ -339,211 +340,6 @@ impl Registry {
         let instances = self.instances.current.get(group.index()).map_or(&[][..], Vec::as_slice);
         by_error(instances).into_values().flatten().map(|(id, _)| id.clone()).collect()
     }
-
-    // How it is found out.
-
-    fn has_upcoming(&self, group: GroupId) -> bool {
-        let Group { counts, acceptable: Some(acceptable), .. } = self.group(group) else { return false };
-        let Some(counts) = counts else { return acceptable.target > 0 };
-        let arrived = if self.version < Version::V1_36 {
-            counts.registered - counts.not_started.len() as i64
-        } else {
-            counts.arrived()
-        };
-        acceptable.target > arrived
-    }
-
-    fn change_request(&mut self, group: GroupId, by: i64, now: Moment, expected_within: Duration) {
-        let expected = after(now, expected_within);
-        match self.growing.get_mut(&group) {
-            None if by > 0 => drop(self.growing.insert(group, Growing { by, since: now, expected })),
-            None => {}
-            Some(growing) if growing.by + by <= 0 => drop(self.growing.remove(&group)),
-            Some(growing) => {
-                growing.by += by;
-                if by > 0 {
-                    (growing.since, growing.expected) = (now, expected);
-                }
-            }
-        }
-    }
-
-    /// Asks the cloud for instances where that is due, and remembers what it said last.
-    fn look_at_instances(&mut self, cloud: &dyn Cloud) {
-        for group in ids(cloud) {
-            if self.is_scaling_up(group) {
-                self.forget_instances(group);
-            }
-        }
-        self.instances.cached.resize_with(cloud.groups().len(), || None);
-        let current = ids(cloud).zip(&mut self.instances.cached).map(|(group, cached)| {
-            let instances = cached.get_or_insert_with(|| cloud.instances(group));
-            instances.clone()
-        });
-        let current = current.collect();
-        self.instances.previous = std::mem::replace(&mut self.instances.current, current);
-    }
-
-    fn find_unregistered(&mut self, looking: &Looking<'_>) {
-        let snapshot = &looking.cluster.snapshot;
-        let registered: BTreeSet<&str> =
-            looking.cluster.nodes().map(|id| &**snapshot.node(id).instance()).collect();
-        let mut found = BTreeMap::new();
-        for (group, instances) in ids(looking.cloud).zip(&self.instances.current) {
-            let expected = instances
-                .iter()
-                .filter(|one| matches!(one.state, InstanceState::Running | InstanceState::Creating));
-            for instance in expected.filter(|one| !registered.contains(&*one.id)) {
-                let known = self.unregistered.get(&instance.id).cloned();
-                let new = Unregistered { group, since: looking.now };
-                found.insert(instance.id.clone(), known.unwrap_or(new));
-            }
-        }
-        self.unregistered = found;
-    }
-
-    fn count(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
-        let mut total = Counts { at: now, ..Counts::default() };
-        let mut groups: Vec<Option<Counts>> = vec![None; self.groups.len()];
-        // An oversight of cluster-autoscaler: what was last heard of a group holds for nodes of none.
-        let mut startup_time = Duration::from_secs(15 * 60);
-        let nodes: Vec<NodeId> = looking.cluster.nodes().collect();
-        for id in nodes {
-            let group = looking.cluster.group_of(id, looking.cloud);
-            if let Some(group) = group {
-                let options = looking.cloud.groups()[group.index()].options.as_ref();
-                startup_time = settings.of_group(options).max_node_startup_time;
-            }
-            let node = looking.cluster.snapshot.node(id);
-            let exists = looking.cloud.has_instance(&Registered(node));
-            let readiness = looking.readiness.get(id.index()).copied().flatten();
-            let state = |counts: &mut Counts| {
-                counts.registered += 1;
-                if !exists.unwrap_or_else(|| node.taint(TO_BE_DELETED).is_none()) {
-                    counts.deleted += 1;
-                } else if node.condition(SUSPENDED).is_some_and(|condition| &*condition.status == "True")
-                    && settings.version >= Version::V1_36
-                {
-                    counts.suspended += 1;
-                } else if readiness.is_some_and(|readiness| readiness.ready) {
-                    counts.ready += 1;
-                } else if after(node.created, startup_time) > now {
-                    counts.not_started.push(id);
-                } else {
-                    counts.unready += 1;
-                    counts.lacks_device +=
-                        i64::from(readiness.is_some_and(|readiness| readiness.lacks_device));
-                }
-            };
-            if let Some(group) = group {
-                state(groups[group.index()].get_or_insert_default());
-            }
-            state(&mut total);
-        }
-        for Unregistered { group, since } in self.unregistered.values() {
-            let counts = groups[group.index()].get_or_insert_default();
-            if after(*since, provision_time(looking.cloud, *group, settings)) < now {
-                counts.long_unregistered += 1;
-                total.long_unregistered += 1;
-            } else {
-                counts.unregistered += 1;
-                total.unregistered += 1;
-            }
-        }
-        for (group, counts) in self.groups.iter_mut().zip(groups) {
-            group.counts = counts.map(|counts| Counts { at: now, ..counts });
-        }
-        self.total = total;
-    }
-
-    fn set_acceptable(&mut self, targets: &[i64]) {
-        for (place, (group, target)) in self.groups.iter_mut().zip(targets).enumerate() {
-            let gone = group.counts.as_ref().map_or(0, |counts| counts.long_unregistered);
-            let pending = self.growing.get(&GroupId(place as u32)).map_or(0, |growing| growing.by);
-            group.acceptable = Some(Acceptable { min: target - gone - pending, target: *target });
-        }
-    }
-
-    fn update_requests(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
-        self.backoffs.forget_old(now, settings);
-        for (group, growing) in self.growing.clone() {
-            if !self.has_upcoming(group) {
-                self.growing.remove(&group);
-                continue;
-            }
-            if growing.expected >= now {
-                continue;
-            }
-            let name = looking.cloud.groups()[group.index()].name.clone();
-            let waited = go_duration::format(now.nanos_since(growing.since));
-            let timed_out = format!("Nodes added to group {name} failed to register within {waited}");
-            looking.events.push(warning("ScaleUpTimedOut", timed_out));
-            let message = format!("Scale-up timed out for node group {name} after {waited}");
-            self.register_failed_scale_up(group, "timeout", &message, now, settings);
-            if growing.by > 0
-                && self.version >= Version::V1_36
-                && let Err(error) = looking.cloud.decrease(now, group, growing.by)
-            {
-                let message = format!(
-                    "Failed to decrease target size for group {name} after scale-up timeout: {error}"
-                );
-                looking.events.push(warning("FailedToRevertScaleUp", message));
-            }
-            self.growing.remove(&group);
-        }
-        self.shrinking.retain(|(_, expected)| *expected > now);
-    }
-
-    /// Instances that could not be made, and were not known to be so, count as a failure of their group.
-    fn find_creation_errors(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
-        for group in ids(looking.cloud) {
-            let place = group.index();
-            let before = self.instances.previous.get(place).map_or(&[][..], Vec::as_slice);
-            let seen: BTreeSet<Arc<str>> =
-                by_error(before).into_values().flatten().map(|(id, _)| id.clone()).collect();
-            let mut failures = Vec::new();
-            for ((code, out_of_resources), instances) in by_error(&self.instances.current[place]) {
-                let new = instances.iter().filter(|(id, _)| !seen.contains(*id)).count() as i64;
-                let messages: BTreeSet<&str> = instances.iter().map(|(_, error)| &*error.message).collect();
-                failures.push((code.to_owned(), out_of_resources, new, in_words(&messages)));
-            }
-            for (code, out_of_resources, new, words) in failures {
-                if new == 0 || !self.is_scaling_up(group) {
-                    continue;
-                }
-                let name = looking.cloud.groups()[place].name.clone();
-                let class = if out_of_resources { "OutOfResource" } else { "Other" };
-                let message = format!(
-                    "Failed adding {new} nodes to group {name} due to {class}.{code}; source errors: {words}"
-                );
-                looking.events.push(warning("ScaleUpFailed", message));
-                let within = provision_time(looking.cloud, group, settings);
-                self.change_request(group, -new, now, within);
-                self.register_failed_scale_up(group, &code, &words, now, settings);
-            }
-        }
-    }
-
-    fn find_wrong_sizes(&mut self, now: Moment) {
-        for group in &mut self.groups {
-            let (Some(counts), Some(acceptable)) = (&group.counts, group.acceptable) else {
-                group.wrong_size = None;
-                continue;
-            };
-            let unregistered = counts.unregistered + counts.long_unregistered;
-            let (current, expected) = (counts.registered, acceptable.target);
-            if current <= expected && current >= expected - unregistered {
-                group.wrong_size = None;
-                continue;
-            }
-            let same = |known: &WrongSize| known.current == current && known.expected == expected;
-            let known = group.wrong_size.filter(same);
-            group.wrong_size = Some(known.unwrap_or(WrongSize { expected, current, since: now }));
-        }
-    }
 }
 
 // === impl Counts ===
@@ -563,28 +359,6 @@ pub(crate) fn provision_time(cloud: &dyn Cloud, group: GroupId, settings: &Setti
 /// All groups, in the cloud's order.
 pub(crate) fn ids(cloud: &dyn Cloud) -> impl Iterator<Item = GroupId> + use<> {
     (0..cloud.groups().len()).map(|place| GroupId(place as u32))
-}
-
-/// Instances that could not be made, by the code of their error and whether there were none to be had.
-type ByError<'a> = BTreeMap<(&'a str, bool), Vec<(&'a Arc<str>, &'a CreationError)>>;
-
-fn by_error(instances: &[Instance]) -> ByError<'_> {
-    let mut found = ByError::new();
-    for instance in instances {
-        if let InstanceState::Failed(error) = &instance.state {
-            let key = (&*error.code, error.out_of_resources);
-            found.entry(key).or_default().push((&instance.id, error));
-        }
-    }
-    found
-}
-
-fn in_words(messages: &BTreeSet<&str>) -> String {
-    let mut words = messages.iter().copied().collect::<Vec<_>>().join(", ");
-    if messages.len() > 3 {
-        words.push_str(", ...");
-    }
-    words
 }
 
 pub(crate) fn warning(reason: &'static str, message: String) -> Event {

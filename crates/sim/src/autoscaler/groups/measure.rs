@@ -207,12 +207,9 @@ fn measured(mut spans: Vec<Duration>, usual: Delay) -> Delay {
 
 impl NodeJson {
     fn is_of(&self, members: &Membership) -> bool {
-        match members {
-            Membership::ProviderIdPrefix(prefix) => self.spec.provider_id.starts_with(&**prefix),
-            Membership::Label { key, value } => self.metadata.labels.get(key) == Some(value),
-            Membership::Annotation { key, value } => self.metadata.annotations.get(key) == Some(value),
-            Membership::Named(names) => names.contains(self.metadata.name.as_str()),
-        }
+        let NodeJson { metadata, spec, .. } = self;
+        let MetadataJson { name, labels, annotations, .. } = metadata;
+        members.has(name, &spec.provider_id, |key| labels.get(key), |key| annotations.get(key))
     }
 }
 

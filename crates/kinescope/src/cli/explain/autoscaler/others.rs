@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Moment, Object, What};
 use serde::Deserialize;
-use sim::autoscaler::{Autoscaler, Cloud, GroupId, Membership, NodeGroup, ObservedCloud};
+use sim::autoscaler::{Autoscaler, Cloud, GroupId, NodeGroup, ObservedCloud};
 
 /// What is known of others' doings.
 #[derive(Default)]
@@ -125,17 +125,14 @@ impl Node {
 
     /// The first group that has it.
     fn group(&self, name: &str, groups: &[NodeGroup]) -> Option<GroupId> {
-        let has = |fields: &Option<BTreeMap<String, String>>, key: &str, value: &str| {
-            fields.as_ref().and_then(|fields| fields.get(key)).is_some_and(|own| own == value)
-        };
-        let is_of = |group: &NodeGroup| match &group.members {
-            Membership::ProviderIdPrefix(prefix) => {
-                self.spec.provider_id.as_deref().unwrap_or_default().starts_with(&**prefix)
-            }
-            Membership::Label { key, value } => has(&self.metadata.labels, key, value),
-            Membership::Annotation { key, value } => has(&self.metadata.annotations, key, value),
-            Membership::Named(names) => names.contains(name),
-        };
+        fn value<'n>(fields: &'n Option<BTreeMap<String, String>>, key: &str) -> Option<&'n str> {
+            fields.as_ref()?.get(key).map(String::as_str)
+        }
+        let Node { metadata, spec } = self;
+        let (label, annotation) =
+            (|key: &str| value(&metadata.labels, key), |key: &str| value(&metadata.annotations, key));
+        let provider_id = spec.provider_id.as_deref().unwrap_or_default();
+        let is_of = |group: &NodeGroup| group.members.has(name, provider_id, label, annotation);
         Some(GroupId(groups.iter().position(is_of)? as u32))
     }
 }
