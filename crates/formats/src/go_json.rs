@@ -68,6 +68,16 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// Writes a JSON text as it is, but for the characters that Go escapes and others do not.
+pub(crate) fn escape(out: &mut Vec<u8>, text: &str) {
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write_char(out, c),
+            _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
 /// A text on its way through.
 struct Rewrite<'a> {
     text: &'a str,

@@ -4,6 +4,7 @@
 //! [`Writer`] takes the changes. Readers take one value at a time and never hold more than [`MAX_VALUE`] bytes of
 //! input where the format allows; errors name the file and the place.
 
+pub mod dlrm;
 mod error;
 mod go_json;
 mod input;
@@ -54,6 +55,8 @@ pub enum Format {
     Kwok,
     /// The cluster autoscaler's debugging snapshot.
     Snapshotz,
+    /// Alibaba's trace of recommendation services.
+    Dlrm,
 }
 
 /// What a file says.
@@ -69,6 +72,7 @@ pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
         Format::ScalingScenario => scaling_scenario::read(input, given)?,
         Format::KaiSnapshot => kai_snapshot::read(input)?,
         Format::Snapshotz => snapshotz::read(input, given)?,
+        Format::Dlrm => dlrm::read(input, given)?,
     })
 }
 
@@ -76,7 +80,7 @@ pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 11] = [
         Format::Jsonl,
         Format::Manifests,
         Format::SchedRecord,
@@ -87,6 +91,7 @@ impl Format {
         Format::KaiSnapshot,
         Format::Kwok,
         Format::Snapshotz,
+        Format::Dlrm,
     ];
 
     /// What a user calls it.
@@ -102,6 +107,7 @@ impl Format {
             Format::KaiSnapshot => "kai-snapshot",
             Format::Kwok => "kwok",
             Format::Snapshotz => "snapshotz",
+            Format::Dlrm => "dlrm",
         }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) fn recognise(head: &[u8]) -> Option<Format> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start();
+    if text.starts_with("instance_sn,role,app_name,") {
+        return Some(Format::Dlrm);
+    }
     match text.strip_prefix('{') {
         Some(rest) => of_json(rest),
         None => of_yaml(text),
@@ -140,6 +143,8 @@ mod tests {
             "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n---\napiVersion: action.kwok.x-k8s.io/v1alpha1\n",
             Some(Format::Kwok),
         );
+        check("instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request", Some(Format::Dlrm));
+        check("instance_sn,app_name,role\n", None);
         check("", None);
         check("hello world", None);
         check(b"\x85hello", None);

@@ -15,6 +15,10 @@ mod tables;
 pub(crate) mod times;
 mod writer;
 
+pub use info::{
+    Labels, MachineDeploymentInfo, Meta, NodeInfo, PodInfo, PriorityClassInfo, Resources, ScheduleStatus,
+    SettingsInfo, WorkerPoolInfo,
+};
 pub use writer::Writer;
 
 /// What a database says, in order of time. Memory follows the largest row, not the file: rows are put in order on

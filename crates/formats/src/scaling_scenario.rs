@@ -2,7 +2,8 @@
 //!
 //! Read are reports (`{BeginTime, ClusterSnapshot, ScalingResult}`), a snapshot alone, and the form of May 2024
 //! (`{Name, Scenarios}`), which shows several moments. What the simulation did is left out: the cluster never did it.
-//! A report is one JSON value, so all of it is held in memory, and its objects beside it.
+//! A report is one JSON value, so all of it is held in memory, and its objects beside it. A [`Scenario`] is written in
+//! the newest form.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -11,8 +12,15 @@ use model::{Key, Moment, Object, Observed, What};
 
 use crate::{Error, Given, Input, Item, Items, Result};
 
+mod cluster;
 mod fields;
+mod hashes;
+mod report;
 mod snapshot;
+mod write;
+
+pub use cluster::{ClusterSnapshot, NodeGroupInfo, NodeTemplate, SnapshotPart};
+pub use report::{ScalingResult, Scenario};
 
 use fields::Fields;
 use snapshot::Snapshot;

@@ -91,6 +91,7 @@ fn samples() -> Vec<(Format, Vec<u8>, usize)> {
             include_bytes!("../../../testdata/formats/gardener_scenario.json").to_vec(),
             2_000,
         ),
+        text(Format::Dlrm, include_str!("../../../testdata/formats/dlrm.csv")),
         text(Format::KaiSnapshot, KAI),
         (Format::KaiSnapshot, written(|out| Box::new(kai_snapshot::Writer::new(out, None))), 5_000),
         (Format::Sktrace, written(trace), 10_000),

@@ -19,29 +19,38 @@ mod settings;
 mod worker_pool;
 
 pub(crate) use event::EventInfo;
-pub(crate) use machine::{MachineClassInfo, MachineDeploymentInfo};
-pub(crate) use node::{CsiNodeInfo, NodeInfo, is_ready};
-pub(crate) use pod::{PodInfo, ScheduleStatus, check_spec};
-pub(crate) use priority_class::PriorityClassInfo;
-pub(crate) use settings::{DEPLOYMENT, PRIORITIES, SettingsInfo, priorities_object};
-pub(crate) use worker_pool::WorkerPoolInfo;
+pub(crate) use hash::Hash;
+pub use machine::MachineDeploymentInfo;
+pub(crate) use machine::{MachineClassInfo, number_or_text};
+pub use node::NodeInfo;
+pub(crate) use node::{CsiNodeInfo, is_ready};
+pub(crate) use pod::check_spec;
+pub use pod::{PodInfo, ScheduleStatus};
+pub use priority_class::PriorityClassInfo;
+pub use settings::SettingsInfo;
+pub(crate) use settings::{DEPLOYMENT, PRIORITIES, priorities_object};
+pub use worker_pool::WorkerPoolInfo;
 
 /// Why an object is not what the recorder needs, in words for the user.
 pub(crate) type Fit<T> = std::result::Result<T, String>;
 
 /// Labels by name.
-pub(crate) type Labels = BTreeMap<String, String>;
+pub type Labels = BTreeMap<String, String>;
 
 /// Amounts by the name of the resource.
-pub(crate) type Resources = BTreeMap<String, Quantity>;
+pub type Resources = BTreeMap<String, Quantity>;
 
 /// What names an object and says how long it was there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meta {
-    pub(crate) name: String,
-    pub(crate) namespace: String,
-    pub(crate) created: Option<Moment>,
-    pub(crate) deleted: Option<Moment>,
+pub struct Meta {
+    /// Its name.
+    pub name: String,
+    /// Its namespace; empty if it has none.
+    pub namespace: String,
+    /// When it was made.
+    pub created: Option<Moment>,
+    /// When its deletion is to be done, if that was asked for.
+    pub deleted: Option<Moment>,
 }
 
 // === impl Meta ===

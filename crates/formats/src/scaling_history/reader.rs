@@ -125,10 +125,9 @@ impl Reader {
     /// A node; and its CSINode in files that have no table for those: they tell its volumes here.
     fn node(&self, cells: &Cells<'_>, what: Word) -> Result<Vec<(Word, Value)>> {
         let info = node(cells)?;
-        let volumes = cells.number("AllocatableVolumes")?;
         let mut objects = vec![(what, info.object())];
-        if volumes > 0 && !self.tables.has(Table::CsiNode) {
-            objects.push((what, CsiNodeInfo { meta: info.meta, volumes }.object()));
+        if info.volumes > 0 && !self.tables.has(Table::CsiNode) {
+            objects.push((what, CsiNodeInfo { meta: info.meta, volumes: info.volumes }.object()));
         }
         Ok(objects)
     }
@@ -222,6 +221,7 @@ fn node(cells: &Cells<'_>) -> Result<NodeInfo> {
         meta: meta(cells, true)?,
         changed: cells.time("SnapshotTimestamp")?,
         provider_id: cells.owned("ProviderID")?,
+        volumes: cells.number("AllocatableVolumes")?,
         labels: parsed(cells, "Labels", labels)?,
         taints: parsed(cells, "Taints", taints)?,
         allocatable: parsed(cells, "Allocatable", resources)?,

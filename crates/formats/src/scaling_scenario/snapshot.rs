@@ -152,15 +152,15 @@ impl Snapshot {
             meta: meta(fields)?,
             changed: changed(fields)?,
             provider_id: fields.text("ProviderID")?,
+            volumes: fields.number("AllocatableVolumes")?,
             labels: fields.read("Labels", labels)?,
             taints: fields.read("Taints", taints)?,
             allocatable: fields.read("Allocatable", resources)?,
             capacity: fields.read("Capacity", resources)?,
         };
         self.add(fields, &info.object())?;
-        let volumes = fields.number("AllocatableVolumes")?;
-        if volumes > 0 {
-            self.add(fields, &CsiNodeInfo { meta: info.meta, volumes }.object())?;
+        if info.volumes > 0 {
+            self.add(fields, &CsiNodeInfo { meta: info.meta, volumes: info.volumes }.object())?;
         }
         Ok(())
     }
@@ -208,8 +208,8 @@ fn meta(fields: &Fields<'_>) -> Result<Meta> {
         name: fields.text("Name")?,
         namespace: fields.text("Namespace")?,
         created: fields.time("CreationTimestamp")?,
-        // Always Go's zero time: their own reader does not find the column.
-        deleted: None,
+        // Theirs is always Go's zero time: their own reader does not find the column.
+        deleted: fields.time("DeletionTimestamp")?,
     })
 }
 

@@ -45,6 +45,7 @@ Formats are recognised by content, compressed with gzip or zstd or not:
   kai-snapshot      the KAI scheduler's snapshot, ZIP
   kwok              KWOK's snapshot or recording, YAML
   snapshotz         the cluster autoscaler's debugging snapshot, JSON
+  dlrm              Alibaba's trace of recommendation services, CSV; it begins at --at, or now
 
 Examples:
   kinescope import film.jsonl.gz                         makes film.kine

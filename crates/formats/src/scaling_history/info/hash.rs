@@ -11,28 +11,28 @@ use serde_json::Value;
 use super::{Labels, Resources, list, text};
 
 #[derive(Default)]
-pub(super) struct Hash(Md5);
+pub(crate) struct Hash(Md5);
 
 // === impl Hash ===
 
 impl Hash {
-    pub(super) fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.0.update(text.as_bytes());
     }
 
-    pub(super) fn number(&mut self, number: i64) {
+    pub(crate) fn number(&mut self, number: i64) {
         self.0.update(number.to_be_bytes());
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    pub(super) fn texts(&mut self, texts: &Value) {
+    pub(crate) fn texts(&mut self, texts: &Value) {
         list(texts).iter().for_each(|entry| self.text(entry.as_str().unwrap_or_default()));
     }
 
-    pub(super) fn labels(&mut self, labels: &Labels) {
+    pub(crate) fn labels(&mut self, labels: &Labels) {
         for (name, value) in labels {
             self.text(name);
             self.text(value);
@@ -40,20 +40,20 @@ impl Hash {
     }
 
     /// The digits only: `100m` and `100` are the same to the recorder, `1` and `1M` too.
-    pub(super) fn resources(&mut self, resources: &Resources) {
+    pub(crate) fn resources(&mut self, resources: &Resources) {
         for (name, amount) in resources {
             self.text(name);
             self.text(&amount.canonical_digits());
         }
     }
 
-    pub(super) fn taints(&mut self, taints: &[Value]) {
+    pub(crate) fn taints(&mut self, taints: &[Value]) {
         for taint in taints {
             ["key", "value", "effect"].iter().for_each(|field| self.text(text(taint, field)));
         }
     }
 
-    pub(super) fn hex(self) -> String {
+    pub(crate) fn hex(self) -> String {
         self.0.finalize().iter().fold(String::new(), |mut hex, byte| {
             write!(hex, "{byte:02x}").expect("a String takes all that is written to it");
             hex

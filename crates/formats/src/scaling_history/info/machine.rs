@@ -23,17 +23,26 @@ const ZONE_LABELS: [&str; 5] = [
 ];
 
 /// What `mcd_info` keeps of a MachineDeployment.
-#[derive(Clone, Debug)]
-pub(crate) struct MachineDeploymentInfo {
-    pub(crate) meta: Meta,
-    pub(crate) replicas: i64,
-    pub(crate) pool: String,
-    pub(crate) zone: String,
-    pub(crate) max_surge: String,
-    pub(crate) max_unavailable: String,
-    pub(crate) class: String,
-    pub(crate) labels: Labels,
-    pub(crate) taints: Vec<Value>,
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineDeploymentInfo {
+    /// What names it.
+    pub meta: Meta,
+    /// How many machines it is to have.
+    pub replicas: i64,
+    /// Its worker pool.
+    pub pool: String,
+    /// Its zone.
+    pub zone: String,
+    /// A number or a share of machines beyond its size, in an update.
+    pub max_surge: String,
+    /// The same of machines that may be missing.
+    pub max_unavailable: String,
+    /// The machine class of its machines.
+    pub class: String,
+    /// Labels of its nodes.
+    pub labels: Labels,
+    /// Taints of its nodes.
+    pub taints: Vec<Value>,
 }
 
 /// What `mcc_info` keeps of a MachineClass.
@@ -220,7 +229,7 @@ pub(super) fn count_or_share(value: &Value, field: &str) -> Fit<String> {
 }
 
 /// The number a text prints, or the text.
-pub(super) fn number_or_text(text: &str) -> Value {
+pub(crate) fn number_or_text(text: &str) -> Value {
     match text.parse::<i32>() {
         Ok(number) if number.to_string() == text => json!(number),
         _ => json!(text),

@@ -1,6 +1,6 @@
 //! Nodes, and how many volumes they take.
 
-use model::Moment;
+use model::{Moment, Object};
 use serde_json::{Value, json};
 
 use super::hash::Hash;
@@ -10,15 +10,24 @@ use super::{Fit, Labels, Meta, Resources, changed, labels, list, put, resources,
 const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 
 /// What `node_info` keeps of a node.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeInfo {
-    pub(crate) meta: Meta,
-    pub(crate) changed: Option<Moment>,
-    pub(crate) provider_id: String,
-    pub(crate) labels: Labels,
-    pub(crate) taints: Vec<Value>,
-    pub(crate) allocatable: Resources,
-    pub(crate) capacity: Resources,
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeInfo {
+    /// What names it.
+    pub meta: Meta,
+    /// The last change of a condition, or else when it was made.
+    pub changed: Option<Moment>,
+    /// What the cloud calls it.
+    pub provider_id: String,
+    /// How many volumes it takes; 0 if that is not known. It is told by its CSINode, so the recorder always writes 0.
+    pub volumes: i64,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its taints.
+    pub taints: Vec<Value>,
+    /// What pods may have of it.
+    pub allocatable: Resources,
+    /// All it has.
+    pub capacity: Resources,
 }
 
 /// What `csi_node_info` keeps of a CSINode.
@@ -32,6 +41,11 @@ pub(crate) struct CsiNodeInfo {
 // === impl NodeInfo ===
 
 impl NodeInfo {
+    /// What is kept of this node. Says why it cannot be understood.
+    pub fn read(node: &Object) -> Fit<NodeInfo> {
+        NodeInfo::of(&node.value().map_err(|error| error.to_string())?)
+    }
+
     /// What the recorder keeps of this node.
     pub(crate) fn of(object: &Value) -> Fit<NodeInfo> {
         let meta = Meta::of(object)?;
@@ -42,6 +56,7 @@ impl NodeInfo {
             changed: changed(meta.created, &status["conditions"])?,
             meta,
             provider_id: text(spec, "providerID").to_owned(),
+            volumes: 0,
             labels,
             taints: taints(&spec["taints"])?,
             allocatable: resources(&status["allocatable"])?,

@@ -3,31 +3,38 @@
 use std::cmp::Ordering;
 use std::fmt::Write;
 
-use model::Moment;
+use model::{Moment, Object};
 use serde_json::{Value, json};
 
 use super::hash::Hash;
 use super::{Fit, Labels, Meta, Resources, changed, labels, list, put, resources, text};
 
 /// What `pod_info` keeps of a pod.
-#[derive(Clone, Debug)]
-pub(crate) struct PodInfo {
-    pub(crate) meta: Meta,
-    pub(crate) changed: Option<Moment>,
-    pub(crate) uid: String,
-    /// The recorder never fills it; files of others may.
-    pub(crate) nominated: String,
-    pub(crate) phase: String,
-    pub(crate) labels: Labels,
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodInfo {
+    /// What names it.
+    pub meta: Meta,
+    /// The last change of a condition, or else when it was made.
+    pub changed: Option<Moment>,
+    /// Its uid.
+    pub uid: String,
+    /// The node that is cleared for it. The recorder never fills it; files of others may.
+    pub nominated: String,
+    /// Its phase.
+    pub phase: String,
+    /// Its labels.
+    pub labels: Labels,
     /// The sum over the containers proper: no init containers, no overhead.
-    pub(crate) requests: Resources,
-    pub(crate) spec: Value,
-    pub(crate) status: ScheduleStatus,
+    pub requests: Resources,
+    /// All of its spec.
+    pub spec: Value,
+    /// What the scheduler had to say.
+    pub status: ScheduleStatus,
 }
 
 /// What the scheduler had to say about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ScheduleStatus {
+pub enum ScheduleStatus {
     /// Nothing yet: such pods are not recorded.
     Pending = -2,
     /// There is a node to be cleared for it.
@@ -41,6 +48,17 @@ pub(crate) enum ScheduleStatus {
 // === impl PodInfo ===
 
 impl PodInfo {
+    /// What is kept of this pod, and beside what the recorder keeps the node that is being cleared for it: their type
+    /// has the place. Says why it cannot be understood.
+    pub fn read(pod: &Object) -> Fit<PodInfo> {
+        let pod = pod.value().map_err(|error| error.to_string())?;
+        let mut info = PodInfo::of(&pod)?;
+        if info.status == ScheduleStatus::Nominated {
+            text(&pod["status"], "nominatedNodeName").clone_into(&mut info.nominated);
+        }
+        Ok(info)
+    }
+
     /// What the recorder keeps of this pod.
     pub(crate) fn of(object: &Value) -> Fit<PodInfo> {
         let meta = Meta::of(object)?;
@@ -71,7 +89,8 @@ impl PodInfo {
         })
     }
 
-    pub(crate) fn node_name(&self) -> &str {
+    /// The node it is on; empty if it has none.
+    pub fn node_name(&self) -> &str {
         text(&self.spec, "nodeName")
     }
 

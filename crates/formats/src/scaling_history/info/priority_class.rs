@@ -7,15 +7,22 @@ use super::{Fit, Labels, Meta, labels, put, text};
 use crate::scaling_history::times::go_millis;
 
 /// What `pc_info` keeps of a PriorityClass.
-#[derive(Clone, Debug)]
-pub(crate) struct PriorityClassInfo {
-    pub(crate) meta: Meta,
-    pub(crate) uid: String,
-    pub(crate) value: i32,
-    pub(crate) global_default: bool,
-    pub(crate) preemption_policy: String,
-    pub(crate) description: String,
-    pub(crate) labels: Labels,
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriorityClassInfo {
+    /// What names it.
+    pub meta: Meta,
+    /// Its uid.
+    pub uid: String,
+    /// The priority.
+    pub value: i32,
+    /// Whether pods have it that name none.
+    pub global_default: bool,
+    /// Whether its pods push others aside.
+    pub preemption_policy: String,
+    /// In words.
+    pub description: String,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 // === impl PriorityClassInfo ===

@@ -9,18 +9,27 @@ use super::{Fit, Meta, list};
 
 /// What `ca_settings_info` keeps. What was not given is zero, empty or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SettingsInfo {
-    pub(crate) expander: String,
+pub struct SettingsInfo {
+    /// `--expander`
+    pub expander: String,
     /// The smallest and largest size of each node group.
-    pub(crate) groups: BTreeMap<String, (i64, i64)>,
-    pub(crate) max_node_provision_millis: i64,
-    pub(crate) scan_interval_millis: i64,
-    pub(crate) max_graceful_termination_seconds: i64,
-    pub(crate) new_pod_scale_up_delay_millis: i64,
-    pub(crate) max_empty_bulk_delete: i64,
-    pub(crate) ignore_daemon_sets: bool,
-    pub(crate) max_nodes_total: i64,
-    pub(crate) priorities: String,
+    pub groups: BTreeMap<String, (i64, i64)>,
+    /// `--max-node-provision-time`
+    pub max_node_provision_millis: i64,
+    /// `--scan-interval`
+    pub scan_interval_millis: i64,
+    /// `--max-graceful-termination-sec`
+    pub max_graceful_termination_seconds: i64,
+    /// `--new-pod-scale-up-delay`
+    pub new_pod_scale_up_delay_millis: i64,
+    /// `--max-empty-bulk-delete`
+    pub max_empty_bulk_delete: i64,
+    /// `--ignore-daemonsets-utilization`
+    pub ignore_daemon_sets: bool,
+    /// `--max-nodes-total`
+    pub max_nodes_total: i64,
+    /// What its ConfigMap of priorities says.
+    pub priorities: String,
 }
 
 /// The Deployment whose flags are recorded.

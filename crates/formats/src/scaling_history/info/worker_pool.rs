@@ -14,18 +14,26 @@ use crate::scaling_history::times::go_millis;
 const TIMESTAMP: &str = "gardener.cloud/timestamp";
 
 /// What `worker_pool_info` keeps of a pool.
-#[derive(Clone, Debug)]
-pub(crate) struct WorkerPoolInfo {
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerPoolInfo {
     /// The pool's name and the Worker's namespace and times.
-    pub(crate) meta: Meta,
-    pub(crate) changed: Option<Moment>,
-    pub(crate) machine_type: String,
-    pub(crate) architecture: String,
-    pub(crate) minimum: i64,
-    pub(crate) maximum: i64,
-    pub(crate) max_surge: String,
-    pub(crate) max_unavailable: String,
-    pub(crate) zones: Vec<String>,
+    pub meta: Meta,
+    /// When Gardener last touched the Worker.
+    pub changed: Option<Moment>,
+    /// What its machines are.
+    pub machine_type: String,
+    /// Their processors.
+    pub architecture: String,
+    /// The fewest machines.
+    pub minimum: i64,
+    /// The most machines.
+    pub maximum: i64,
+    /// A number or a share of machines beyond its size, in an update.
+    pub max_surge: String,
+    /// The same of machines that may be missing.
+    pub max_unavailable: String,
+    /// Where its machines may be.
+    pub zones: Vec<String>,
 }
 
 // === impl WorkerPoolInfo ===

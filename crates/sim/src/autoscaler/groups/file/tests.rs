@@ -7,12 +7,13 @@ use crate::autoscaler::groups::{Delay, FailureKind, Membership};
 use crate::autoscaler::settings::Expander;
 
 /// What the documentation shows, with how many groups each has.
-const EXAMPLES: [(&str, &str, usize); 5] = [
+const EXAMPLES: [(&str, &str, usize); 6] = [
     ("aws", include_str!("../../../../../../examples/node-groups/aws.yaml"), 3),
     ("gcp", include_str!("../../../../../../examples/node-groups/gcp.yaml"), 2),
     ("azure", include_str!("../../../../../../examples/node-groups/azure.yaml"), 2),
     ("gardener", include_str!("../../../../../../examples/node-groups/gardener.yaml"), 3),
     ("kwok", include_str!("../../../../../../examples/node-groups/kwok.yaml"), 2),
+    ("dlrm", include_str!("../../../../../../examples/node-groups/dlrm.yaml"), 5),
 ];
 
 fn example(name: &str) -> NodeGroups {

@@ -1,0 +1,159 @@
+//! Alibaba's trace of recommendation services: imported, and the node groups that are to host it.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod common;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use common::run;
+use formats::{Format, Given, Input, Item};
+use model::{Moment, Object, What};
+use serde_json::{Value, json};
+use sim::autoscaler::NodeGroups;
+use sim::scheduler::{Fit, Settings};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn sample() -> PathBuf {
+    Path::new(ROOT).join("testdata/formats/dlrm.csv")
+}
+
+/// The trace itself, where it is to be had: in `shared` beside the checkout.
+fn whole() -> Option<PathBuf> {
+    let path = Path::new(ROOT).join("../shared/data/dlrm/disaggregated_DLRM_trace.csv");
+    if path.exists() {
+        return Some(path);
+    }
+    // Not by a macro, whose output the test runner would keep to itself.
+    std::io::stderr().write_all(b"skipped: no trace\n").unwrap();
+    None
+}
+
+/// Every pod of a trace as it was created.
+fn pods(path: &Path) -> impl Iterator<Item = Object> {
+    let input = Input::open("trace", Box::new(File::open(path).unwrap())).unwrap();
+    assert_eq!(input.format, Some(Format::Dlrm));
+    let given = Given { source: "trace".into(), at: None, now: Moment::from_nanos(0) };
+    let items = formats::read(input, Format::Dlrm, given).unwrap();
+    items.filter_map(|item| match item.unwrap() {
+        Item::Change(observed) => match observed.what {
+            What::Added(object) if object.meta().kind == "Pod" => Some(object),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// A cluster with an empty node of each group.
+fn empty_nodes() -> Fit {
+    let text = std::fs::read_to_string(Path::new(ROOT).join("examples/node-groups/dlrm.yaml")).unwrap();
+    let mut fit = Fit::new(&Settings::default());
+    for group in NodeGroups::parse(&text).unwrap().groups {
+        assert_eq!(group.min, 0, "{}", group.name);
+        fit.apply(&What::Added(group.template));
+    }
+    fit
+}
+
+fn check_that_all_fit(path: &Path, count: usize) {
+    let mut fit = empty_nodes();
+    let mut found = 0;
+    for pod in pods(path) {
+        fit.apply(&What::Added(pod.clone()));
+        let (name, value) = (pod.meta().name, pod.value().unwrap());
+        let node = fit.first("default", &name).unwrap_or_else(|| panic!("no node takes {pod:?}"));
+        let kind = if value["metadata"]["labels"]["role"] == "HN" { "gpu-" } else { "cpu-" };
+        assert!(node.starts_with(kind), "{name} goes to {node}");
+        fit.apply(&What::Deleted(pod.clone()));
+        found += 1;
+    }
+    assert_eq!(found, count);
+}
+
+#[test]
+fn every_instance_fits_an_empty_node_of_a_group() {
+    // The sample has the largest instances: each of the trace asks for no more of anything than one of them.
+    check_that_all_fit(&sample(), 17);
+    if let Some(trace) = whole() {
+        check_that_all_fit(&trace, 23_871);
+    }
+}
+
+#[test]
+fn a_node_takes_as_many_instances_of_a_service_as_the_trace_allows() {
+    let node = |name: &str| {
+        Object::parse(
+            &json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "status": {"allocatable": {"cpu": "999", "memory": "9Ti", "ephemeral-storage": "99Ti", "pods": "99",
+                    "nvidia.com/gpu": "99", "koordinator.sh/rdma": "9999"}}})
+            .to_string(),
+        )
+        .unwrap()
+    };
+    let on = |pod: &Object, node: &str| {
+        let mut value: Value = pod.value().unwrap();
+        value["spec"]["nodeName"] = node.into();
+        What::Modified(Object::parse(&value.to_string()).unwrap())
+    };
+    let pods: Vec<Object> =
+        pods(&sample()).filter(|pod| pod.value().unwrap()["metadata"]["labels"]["app"] == "app_3").collect();
+    assert_eq!(pods.len(), 3, "each with at most two on a node");
+    let mut fit = Fit::new(&Settings::default());
+    fit.apply(&What::Added(node("a")));
+    for pod in &pods {
+        fit.apply(&What::Added(pod.clone()));
+    }
+    let third = pods[2].meta().name;
+    let taken = |fit: &mut Fit| fit.first("default", &third).map(|node| node.to_string());
+    fit.apply(&on(&pods[0], "a"));
+    assert_eq!(taken(&mut fit).as_deref(), Some("a"), "the second on a");
+    fit.apply(&on(&pods[1], "a"));
+    assert_eq!(taken(&mut fit), None, "there are two on a");
+    fit.apply(&What::Added(node("b")));
+    assert_eq!(taken(&mut fit).as_deref(), Some("b"));
+    // However many are elsewhere.
+    fit.apply(&on(&pods[1], "b"));
+    assert_eq!(taken(&mut fit).as_deref(), Some("a"), "the second on a");
+}
+
+#[test]
+fn a_trace_is_imported_by_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = sample();
+    let arguments = ["import", sample.to_str().unwrap(), "--into", "t.kine", "--at", "2026-01-01T00:00:00Z"];
+    run(folder.path(), &arguments).fine();
+    run(folder.path(), &["doctor", "t.kine"]).fine();
+    let info = run(folder.path(), &["info", "t.kine"]).fine();
+    assert!(info.contains("times inferred"), "{info}");
+    let count = |kind: &str, at: &str| {
+        let listed = run(folder.path(), &["get", kind, "-o", "name", "--at", at, "--history", "t.kine"]);
+        listed.fine().lines().count()
+    };
+    for (at, pods, deployments) in [
+        ("2026-01-01T00:00:00Z", 10, 9),
+        ("2026-01-01T00:01:40Z", 11, 10),
+        ("2026-01-01T00:07:55Z", 12, 11),
+        // One goes and four come.
+        ("2026-01-01T01:00:00Z", 15, 11),
+        ("2026-01-01T01:00:05Z", 14, 11),
+        // One goes, and another comes and goes.
+        ("2026-01-01T02:00:00Z", 13, 12),
+        ("2026-01-02T00:00:00Z", 12, 12),
+    ] {
+        assert_eq!((count("pods", at), count("deployments", at)), (pods, deployments), "at {at}");
+    }
+}
+
+#[test]
+fn a_bad_trace_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(sample()).unwrap().replace("937.5,937.5", "937.5,930");
+    std::fs::write(folder.path().join("bad.csv"), text).unwrap();
+    let told = run(folder.path(), &["import", "bad.csv"]).wrong(1);
+    assert!(told.contains("bad.csv, line 8, memory_limit: less than the request"), "{told}");
+    assert!(!folder.path().join("bad.kine").exists());
+}
