@@ -5,6 +5,7 @@
 
 pub mod autoscaler;
 mod case;
+pub mod controllers;
 mod error;
 pub mod film;
 mod lines;

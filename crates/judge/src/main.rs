@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use judge::film::{self, Film};
-use judge::{Cases, Difference, Lines, Oracle, Tally, Wish, autoscaler};
+use judge::{Cases, Difference, Lines, Oracle, Tally, Wish, autoscaler, controllers};
 
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -221,6 +221,11 @@ fn films(files: &[PathBuf], show: usize) -> Result<bool> {
             }
             println!("{compared}");
         }
+        let played = controllers::judge(Lines::open(file)?, show)?;
+        for example in &played.examples {
+            println!("{example}\n");
+        }
+        println!("{played}");
     }
     Ok(true)
 }

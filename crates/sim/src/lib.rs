@@ -4,5 +4,9 @@
 //! a hash table: the same changes, settings and seed give the same decisions, byte for byte.
 
 pub mod autoscaler;
+pub mod controllers;
+mod daemons;
+pub mod pace;
+pub mod run;
 pub mod scheduler;
 mod version;

@@ -11,7 +11,7 @@ use super::groups::{Membership, NodeGroup};
 use super::node::Node;
 
 pub use observed::ObservedCloud;
-pub use simulated::{CloudChange, SimulatedCloud, made_ready};
+pub use simulated::{CloudChange, SimulatedCloud, made_for, made_ready};
 
 /// A group by its place in the cloud's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

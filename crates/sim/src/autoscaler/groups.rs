@@ -24,6 +24,8 @@ pub use file::{BadGroups, NodeGroups};
 pub use measure::Measure;
 pub use prices::Prices;
 
+pub use crate::pace::Delay;
+
 /// A group of like nodes that grows and shrinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeGroup {
@@ -81,15 +83,6 @@ pub struct Provisioning {
     pub registers_after: Delay,
     /// From then until it is ready.
     pub ready_after: Delay,
-}
-
-/// How long something takes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Delay {
-    /// Always the same.
-    Constant(Duration),
-    /// One of these, each as likely as the other.
-    Measured(Vec<Duration>),
 }
 
 /// A time during which a group does not grow as it is told.

@@ -6,7 +6,7 @@ mod cluster;
 mod decision;
 mod down;
 mod flags;
-mod go_duration;
+pub(crate) mod go_duration;
 mod gpu;
 mod groups;
 mod node;
@@ -19,14 +19,16 @@ mod run;
 mod settings;
 mod similar;
 mod snapshot;
-mod status;
+pub(crate) mod status;
 mod templates;
-mod time;
+pub(crate) mod time;
 mod timing;
 mod trouble;
 mod up;
 mod view;
 mod yaml;
+
+use std::time::Duration;
 
 use model::{Moment, What};
 use rand::SeedableRng;
@@ -43,7 +45,7 @@ use timing::Timing;
 
 pub use cloud::{
     Cloud, CloudChange, CloudError, CreationError, GroupId, Instance, InstanceState, ObservedCloud, Pricing,
-    Registered, SimulatedCloud, made_ready,
+    Registered, SimulatedCloud, made_for, made_ready,
 };
 pub use cluster::KINDS;
 pub use decision::{
@@ -188,6 +190,11 @@ impl Autoscaler {
     pub fn saw_removal(&mut self, at: Moment, group: GroupId) {
         self.last_deletion = self.last_deletion.max(at);
         self.registry.register_scale_down(group, at);
+    }
+
+    /// How old a pod must be before anything is done for it.
+    pub fn new_pod_delay(&self) -> Duration {
+        self.settings.new_pod_scale_up_delay
     }
 
     /// When there is something to do between two loops.

@@ -87,9 +87,11 @@ impl Autoscaler {
             status: &mut self.status,
             last_scale_up: &mut self.last_scale_up,
             last_deletion: &mut self.last_deletion,
+            did_something: false,
             last_failure: self.started.plus_nanos(-LONG_AGO_NANOS),
         };
         let found = work.run(&mut context, nodes, ready, &in_progress);
+        let did_something = work.did_something;
         let scale_down = self.down.report(found.result, found.removed);
         let groups = states(&context);
         let healthy = context.registry.is_cluster_healthy(context.settings);
@@ -99,7 +101,6 @@ impl Autoscaler {
             .then(|| self.status.write(now, &self.settings, context.cloud, context.registry));
         self.cluster.snapshot.end();
         self.keep_told(&mut events);
-        let did_something = self.last_scale_up == now || self.last_deletion == now;
         self.timing.ran(now, did_something);
         Loop {
             at: now,
@@ -196,6 +197,8 @@ struct Work<'a> {
     status: &'a mut Status,
     last_scale_up: &'a mut Moment,
     last_deletion: &'a mut Moment,
+    /// The cluster was made larger or smaller.
+    did_something: bool,
     last_failure: Moment,
 }
 
@@ -265,6 +268,7 @@ impl Work<'_> {
             self.status.set_candidates(self.down.unneeded_by_group(), context.now);
             if result == ScaleDownResult::NodeDeleteStarted {
                 *self.last_deletion = context.now;
+                self.did_something = true;
             }
             (found.result, found.removed) = (result, removed);
         }
@@ -272,6 +276,7 @@ impl Work<'_> {
             let scale_up = up::to_min_size(context, &all);
             if scale_up.result == ScaleUpResult::Successful {
                 *self.last_scale_up = context.now;
+                self.did_something = true;
             }
             up::tell(context, &scale_up);
             found.min_size = Some(scale_up);
@@ -305,6 +310,7 @@ impl Work<'_> {
             let grew = scale_up.result == ScaleUpResult::Successful;
             if grew {
                 *self.last_scale_up = context.now;
+                self.did_something = true;
             }
             rounds.push(scale_up);
             let last = rounds.last().expect("one was just made");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::Moment;
+use model::{Moment, Object};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cloud::{Cloud, GroupId};
@@ -141,6 +142,20 @@ pub fn loop_of(status: &str) -> Option<Moment> {
     let time = status.lines().find_map(|line| line.strip_prefix("time: "))?;
     let text = time.trim_matches('"').strip_suffix(UTC)?;
     format!("{}Z", text.replacen(' ', "T", 1)).parse().ok()
+}
+
+/// When the loop began whose status a ConfigMap holds.
+pub(crate) fn loop_told(map: &Object) -> Option<Moment> {
+    #[derive(Deserialize)]
+    struct MapJson {
+        #[serde(default)]
+        data: DataJson,
+    }
+    #[derive(Default, Deserialize)]
+    struct DataJson {
+        status: Option<String>,
+    }
+    loop_of(&map.view::<MapJson>().ok()?.data.status?)
 }
 
 fn healthy(healthy: bool) -> &'static str {

@@ -40,6 +40,25 @@ pub struct Placement {
     pub looked_at: usize,
     /// How many of them fit.
     pub fitting: usize,
+    /// How many of those are as good as the one that was taken, it included.
+    pub equals: usize,
+    /// What became of the node that the pod was inclined to, if it was to any.
+    pub inclined: Option<Inclined>,
+}
+
+/// What became of the node that a pod was inclined to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Inclined {
+    /// It was taken.
+    Taken,
+    /// Its score was lower by so much.
+    Worse(i64),
+    /// A plugin refused it.
+    Refused(Plugin),
+    /// It was not looked at: enough others had been found.
+    NotLookedAt,
+    /// There is no such node.
+    NotThere,
 }
 
 /// What placing a pod means for a claim.

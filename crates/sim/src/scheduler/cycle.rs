@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::answer::{NodeAnswer, NodeVerdict, PluginScore};
+use super::answer::{Inclined, NodeAnswer, NodeVerdict, PluginScore};
 use super::cards::{Cards, ShapeCards};
 use super::go;
 use super::ids::NodeId;
@@ -32,7 +32,7 @@ pub(super) struct Memory {
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// This one is the best.
-    Chosen { node: NodeId, looked_at: usize, fitting: usize },
+    Chosen { node: NodeId, looked_at: usize, fitting: usize, equals: usize, inclined: Option<Inclined> },
     /// None takes the pod.
     None(Diagnosis),
     /// A plugin failed.
@@ -66,10 +66,12 @@ impl Diagnosis {
     }
 }
 
-/// Decides as the scheduler would, with sampling.
+/// Decides as the scheduler would, with sampling. Among equals the node that the pod is inclined to is taken, if it is
+/// one of them.
 pub(super) fn decide(
     look: &mut Look<'_>,
     memory: &mut Memory,
+    inclined: Option<NodeId>,
     choose_among_equals: &mut dyn FnMut(usize) -> usize,
 ) -> Outcome {
     let all = look.world.nodes.order();
@@ -112,7 +114,8 @@ pub(super) fn decide(
     }
     if let Some(node) = chosen {
         memory.cards.put_back(shape_id, kept);
-        return Outcome::Chosen { node, looked_at: 0, fitting: 1 };
+        let inclined = inclined.map(|it| if it == node { Inclined::Taken } else { Inclined::NotLookedAt });
+        return Outcome::Chosen { node, looked_at: 0, fitting: 1, equals: 1, inclined };
     }
     let only: Option<Vec<NodeId>> = before.only.map(|names| {
         diagnosis.absent = Some(not_these(&diagnosis.plugins));
@@ -140,7 +143,10 @@ pub(super) fn decide(
             diagnosis.plugins.dedup();
             Outcome::None(diagnosis)
         }
-        (Ok(()), &[node]) => Outcome::Chosen { node, looked_at: 1 + diagnosis.refused.len(), fitting: 1 },
+        (Ok(()), &[node]) => {
+            let inclined = inclined.map(|it| wish(it, node, &feasible, &[], &diagnosis, &memory.cards));
+            Outcome::Chosen { node, looked_at: 1 + diagnosis.refused.len(), fitting: 1, equals: 1, inclined }
+        }
         (Ok(()), _) => match score(look, &feasible, &mut kept, &mut memory.cards, &mut memory.scores) {
             Err(error) => Outcome::Failed(error),
             Ok(()) => {
@@ -151,13 +157,41 @@ pub(super) fn decide(
                     one_of_the_best(totals, choose_among_equals)
                 };
                 let looked_at = feasible.len() + diagnosis.refused.len();
-                Outcome::Chosen { node: feasible[best], looked_at, fitting: feasible.len() }
+                let equals = || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
+                let wished = equals().find(|(index, _)| Some(feasible[*index]) == inclined);
+                let node = feasible[wished.map_or(best, |(index, _)| index)];
+                let inclined =
+                    inclined.map(|it| wish(it, node, &feasible, totals, &diagnosis, &memory.cards));
+                let (equals, fitting) = (equals().count(), feasible.len());
+                Outcome::Chosen { node, looked_at, fitting, equals, inclined }
             }
         },
     };
     memory.feasible = feasible;
     memory.cards.put_back(shape_id, kept);
     outcome
+}
+
+/// What became of the node that the pod was inclined to.
+fn wish(
+    wished: NodeId,
+    taken: NodeId,
+    feasible: &[NodeId],
+    totals: &[i64],
+    diagnosis: &Diagnosis,
+    cards: &Cards,
+) -> Inclined {
+    if wished == taken {
+        return Inclined::Taken;
+    }
+    let total = |node: NodeId| feasible.iter().position(|it| *it == node).and_then(|at| totals.get(at));
+    if let (Some(best), Some(own)) = (total(taken), total(wished)) {
+        return Inclined::Worse(best.saturating_sub(*own));
+    }
+    match diagnosis.refused.iter().find(|(node, _)| *node == wished) {
+        Some((_, refusal)) => Inclined::Refused(cards.refusal(*refusal).plugin),
+        None => Inclined::NotLookedAt,
+    }
 }
 
 /// Looks at nodes from `start` on, all around, until enough are found that take the pod.

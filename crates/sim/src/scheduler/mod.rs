@@ -35,6 +35,7 @@ use std::sync::Arc;
 use model::{Kind, Moment, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use rustc_hash::FxHashMap;
 
 use cycle::{Memory, Outcome};
 use look::Look;
@@ -48,7 +49,8 @@ use storage::{Reservation, StorageKind};
 use world::{RelationKind, World};
 
 pub use answer::{
-    Decision, Explanation, NodeAnswer, NodeVerdict, Placement, PluginScore, PodName, Rejection, VolumeChange,
+    Decision, Explanation, Inclined, NodeAnswer, NodeVerdict, Placement, PluginScore, PodName, Rejection,
+    VolumeChange,
 };
 pub use config::BadConfiguration;
 pub use fit::Fit;
@@ -93,6 +95,8 @@ pub struct Scheduler {
     queue: Queue,
     /// The volumes that pods on their way to a node are to get.
     reservations: BTreeMap<PodId, Reservation>,
+    /// The nodes that pods go to if no other is better.
+    inclinations: FxHashMap<PodId, Arc<str>>,
     clears_nominations: bool,
 }
 
@@ -107,6 +111,7 @@ impl Scheduler {
             dice: Pcg64::seed_from_u64(settings.seed),
             queue: Queue::new(&settings),
             reservations: BTreeMap::new(),
+            inclinations: FxHashMap::default(),
             nominations: Nominations::default(),
             plans: Plans::default(),
             memory: Memory::default(),
@@ -201,6 +206,14 @@ impl Scheduler {
         Some(decision)
     }
 
+    /// Where nothing but chance decides between nodes that are equally good for a pod that waits, it goes to this one,
+    /// if it is among them: as dice fell that were recorded.
+    pub fn incline(&mut self, namespace: &str, name: &str, node: &Arc<str>) {
+        if let Some(id) = self.world.find(namespace, name) {
+            self.inclinations.insert(id, node.clone());
+        }
+    }
+
     /// Begins the next search so many nodes further on, as after a search that was not made here.
     pub fn rotate(&mut self, by: usize) {
         self.world.nodes.look();
@@ -273,24 +286,29 @@ impl Scheduler {
         let plan = self.plans.plan(&mut self.world, &self.profiles[profile], id);
         let mut look = Look::new(&self.world, &self.profiles[profile], &self.nominations, id, &plan);
         let dice = &mut self.dice;
-        let diagnosis =
-            match cycle::decide(&mut look, &mut self.memory, &mut |sides| dice.random_range(0..sides)) {
-                Outcome::Chosen { node, looked_at, fitting } => {
-                    let reservation = match look.reserve(node) {
-                        Err(refusal) => return failed(refusal.message()),
-                        Ok(reservation) => reservation,
-                    };
-                    let placement = Placement {
-                        node: self.world.nodes.name(node).clone(),
-                        volumes: reservation.as_ref().map(Reservation::changes).unwrap_or_default(),
-                        looked_at,
-                        fitting,
-                    };
-                    return (Decision::Placed(placement), Consequence::Placed(node, reservation));
-                }
-                Outcome::Failed(error) => return failed(error),
-                Outcome::None(diagnosis) => diagnosis,
-            };
+        let wish = self.inclinations.get(&id);
+        let wished = wish.and_then(|node| self.world.nodes.by_name(node));
+        let not_there = wish.filter(|_| wished.is_none()).map(|_| Inclined::NotThere);
+        let mut chance = |sides| dice.random_range(0..sides);
+        let diagnosis = match cycle::decide(&mut look, &mut self.memory, wished, &mut chance) {
+            Outcome::Chosen { node, looked_at, fitting, equals, inclined } => {
+                let reservation = match look.reserve(node) {
+                    Err(refusal) => return failed(refusal.message()),
+                    Ok(reservation) => reservation,
+                };
+                let placement = Placement {
+                    node: self.world.nodes.name(node).clone(),
+                    volumes: reservation.as_ref().map(Reservation::changes).unwrap_or_default(),
+                    looked_at,
+                    fitting,
+                    equals,
+                    inclined: inclined.or(not_there),
+                };
+                return (Decision::Placed(placement), Consequence::Placed(node, reservation));
+            }
+            Outcome::Failed(error) => return failed(error),
+            Outcome::None(diagnosis) => diagnosis,
+        };
         let message = diagnosis.message(nodes, &self.memory.cards);
         let mut rejection = Rejection::new(message, diagnosis.plugins.clone());
         let ways = Ways {

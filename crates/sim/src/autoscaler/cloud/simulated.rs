@@ -4,7 +4,7 @@ mod node;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::{
 use crate::autoscaler::groups::{Delay, FailureKind};
 use crate::autoscaler::time::after;
 
-pub use node::made_ready;
+pub use node::{made_for, made_ready};
 
 /// A cloud in virtual time. What it does shows only when it is asked to [advance](SimulatedCloud::advance).
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ struct State {
     target: i64,
     /// How many were ever made: their numbers are not used again.
     made: u64,
+    /// What the next ones are called.
+    names: VecDeque<Arc<str>>,
     /// In the order in which they came.
     machines: Vec<Machine>,
 }
@@ -117,6 +119,15 @@ impl SimulatedCloud {
     #[must_use]
     pub fn with_gpu_label(self, label: Arc<str>) -> SimulatedCloud {
         SimulatedCloud { gpu_label: label, ..self }
+    }
+
+    /// New nodes of a group get these names, one after the other, before any are made up.
+    #[must_use]
+    pub fn with_names(mut self, group: &str, names: impl IntoIterator<Item = Arc<str>>) -> SimulatedCloud {
+        if let Some(place) = self.groups.iter().position(|known| *known.name == *group) {
+            self.states[place].names.extend(names);
+        }
+        self
     }
 
     /// A node was there before the cloud was asked for anything. Says whose it is, if it is any group's.
@@ -188,6 +199,7 @@ impl SimulatedCloud {
             Delay::Constant(duration) => *duration,
             Delay::Measured(all) if all.is_empty() => Duration::ZERO,
             Delay::Measured(all) => all[self.dice.random_range(0..all.len())],
+            Delay::ByTime(_) => delay.pick(moment, self.dice.random()),
         };
         after(moment, duration)
     }
@@ -277,8 +289,10 @@ impl Cloud for SimulatedCloud {
             let stage = self.stage(now, group, failure, others);
             others += i64::from(stage.is_there());
             let state = &mut self.states[group.index()];
-            state.made += 1;
-            let name: Arc<str> = format!("{name}-new-{:03}", state.made).into();
+            let name = state.names.pop_front().unwrap_or_else(|| {
+                state.made += 1;
+                format!("{name}-new-{:03}", state.made).into()
+            });
             let id = node::provider_id(&self.groups[group.index()], &name);
             self.owners.insert(id.clone(), group);
             state.machines.push(Machine { id, name, stage });

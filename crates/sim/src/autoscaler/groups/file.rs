@@ -1,5 +1,6 @@
 //! `node-groups.yaml`: node groups in the words of a user.
 
+mod document;
 mod group;
 #[cfg(test)]
 mod tests;

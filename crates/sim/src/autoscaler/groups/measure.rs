@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::{Moment, Object, What};
 use serde::Deserialize;
 
+use super::super::status::loop_told;
 use super::{Delay, Membership, NodeGroup, Provisioning};
 use crate::scheduler::labels::Labels;
 use crate::scheduler::read::{moment, nullable};
@@ -13,7 +14,8 @@ use crate::scheduler::read::{moment, nullable};
 /// Nodes on their way, followed change by change.
 ///
 /// A request begins when the autoscaler first says that pods triggered it; the nodes that the group then gets, or got
-/// a moment before, are taken for those it asked for, in order.
+/// a moment before, are taken for those it asked for, in order. One that came while a loop ran, as the autoscaler's
+/// status tells, was asked for when that loop began.
 #[derive(Debug)]
 pub struct Measure<'a> {
     groups: &'a [NodeGroup],
@@ -21,6 +23,8 @@ pub struct Measure<'a> {
     asked: Vec<VecDeque<Moment>>,
     /// By group: when nodes came that nobody had asked for.
     early: Vec<VecDeque<Moment>>,
+    /// When the last loops began, and when they had told their status.
+    loops: VecDeque<(Moment, Moment)>,
     /// By group: the sizes of its last request.
     last: Vec<Option<(i64, i64)>>,
     /// Nodes by name: their group and since when they are there, if they are new and not ready yet.
@@ -97,6 +101,7 @@ impl<'a> Measure<'a> {
             groups,
             asked: vec![VecDeque::new(); count],
             early: vec![VecDeque::new(); count],
+            loops: VecDeque::new(),
             last: vec![None; count],
             coming: BTreeMap::new(),
             registered: vec![Vec::new(); count],
@@ -104,11 +109,12 @@ impl<'a> Measure<'a> {
         }
     }
 
-    /// A change of a Node or an Event; others tell nothing. Changes come in order.
+    /// A change of a Node, an Event or the autoscaler's ConfigMap; others tell nothing. Changes come in order.
     pub fn see(&mut self, at: Moment, what: &What) {
         let object = what.object();
         match &*object.meta().kind {
             "Event" if matches!(what, What::Added(_)) => self.event(at, object),
+            "ConfigMap" => self.loop_ended(at, object),
             "Node" => match what {
                 What::Added(_) | What::Modified(_) => self.node(at, object),
                 What::Deleted(_) => drop(self.coming.remove(&*object.meta().name)),
@@ -145,13 +151,29 @@ impl<'a> Measure<'a> {
                 self.early[index].retain(|came| between(*came, at) <= A_MOMENT);
                 for _ in 0..to.saturating_sub(from).clamp(0, MOST) {
                     match self.early[index].pop_front() {
-                        Some(_) => self.registered[index].push(Duration::ZERO),
+                        Some(came) => {
+                            let asked = self.loop_at(came).unwrap_or(came);
+                            self.registered[index].push(between(asked, came));
+                        }
                         None => self.asked[index].push_back(at),
                     }
                 }
                 self.asked[index].truncate(MOST as usize);
             }
         }
+    }
+
+    fn loop_ended(&mut self, at: Moment, map: &Object) {
+        if let Some(began) = loop_told(map) {
+            self.loops.retain(|(_, told)| between(*told, at) <= A_MOMENT);
+            self.loops.push_back((began, at));
+        }
+    }
+
+    /// When the loop began that ran at a moment.
+    fn loop_at(&self, moment: Moment) -> Option<Moment> {
+        let ran = self.loops.iter().find(|(began, told)| *began <= moment && moment <= *told);
+        ran.map(|(began, _)| *began)
     }
 
     fn node(&mut self, at: Moment, object: &Object) {
@@ -279,6 +301,22 @@ mod tests {
         let found = measure.finish();
         let of_a = Provisioning { registers_after: seconds(&[30, 60]), ready_after: seconds(&[0, 35]) };
         assert_eq!(found, [Some(of_a), None, None]);
+    }
+
+    #[test]
+    fn a_node_that_comes_while_a_loop_runs_was_asked_for_by_it() {
+        let groups = [group("a")];
+        let mut measure = Measure::new(&groups);
+        let status = "autoscalerStatus: Running\ntime: 1970-01-01 00:00:08.5 +0000 UTC\n";
+        let status = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-autoscaler-status"},
+            "data": {"status": status}});
+        measure.see(at(7), &node("a1", "a", 7, "True"));
+        measure.see(at(9), &node("a2", "a", 9, "True"));
+        measure.see(at(10), &added(status));
+        measure.see(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
+        measure.see(at(14), &node("a3", "a", 14, "True"));
+        let delays = [0, 500, 3_000].map(Duration::from_millis).to_vec();
+        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, Delay::Measured(delays));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::autoscaler::cluster::DaemonSet;
 use crate::autoscaler::node::Node;
 use crate::autoscaler::pod::Pod;
+use crate::daemons::{add_tolerations, wants};
 use crate::scheduler::PodName;
 use crate::scheduler::amounts::ScalarNames;
-use crate::scheduler::taints::first_untolerated;
 
 /// The DaemonSets, each with the pod that it would run.
 #[derive(Debug, Default)]
@@ -20,18 +20,6 @@ pub(super) struct Daemons {
     daemons: Vec<(Arc<DaemonSet>, Pod)>,
     revision: u64,
 }
-
-/// What the pods of DaemonSets tolerate, whatever their template says: key and effect.
-const TOLERATED: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
-/// What those tolerate that use the node's network.
-const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 impl Daemons {
     /// Takes note of DaemonSets that came, changed or went.
@@ -78,11 +66,9 @@ pub(super) fn makes_room_for_itself(pod: &Pod) -> bool {
 /// Whether the DaemonSet controller would run its pod on a node. One that is meant for a node of a certain name does not
 /// mean a new one.
 fn runs_on(pod: &Pod, node: &Node) -> bool {
-    let shape = &pod.spec.shape;
     pod.spec.trouble.is_none()
         && pod.node.is_none()
-        && shape.selects(&node.name, &node.labels)
-        && first_untolerated(&node.spec.taints, &shape.tolerations).is_none()
+        && wants(&pod.spec.shape, &node.name, &node.labels, &node.spec.taints).run
 }
 
 /// The pod that a DaemonSet would make.
@@ -101,15 +87,7 @@ pub(super) fn pod_of(set: &DaemonSet) -> Object {
         json!([{"kind": "DaemonSet", "uid": *set.uid, "name": *set.name.name, "controller": true}]),
     );
 
-    let on_host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
-    let tolerated = TOLERATED.into_iter().chain(on_host_network.then_some(TOLERATED_ON_HOST_NETWORK));
-    let tolerated =
-        tolerated.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
-    match spec.entry("tolerations").or_insert(Value::Null) {
-        Value::Array(tolerations) => tolerations.extend(tolerated),
-        absent => *absent = tolerated.collect(),
-    }
-
+    add_tolerations(&mut spec);
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
     Object::trusted(pod.to_string())
 }

@@ -68,6 +68,16 @@ impl Scheduler {
         self.queue.next_tick().map(|tick| tick.max(now))
     }
 
+    /// Whether nobody's turn comes before something changes: pods may be left that were refused, or whose cycle failed.
+    pub fn is_idle(&self) -> bool {
+        self.queue.active.is_empty() && self.queue.backoff.is_empty()
+    }
+
+    /// Whether pods wait that no node takes.
+    pub fn has_refused(&self) -> bool {
+        self.queue.is_anyone_refused()
+    }
+
     /// The binding of a pod is seen to have worked, as by an update of the pod that names its node. Nothing happens if
     /// the pod is not on its way to a node.
     pub fn placed(&mut self, now: Moment, namespace: &str, name: &str) {

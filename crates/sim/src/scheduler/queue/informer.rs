@@ -158,6 +158,7 @@ impl Scheduler {
         }
         self.world.change_pod(id, pod);
         self.nominations.set(id, None);
+        self.inclinations.remove(&id);
         self.came(now, id);
         self.queue.remove(id);
     }
@@ -167,6 +168,7 @@ impl Scheduler {
         let assumed = self.world.is_assumed(id).then(|| self.world.node_of(id)).flatten();
         let assumed = assumed.map(|node| self.world.nodes.name(node).clone());
         self.nominations.set(id, None);
+        self.inclinations.remove(&id);
         self.queue.remove(id);
         self.give_up_volumes(id);
         let mut gone = self.world.remove_pod(id);

@@ -18,6 +18,11 @@ pub(super) fn provider_id(group: &NodeGroup, name: &str) -> Arc<str> {
     }
 }
 
+/// The group that a machine was made for, where what the cloud calls it tells.
+pub fn made_for(provider_id: &str) -> Option<&str> {
+    provider_id.strip_prefix("kinescope://")?.rsplit_once('/').map(|(group, _)| group)
+}
+
 /// A node made from its group's template.
 pub(super) fn made(group: &NodeGroup, id: &str, name: &str, at: Moment, is_ready: bool) -> Object {
     let mut node = from_template(&group.template, name, id, at);
@@ -134,6 +139,7 @@ mod tests {
             failures: Vec::new(),
         };
         let id = provider_id(&group, "a-1");
+        assert_eq!(made_for(&id), Some("a"));
         let at = Moment::from_nanos(1_500_000_000);
         let node = made(&group, &id, "a-1", at, false);
         let expected = json!({"apiVersion": "v1", "kind": "Node",

@@ -329,7 +329,7 @@ fn an_empty_cluster_has_no_groups() {
     assert_eq!((derived.groups.len(), derived.told_by, derived.settings), (0, None, None));
 }
 
-/// With this provider nodes are there before the autoscaler tells of them, and kwok makes them ready at once.
+/// With this provider nodes are there before the loop that asks for them has ended, and kwok makes them ready at once.
 #[test]
 fn the_film_shows_how_long_nodes_took() {
     let groups = derive(end_of_film().iter()).groups;
@@ -347,7 +347,8 @@ fn the_film_shows_how_long_nodes_took() {
             else {
                 panic!("both were measured");
             };
-            assert!(registers.iter().all(Duration::is_zero));
+            // From the beginning of the loop; the whole loop is told 20 to 200 ms later.
+            assert!(registers.iter().all(|span| *span < Duration::from_millis(200)), "{registers:?}");
             assert!(ready.iter().all(|span| *span < Duration::from_millis(100) && !span.is_zero()));
             (registers.len(), ready.len())
         })

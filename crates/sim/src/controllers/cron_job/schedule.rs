@@ -1,0 +1,241 @@
+//! Schedules: `30 6-16/4 * * 1-5`, `@daily`, `@every 90m`; read as github.com/robfig/cron does, which Kubernetes uses.
+
+use model::Moment;
+
+use crate::autoscaler::go_duration;
+
+const SECOND: i64 = 1_000_000_000;
+const DAY: i64 = 86_400;
+/// Where nothing is found for so long, nothing ever will.
+const MOST_DAYS: i64 = 5 * 366;
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// When something is to happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Schedule {
+    /// By the clock.
+    Times(Times),
+    /// Every so many seconds.
+    Every(i64),
+}
+
+/// Times of day and days: bits of what fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Times {
+    minutes: u64,
+    hours: u64,
+    days: u64,
+    months: u64,
+    weekdays: u64,
+    /// Days, or weekdays, were not restricted: then both must fit, which the unrestricted always does. Otherwise one is
+    /// enough.
+    any_day: bool,
+    /// Seconds that its clock is ahead of UTC.
+    ahead: i64,
+}
+
+impl Schedule {
+    /// Reads a schedule for a clock so many seconds ahead of UTC.
+    pub(super) fn parse(text: &str, ahead: i64) -> Result<Schedule, String> {
+        let text = text.trim();
+        if let Some(every) = text.strip_prefix("@every ") {
+            let nanos = go_duration::parse(every).ok_or_else(|| format!("{every:?} is no span of time"))?;
+            return Ok(Schedule::Every((nanos / SECOND).max(1)));
+        }
+        let fields = match text {
+            "@yearly" | "@annually" => "0 0 1 1 *",
+            "@monthly" => "0 0 1 * *",
+            "@weekly" => "0 0 * * 0",
+            "@daily" | "@midnight" => "0 0 * * *",
+            "@hourly" => "0 * * * *",
+            _ if text.starts_with('@') => return Err(format!("{text:?} is no word for a schedule")),
+            own => own,
+        };
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let [minutes, hours, days, months, weekdays] = fields[..] else {
+            return Err(format!("expected exactly 5 fields, found {}", fields.len()));
+        };
+        let (days, weekdays) = (field(days, 1, 31, &[])?, field(weekdays, 0, 6, &WEEKDAYS)?);
+        Ok(Schedule::Times(Times {
+            minutes: field(minutes, 0, 59, &[])?.bits,
+            hours: field(hours, 0, 23, &[])?.bits,
+            months: field(months, 1, 12, &MONTHS)?.bits,
+            any_day: days.is_star || weekdays.is_star,
+            days: days.bits,
+            weekdays: weekdays.bits,
+            ahead,
+        }))
+    }
+
+    /// The first time after a moment; `None` if there is none in five years.
+    pub(super) fn next(&self, after: Moment) -> Option<Moment> {
+        let second = after.nanos().div_euclid(SECOND);
+        match self {
+            Schedule::Every(seconds) => at(second.checked_add(*seconds)?),
+            Schedule::Times(times) => times.next(second),
+        }
+    }
+}
+
+impl Times {
+    fn next(&self, second: i64) -> Option<Moment> {
+        let local = second.checked_add(self.ahead)?;
+        let first = local.div_euclid(60) * 60 + 60;
+        let (first_day, mut from) = (first.div_euclid(DAY), first.rem_euclid(DAY) / 60);
+        for day in first_day..first_day + MOST_DAYS {
+            if self.fits_day(day) {
+                let minute = (from..24 * 60).find(|minute| {
+                    self.hours >> (minute / 60) & 1 == 1 && self.minutes >> (minute % 60) & 1 == 1
+                });
+                if let Some(minute) = minute {
+                    return at((day * DAY + minute * 60).checked_sub(self.ahead)?);
+                }
+            }
+            from = 0;
+        }
+        None
+    }
+
+    fn fits_day(&self, day: i64) -> bool {
+        let (month, date) = month_and_date(day);
+        let weekday = (day + 4).rem_euclid(7);
+        let (by_date, by_weekday) = (self.days >> date & 1 == 1, self.weekdays >> weekday & 1 == 1);
+        let fits = if self.any_day { by_date && by_weekday } else { by_date || by_weekday };
+        fits && self.months >> month & 1 == 1
+    }
+}
+
+struct Field {
+    bits: u64,
+    is_star: bool,
+}
+
+/// One field: ranges, steps, lists. Names count from the least value.
+fn field(text: &str, least: u32, most: u32, names: &[&str]) -> Result<Field, String> {
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{text:?} is no number in a schedule"));
+    let value = |text: &str| {
+        let named = names.iter().position(|name| text.eq_ignore_ascii_case(name));
+        let named = named.and_then(|index| u32::try_from(index).ok()).map(|index| index + least);
+        named.map_or_else(|| number(text), Ok)
+    };
+    let mut whole = Field { bits: 0, is_star: false };
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (range, step) = match part.split_once('/') {
+            Some((range, step)) => (range, Some(number(step)?)),
+            None => (part, None),
+        };
+        let (first, last) = match range {
+            "*" | "?" => (least, most),
+            _ => match range.split_once('-') {
+                Some((first, last)) => (value(first)?, value(last)?),
+                None => {
+                    let only = value(range)?;
+                    (only, if step.is_some() { most } else { only })
+                }
+            },
+        };
+        if first < least || last > most || first > last {
+            return Err(format!("{part:?} is not within {least} and {most}"));
+        }
+        let step = step.unwrap_or(1);
+        if step == 0 {
+            return Err(format!("{part:?} has a step of zero"));
+        }
+        whole.is_star |= matches!(range, "*" | "?") && step == 1;
+        let mut next = first;
+        while next <= last {
+            whole.bits |= 1 << next;
+            next = next.saturating_add(step);
+        }
+    }
+    Ok(whole)
+}
+
+/// The month and the day in it of a day since 1970, by the rules of the Gregorian calendar.
+fn month_and_date(day: i64) -> (i64, i64) {
+    // Years that begin in March, in eras of 400.
+    let since = day + 719_468;
+    let of_era = since.rem_euclid(146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    (if month < 10 { month + 3 } else { month - 9 }, date)
+}
+
+fn at(second: i64) -> Option<Moment> {
+    second.checked_mul(SECOND).map(Moment::from_nanos)
+}
+
+/// Seconds that the clock of a zone is ahead of UTC, where it always is by as much; `None` for zones that are not known.
+pub(super) fn ahead_of_utc(zone: &str) -> Option<i64> {
+    match zone {
+        "" | "UTC" | "Etc/UTC" | "GMT" | "Etc/GMT" | "Zulu" | "Etc/Zulu" | "UCT" | "Etc/UCT"
+        | "Universal" | "Etc/Universal" | "Greenwich" | "Etc/Greenwich" => Some(0),
+        // West is positive there.
+        _ => {
+            let hours = zone.strip_prefix("Etc/GMT")?;
+            let number: i64 = hours.strip_prefix('+').unwrap_or(hours).parse().ok()?;
+            (-14..=12).contains(&number).then_some(-number * 3600)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schedule: &str, after: &str, expected: &str) {
+        let schedule = Schedule::parse(schedule, 0).expect("it is a schedule");
+        let next = schedule.next(after.parse().unwrap());
+        assert_eq!(next.map(|at| at.to_string()).unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn the_next_time_is_that_of_the_cron_library() {
+        // Cases of its own TestNext, moved to five fields.
+        check("0/15 * * * *", "2012-07-09T14:45:00Z", "2012-07-09T15:00:00Z");
+        check("0/15 * * * *", "2012-07-09T14:59:59Z", "2012-07-09T15:00:00Z");
+        check("20-35/15 * * * *", "2012-07-09T15:45:00Z", "2012-07-09T16:20:00Z");
+        check("0/15 * * * *", "2012-12-31T23:45:00Z", "2013-01-01T00:00:00Z");
+        check("0 0 9 Apr-Oct ?", "2012-07-09T23:35:00Z", "2012-08-09T00:00:00Z");
+        check("0 0 */5 Apr,Aug,Oct Mon", "2012-07-09T23:35:00Z", "2012-08-01T00:00:00Z");
+        check("0 0 */5 Oct Mon", "2012-07-09T23:35:00Z", "2012-10-01T00:00:00Z");
+        check("0 0 * Feb Mon", "2012-07-09T23:35:00Z", "2013-02-04T00:00:00Z");
+        check("0 0 * Feb Mon/2", "2012-07-09T23:35:00Z", "2013-02-01T00:00:00Z");
+        check("0 0 29 Feb ?", "2012-07-09T23:35:00Z", "2016-02-29T00:00:00Z");
+        check("0 0 30 Feb ?", "2012-07-09T23:35:00Z", "");
+        check("0 0 31 Apr ?", "2012-07-09T23:35:00Z", "");
+        check("@every 90m", "2012-07-09T14:45:00.5Z", "2012-07-09T16:15:00Z");
+        check("@weekly", "2012-07-09T23:35:00Z", "2012-07-15T00:00:00Z");
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused() {
+        // Cases of its TestParseScheduleErrors.
+        for bad in [
+            "* 5 j * * *",
+            "@every Xm",
+            "@unrecognized",
+            "* * * *",
+            "",
+            "60 0 * * *",
+            "0 * * * 7",
+            "*/0 * * * *",
+            "* * * * */mon",
+        ] {
+            assert!(Schedule::parse(bad, 0).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_clock_may_be_ahead() {
+        let schedule = Schedule::parse("0 12 * * *", ahead_of_utc("Etc/GMT-2").unwrap()).unwrap();
+        let next = schedule.next("2026-11-15T00:00:00Z".parse().unwrap()).unwrap();
+        assert_eq!(next.to_string(), "2026-11-15T10:00:00Z");
+        assert_eq!(ahead_of_utc("Europe/Berlin"), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! Controllers at work on a stage that carries out what they do, as an API server would.
+
+mod cron_job;
+mod daemon_set;
+mod deployment;
+mod disruption;
+mod garbage;
+mod job;
+mod replica_set;
+mod stateful_set;
+
+use std::collections::BTreeMap;
+
+use model::{Moment, Object, What};
+use serde_json::{Value, json};
+
+use super::{Controller, Controllers, Do};
+
+const START: i64 = 1_794_700_800_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+const ALL: [Controller; 8] = [
+    Controller::GarbageCollection,
+    Controller::CronJob,
+    Controller::Job,
+    Controller::DaemonSet,
+    Controller::Deployment,
+    Controller::ReplicaSet,
+    Controller::StatefulSet,
+    Controller::Disruption,
+];
+
+/// A cluster without a scheduler or kubelets: what becomes of pods is said by the test.
+struct Stage {
+    controllers: Controllers,
+    now: Moment,
+    /// By kind, namespace and name.
+    objects: BTreeMap<(String, String, String), Value>,
+    /// Pods take their time to be deleted.
+    is_graceful: bool,
+    /// What was done since it was last asked: `create Pod`, and so on.
+    done: Vec<String>,
+}
+
+impl Stage {
+    fn new(which: &[Controller]) -> Stage {
+        Stage {
+            controllers: Controllers::new(which, 7),
+            now: Moment::from_nanos(START),
+            objects: BTreeMap::new(),
+            is_graceful: false,
+            done: Vec::new(),
+        }
+    }
+
+    /// Puts an object there, or another in its place, and lets the controllers work.
+    fn put(&mut self, object: Value) {
+        self.set(object);
+        self.settle();
+    }
+
+    fn set(&mut self, object: Value) {
+        let key = key(&object);
+        let is_gone =
+            !object["metadata"]["deletionTimestamp"].is_null() && object["metadata"]["finalizers"].is_null();
+        let parsed = Object::parse(&object.to_string()).expect("what is put there is an object");
+        let what =
+            match (is_gone && self.objects.contains_key(&key), self.objects.insert(key.clone(), object)) {
+                (true, _) => What::Deleted(parsed),
+                (false, None) => What::Added(parsed),
+                (false, Some(_)) => What::Modified(parsed),
+            };
+        if is_gone && matches!(what, What::Deleted(_)) && !(self.is_graceful && key.0 == "Pod") {
+            self.objects.remove(&key);
+            self.controllers.apply(self.now, &what);
+        } else if let What::Deleted(object) = what {
+            self.controllers.apply(self.now, &What::Modified(object));
+        } else {
+            self.controllers.apply(self.now, &what);
+        }
+    }
+
+    /// Changes an object: its generation too, if that is another spec.
+    fn change(&mut self, kind: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut object = self.get(kind, name).clone();
+        let spec = object["spec"].clone();
+        change(&mut object);
+        if object["spec"] != spec && kind != "Pod" {
+            object["metadata"]["generation"] =
+                (object["metadata"]["generation"].as_i64().unwrap_or(0) + 1).into();
+        }
+        self.put(object);
+    }
+
+    /// Deletes an object at once, whatever it has.
+    fn remove(&mut self, kind: &str, name: &str) {
+        let key = (kind.to_owned(), namespace(kind).to_owned(), name.to_owned());
+        let object = self.objects.remove(&key).expect("it is there");
+        let object = Object::parse(&object.to_string()).unwrap();
+        self.controllers.apply(self.now, &What::Deleted(object));
+        self.settle();
+    }
+
+    /// Lets the controllers work until nothing is left.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let done = self.controllers.work(self.now);
+            if done.is_empty() {
+                return;
+            }
+            for one in done {
+                self.carry_out(one);
+            }
+        }
+        panic!("the controllers never rest: {:?}", &self.done[self.done.len() - 20..]);
+    }
+
+    fn carry_out(&mut self, one: Do) {
+        match one {
+            Do::Create(object) => {
+                let object =
+                    Object::parse(object.as_str()).expect("what is made is an object").value().unwrap();
+                let key = key(&object);
+                assert!(!self.objects.contains_key(&key), "{key:?} is there already");
+                self.done.push(format!("create {} {}", key.0, key.2));
+                self.set(object);
+            }
+            Do::Update(object) => {
+                let object =
+                    Object::parse(object.as_str()).expect("what is changed is an object").value().unwrap();
+                let key = key(&object);
+                assert!(self.objects.contains_key(&key), "{key:?} is not there");
+                self.done.push(format!("update {} {}", key.0, key.2));
+                self.set(object);
+            }
+            Do::Delete(doomed) => {
+                let key =
+                    (doomed.kind.kind.to_string(), doomed.namespace.to_string(), doomed.name.to_string());
+                let mut object = self.objects[&key].clone();
+                assert_eq!(object["metadata"]["uid"], *doomed.uid);
+                self.done.push(format!("delete {} {}", key.0, key.2));
+                object["metadata"]["deletionTimestamp"] = self.now.to_string().into();
+                self.set(object);
+            }
+        }
+    }
+
+    /// Lets time pass, with all that the controllers wake up for.
+    fn wait(&mut self, seconds: i64) {
+        let end = self.now.plus_nanos(seconds * SECOND);
+        while let Some(at) = self.controllers.next_wake().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+
+    fn get(&self, kind: &str, name: &str) -> &Value {
+        let key = (kind.to_owned(), namespace(kind).to_owned(), name.to_owned());
+        self.objects.get(&key).unwrap_or_else(|| panic!("there is no {kind} {name}"))
+    }
+
+    fn all(&self, kind: &str) -> Vec<&Value> {
+        self.objects.iter().filter(|(key, _)| key.0 == kind).map(|(_, object)| object).collect()
+    }
+
+    fn names(&self, kind: &str) -> Vec<String> {
+        self.all(kind).iter().map(|object| text(&object["metadata"]["name"])).collect()
+    }
+
+    /// A pod runs and is ready, on its node or one of that name.
+    fn run(&mut self, pod: &str) {
+        let now = self.now;
+        self.change("Pod", pod, |pod| {
+            let target = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+            let node = pod.pointer(target).cloned().unwrap_or_else(|| "node".into());
+            pod["spec"]["nodeName"] = node;
+            pod["status"] = ready(now);
+        });
+    }
+
+    fn run_all(&mut self) {
+        for _ in 0..100 {
+            let waiting: Vec<String> = self
+                .all("Pod")
+                .iter()
+                .filter(|pod| {
+                    pod["status"]["phase"] == "Pending" && pod["metadata"]["deletionTimestamp"].is_null()
+                })
+                .map(|pod| text(&pod["metadata"]["name"]))
+                .collect();
+            if waiting.is_empty() {
+                return;
+            }
+            for pod in waiting {
+                if self.objects.contains_key(&("Pod".to_owned(), "shop".to_owned(), pod.clone())) {
+                    self.run(&pod);
+                }
+            }
+        }
+    }
+
+    /// A pod ends.
+    fn end(&mut self, pod: &str, phase: &str) {
+        let now = self.now;
+        self.change("Pod", pod, |pod| {
+            pod["status"] = json!({"phase": phase, "conditions": [
+                {"type": "Ready", "status": "False", "lastTransitionTime": now.to_string()}]});
+        });
+    }
+
+    /// What was done since it was last asked, less names that are made up.
+    fn told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.done)
+    }
+}
+
+fn key(object: &Value) -> (String, String, String) {
+    let metadata = &object["metadata"];
+    (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+}
+
+fn namespace(kind: &str) -> &'static str {
+    if kind == "Node" { "" } else { "shop" }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn ready(now: Moment) -> Value {
+    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now.to_string()}]})
+}
+
+/// A workload called `w` with pods that have a container and the label `app`.
+fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {"name": "w", "namespace": "shop", "uid": "w-uid", "generation": 1,
+            "creationTimestamp": "2026-11-15T00:00:00Z"},
+        "spec": {"selector": {"matchLabels": {"app": "w"}},
+            "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+fn node(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec})
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let play = || {
+        let mut stage = Stage::new(&ALL);
+        stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+        stage.run_all();
+        stage.change("Deployment", "w", |object| {
+            object["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2".into()
+        });
+        stage.run_all();
+        (stage.told(), serde_json::to_string(&stage.objects.values().collect::<Vec<_>>()).unwrap())
+    };
+    assert_eq!(play(), play());
+}
+
+#[test]
+fn what_makes_no_sense_is_said_and_counts_as_gone() {
+    let mut stage = Stage::new(&ALL);
+    stage.put(workload("apps/v1", "Deployment", json!({"replicas": "many"})));
+    stage.put(workload("batch/v1", "Job", json!({"parallelism": []})));
+    stage.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": 7}}));
+    assert_eq!(stage.told(), [""; 0]);
+    let left_out: Vec<_> = stage.controllers.left_out().collect();
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
+    assert!(
+        left_out
+            .iter()
+            .any(|(sentence, count)| sentence.starts_with("a Deployment makes no sense") && *count == 1)
+    );
+}
+
+#[test]
+fn those_that_are_not_named_do_nothing() {
+    let mut stage = Stage::new(&[Controller::Disruption]);
+    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+    stage.put(workload("apps/v1", "DaemonSet", json!({})));
+    stage.put(node("n", json!({})));
+    assert_eq!(stage.told(), [""; 0]);
+}

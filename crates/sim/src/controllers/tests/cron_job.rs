@@ -1,0 +1,157 @@
+//! CronJobs.
+
+use serde_json::{Value, json};
+
+use super::{ALL, Stage, workload};
+
+/// Begins at midnight.
+fn stage(spec: Value) -> Stage {
+    let mut stage = Stage::new(&ALL);
+    let job = workload("batch/v1", "Job", json!({}));
+    let mut cron = workload(
+        "batch/v1",
+        "CronJob",
+        json!({"jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": job["spec"]["template"]}}}),
+    );
+    for key in ["selector", "template"] {
+        cron["spec"].as_object_mut().unwrap().remove(key);
+    }
+    for (key, value) in spec.as_object().unwrap() {
+        cron["spec"][key] = value.clone();
+    }
+    stage.put(cron);
+    stage
+}
+
+fn finish(stage: &mut Stage, phase: &str) {
+    let pods = stage.names("Pod");
+    for pod in pods {
+        if stage.get("Pod", &pod)["status"]["phase"] == "Pending" {
+            stage.end(&pod, phase);
+        }
+    }
+    stage.wait(3);
+}
+
+/// Minutes since 1970 at the start.
+const START: i64 = super::START / super::SECOND / 60;
+
+#[test]
+fn a_job_is_started_at_each_time() {
+    let mut stage = stage(json!({"schedule": "*/5 * * * *"}));
+    assert_eq!(stage.names("Job").len(), 0);
+    stage.wait(299);
+    assert_eq!(stage.names("Job").len(), 0);
+    stage.wait(2);
+    assert_eq!(stage.names("Job"), [format!("w-{}", START + 5)]);
+    let job = stage.all("Job")[0];
+    assert_eq!(
+        job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
+        "2026-11-15T00:05:00Z"
+    );
+    assert_eq!(job["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(job["spec"]["backoffLimit"], 6);
+    assert_eq!(stage.all("Pod")[0]["metadata"]["labels"]["job-name"], format!("w-{}", START + 5));
+    let status = &stage.get("CronJob", "w")["status"];
+    assert_eq!(
+        (&status["lastScheduleTime"], status["active"].as_array().map(Vec::len)),
+        (&json!("2026-11-15T00:05:00Z"), Some(1))
+    );
+    finish(&mut stage, "Succeeded");
+    let status = &stage.get("CronJob", "w")["status"];
+    // The Job is looked at a second after its pod was made, 100 ms after the full minute.
+    assert_eq!(
+        (&status["active"], &status["lastSuccessfulTime"]),
+        (&Value::Null, &json!("2026-11-15T00:05:01Z"))
+    );
+    stage.wait(3600);
+    assert_eq!(stage.get("CronJob", "w")["status"]["lastScheduleTime"], "2026-11-15T01:05:00Z");
+}
+
+#[test]
+fn who_runs_already_may_forbid_or_be_replaced() {
+    for (policy, running) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
+        let mut stage = stage(json!({"schedule": "* * * * *", "concurrencyPolicy": policy}));
+        stage.wait(185);
+        assert_eq!(stage.names("Job").len(), running, "{policy}");
+        let last = if policy == "Forbid" { 1 } else { 3 };
+        assert_eq!(stage.names("Job").last(), Some(&format!("w-{}", START + last)), "{policy}");
+    }
+}
+
+#[test]
+fn what_is_over_is_kept_to_a_limit() {
+    let mut stage =
+        stage(json!({"schedule": "* * * * *", "successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 0}));
+    for _ in 0..4 {
+        stage.wait(60);
+        finish(&mut stage, "Succeeded");
+    }
+    assert_eq!(stage.names("Job"), [format!("w-{}", START + 3), format!("w-{}", START + 4)]);
+}
+
+#[test]
+fn times_missed_are_made_up_for_once_unless_too_late() {
+    for (deadline, expected) in [(Value::Null, 1), (json!(30), 0), (json!(90), 1)] {
+        let mut stage =
+            stage(json!({"schedule": "* * * * *", "suspend": true, "startingDeadlineSeconds": deadline}));
+        stage.wait(3600 + 45);
+        stage.change("CronJob", "w", |cron| cron["spec"]["suspend"] = false.into());
+        assert_eq!(stage.names("Job").len(), expected, "{deadline}");
+        if expected == 1 {
+            assert_eq!(stage.names("Job"), [format!("w-{}", START + 60)]);
+        }
+    }
+}
+
+#[test]
+fn another_schedule_holds_from_its_next_time_on() {
+    let mut stage = stage(json!({"schedule": "0 12 * * *"}));
+    stage.wait(3600 + 120);
+    stage.change("CronJob", "w", |cron| cron["spec"]["schedule"] = "*/5 * * * *".into());
+    assert_eq!(stage.names("Job").len(), 0);
+    stage.wait(181);
+    assert_eq!(stage.names("Job"), [format!("w-{}", START + 65)]);
+}
+
+#[test]
+fn a_schedule_or_zone_that_is_not_known_is_said() {
+    for spec in [
+        json!({"schedule": "now and then"}),
+        json!({"schedule": "* * * * *", "timeZone": "Europe/Berlin"}),
+        json!({"schedule": "0 0 30 2 *"}),
+    ] {
+        let mut stage = stage(spec);
+        stage.wait(100);
+        assert_eq!((stage.names("Job").len(), stage.controllers.left_out().count()), (0, 1));
+    }
+    let mut stage = stage(json!({"schedule": "0 1 * * *", "timeZone": "Etc/GMT-1"}));
+    stage.wait(86_401);
+    assert_eq!(stage.names("Job"), [format!("w-{}", START + 1440)]);
+}
+
+#[test]
+fn a_job_says_its_time_by_the_clock_of_the_cron_job() {
+    let mut stage = stage(json!({"schedule": "5 3 * * *", "timeZone": "Etc/GMT-3"}));
+    stage.wait(301);
+    assert_eq!(
+        stage.all("Job")[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
+        "2026-11-15T03:05:00+03:00"
+    );
+}
+
+#[test]
+fn one_completion_is_meant_only_where_nothing_is_said() {
+    let started = |spec: Value| {
+        let mut template = workload("batch/v1", "Job", spec);
+        template["spec"].as_object_mut().unwrap().remove("selector");
+        let mut stage = stage(json!({"schedule": "*/5 * * * *", "jobTemplate": {"spec": template["spec"]}}));
+        stage.wait(301);
+        let job = stage.all("Job")[0];
+        (job["spec"]["parallelism"].clone(), job["spec"]["completions"].clone())
+    };
+    assert_eq!(started(json!({})), (json!(1), json!(1)));
+    assert_eq!(started(json!({"parallelism": 1})), (json!(1), Value::Null));
+    assert_eq!(started(json!({"parallelism": 3})), (json!(3), Value::Null));
+    assert_eq!(started(json!({"completions": 3})), (json!(1), json!(3)));
+}

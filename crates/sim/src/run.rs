@@ -1,0 +1,207 @@
+//! A cluster in virtual time: discrete events on one clock.
+//!
+//! What is [`Given`] happens whatever is decided; the scheduler and the autoscaler decide the rest, and whoever listens
+//! is told. The same things given, the same settings and the same seed give the same run, byte for byte.
+
+mod agenda;
+mod autoscaling;
+mod body;
+mod events;
+mod given;
+mod nodes;
+mod pods;
+mod scheduling;
+mod settling;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{Moment, Object, What};
+use rustc_hash::FxHashMap;
+
+use agenda::{Agenda, Due};
+use autoscaling::Scaler;
+use pods::{DemandState, Pod};
+
+pub use given::{Again, Begun, Demand, DemandId, Given, Life, Runs};
+pub use told::{Audience, Decided, LostTo, PodId, Takes};
+
+use crate::autoscaler::time::after;
+use crate::autoscaler::{self, SimulatedCloud};
+use crate::pace::{Pace, Pacer, Step};
+use crate::scheduler::{self, PodName, Scheduler};
+
+/// How a cluster in virtual time is set.
+#[derive(Debug)]
+pub struct Setup {
+    /// When it begins.
+    pub start: Moment,
+    /// Its scheduler.
+    pub scheduler: scheduler::Settings,
+    /// Its autoscaler, if it has one.
+    pub autoscaler: Option<AutoscalerSetup>,
+    /// How long things take.
+    pub pace: Pace,
+    /// Decides between measured delays, and makes names and uids.
+    pub seed: u64,
+}
+
+/// An autoscaler and its cloud.
+#[derive(Debug)]
+pub struct AutoscalerSetup {
+    /// How it is set.
+    pub settings: autoscaler::Settings,
+    /// The cloud, which adopts the nodes that are given.
+    pub cloud: SimulatedCloud,
+    /// Its first loop is due a scan interval later.
+    pub start: Moment,
+}
+
+/// A cluster in virtual time.
+#[derive(Debug)]
+pub struct Run {
+    now: Moment,
+    scheduler: Scheduler,
+    /// Until when the scheduler is busy with its last decision.
+    busy_until: Moment,
+    /// Whether a pod may be ready to be tried.
+    may_try: bool,
+    /// When a pod was last refused, in other words than before, that the autoscaler may be able to help.
+    news: Moment,
+    scaler: Option<Scaler>,
+    pacer: Pacer,
+    seed: u64,
+    agenda: Agenda,
+    demands: BTreeMap<DemandId, DemandState>,
+    pods: BTreeMap<PodId, Pod>,
+    names: FxHashMap<PodName, PodId>,
+    nodes: BTreeMap<Arc<str>, Object>,
+    /// How many demands nobody gave.
+    own_demands: u64,
+    /// Pods by the node they are on, or on their way to.
+    on_node: BTreeMap<Arc<str>, BTreeSet<PodId>>,
+    /// Nodes that are gone, whose pods are still there.
+    gone_nodes: BTreeSet<Arc<str>>,
+    events: u64,
+}
+
+impl Run {
+    /// A cluster without nodes and pods.
+    pub fn new(setup: Setup) -> Run {
+        Run {
+            now: setup.start,
+            scheduler: Scheduler::new(setup.scheduler),
+            busy_until: setup.start,
+            may_try: false,
+            news: setup.start,
+            scaler: setup.autoscaler.map(Scaler::new),
+            pacer: Pacer::new(setup.pace, setup.seed),
+            seed: setup.seed,
+            agenda: Agenda::default(),
+            demands: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            names: FxHashMap::default(),
+            nodes: BTreeMap::new(),
+            own_demands: 0,
+            on_node: BTreeMap::new(),
+            gone_nodes: BTreeSet::new(),
+            events: 0,
+        }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// Lets everything happen that happens before a moment.
+    pub fn advance(&mut self, until: Moment, audience: &mut dyn Audience) {
+        while let Some(next) = self.next().filter(|next| *next < until) {
+            self.now = self.now.max(next);
+            self.step(audience);
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Something happens at this moment that nobody decided. Whatever is due before it must have happened.
+    pub fn give(&mut self, at: Moment, given: Given, audience: &mut dyn Audience) -> Result<(), BadGiven> {
+        self.now = self.now.max(at);
+        self.may_try = true;
+        match given {
+            Given::Object(what) => self.give_object(what, audience),
+            Given::Asked(demand) => return self.ask(*demand, audience),
+            Given::Withdrawn(demand) => self.withdraw(demand, audience),
+            Given::CleanedUp(demand) => self.clean_up(demand, audience),
+            Given::Deleted(demand) => self.delete_given(demand, audience),
+        }
+        Ok(())
+    }
+
+    /// When something happens next, if nothing is given.
+    fn next(&self) -> Option<Moment> {
+        let scheduler = if self.may_try {
+            Some(self.busy_until)
+        } else {
+            self.scheduler.next_wake(self.now).map(|wake| wake.max(self.busy_until))
+        };
+        let scaler = self.scaler.as_ref().map(Scaler::next);
+        [scheduler, scaler, self.agenda.next()].into_iter().flatten().min().map(|next| next.max(self.now))
+    }
+
+    /// One thing that is due now: what was begun ends first, then the scheduler decides, then the autoscaler.
+    fn step(&mut self, audience: &mut dyn Audience) {
+        if let Some(due) = self.agenda.take(self.now) {
+            self.may_try = true;
+            self.carry_out(due, audience);
+        } else if self.busy_until > self.now || !self.try_one(audience) {
+            self.scale(audience);
+        }
+    }
+
+    fn carry_out(&mut self, due: Due, audience: &mut dyn Audience) {
+        match due {
+            Due::Ask(demand) => self.make(demand, audience),
+            Due::Bind(pod) => self.bind(pod, audience),
+            Due::Start(pod) => self.start(pod, audience),
+            Due::End(pod) => self.end(pod, audience),
+            Due::Lose(pod, to) => self.lose(pod, to, audience),
+            Due::LoseToTaint(pod, key) => self.lose_to_taint(pod, key, audience),
+            Due::Go(pod) => self.gone(pod, audience),
+            Due::Collect(node) => self.collect(&node, audience),
+        }
+    }
+
+    /// Tells everybody of an object. Those who decide hear only what matters to them.
+    fn tell(&mut self, what: What, audience: &mut dyn Audience) {
+        self.scheduler.apply(self.now, &what);
+        self.tell_scaler(what, audience);
+    }
+
+    /// Tells everybody but the scheduler, which knows.
+    fn tell_scaler(&mut self, what: What, audience: &mut dyn Audience) {
+        if let Some(scaler) = &mut self.scaler {
+            scaler.autoscaler.apply(&what);
+        }
+        if audience.wants_changes() {
+            audience.changed(self.now, what);
+        }
+    }
+
+    /// When a step is over that begins now.
+    fn over(&mut self, step: Step) -> Moment {
+        after(self.now, self.pacer.draw(step, self.now))
+    }
+}
+
+/// A pod that cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{pod} cannot be understood: {source}")]
+pub struct BadGiven {
+    /// Its name.
+    pub pod: String,
+    /// Why.
+    pub source: serde_json::Error,
+}

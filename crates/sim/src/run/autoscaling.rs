@@ -1,0 +1,165 @@
+//! The autoscaler at work, and the cloud it asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{Moment, Object};
+
+use super::told::{Audience, Decided};
+use super::{AutoscalerSetup, Run, after};
+use crate::autoscaler::{
+    Action, Autoscaler, Cloud, CloudChange, Event, Loop, ScaleUpResult, SimulatedCloud, made_ready,
+};
+use crate::pace::Step;
+use crate::scheduler::PodName;
+
+/// An autoscaler and its cloud.
+#[derive(Debug)]
+pub(super) struct Scaler {
+    pub(super) autoscaler: Autoscaler,
+    cloud: SimulatedCloud,
+    /// The group of every node that has one.
+    groups: BTreeMap<Arc<str>, Arc<str>>,
+    /// Until when its last loop lasts.
+    busy_until: Moment,
+    /// The last loop, if it changed nothing and left nothing for a later one.
+    calm: Option<Moment>,
+    /// Pods for which that loop could do nothing.
+    given_up: BTreeSet<PodName>,
+}
+
+/// How often work may go on at one moment. It needs a few times; more is a fault.
+const ROUNDS: usize = 100;
+
+impl Scaler {
+    pub(super) fn new(setup: AutoscalerSetup) -> Scaler {
+        Scaler {
+            autoscaler: Autoscaler::new(setup.settings, setup.start),
+            cloud: setup.cloud,
+            groups: BTreeMap::new(),
+            busy_until: setup.start,
+            calm: None,
+            given_up: BTreeSet::new(),
+        }
+    }
+
+    /// When it has something to do.
+    pub(super) fn next(&self) -> Moment {
+        let next = self.next_loop().min(self.autoscaler.next_wake());
+        self.cloud.next_wake().map_or(next, |wake| wake.min(next))
+    }
+
+    fn next_loop(&self) -> Moment {
+        self.autoscaler.next_loop().max(self.busy_until)
+    }
+
+    /// Whether a node is on its way.
+    pub(super) fn awaits_node(&self) -> bool {
+        self.cloud.next_wake().is_some()
+    }
+
+    /// Whether the last loop could do nothing for a pod.
+    pub(super) fn has_given_up(&self, pod: &PodName) -> bool {
+        self.given_up.contains(pod)
+    }
+
+    /// Whether nothing came of a loop that knew of all pods refused until then.
+    pub(super) fn is_calm(&self, news: Moment) -> bool {
+        self.calm.is_some_and(|calm| calm >= after(news, self.autoscaler.new_pod_delay()))
+    }
+
+    /// A node is there: the cloud says whose it is.
+    pub(super) fn meet(&mut self, node: &Object) -> Option<Arc<str>> {
+        let group = self.cloud.adopt(node)?;
+        let group = self.cloud.groups()[group.index()].name.clone();
+        self.groups.insert((*node.meta().name).into(), group.clone());
+        Some(group)
+    }
+
+    /// A node is gone.
+    pub(super) fn part(&mut self, node: &str) {
+        self.groups.remove(node);
+    }
+}
+
+/// Whether a loop changed nothing and left nothing for a later one, as it leaves pods that have only just come.
+fn is_calm(done: &Loop) -> bool {
+    let ups = done.scale_ups.iter().chain(&done.min_size);
+    let rests = |result| !matches!(result, ScaleUpResult::Successful | ScaleUpResult::InCooldown);
+    ups.map(|up| up.result).all(rests) && done.scale_down.nodes.is_empty()
+}
+
+impl Run {
+    /// All that the autoscaler and the cloud have to do now.
+    pub(super) fn scale(&mut self, audience: &mut dyn Audience) {
+        self.cloud_changes(audience);
+        self.background(audience);
+        let now = self.now;
+        let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next_loop() <= now) else {
+            return;
+        };
+        scaler.busy_until = after(now, self.pacer.draw(Step::Loop, now));
+        let done = scaler.autoscaler.run_once(now, &mut scaler.cloud);
+        scaler.calm = is_calm(&done).then_some(now);
+        let remaining = done.scale_ups.iter().flat_map(|up| &up.remaining);
+        scaler.given_up = remaining.map(|remaining| remaining.pod.clone()).collect();
+        let groups: Vec<Option<Arc<str>>> =
+            done.scale_down.nodes.iter().map(|removed| scaler.groups.get(&removed.node).cloned()).collect();
+        audience.decided(now, &Decided::Looped(&done));
+        for scale_up in done.scale_ups.iter().chain(&done.min_size).filter(|it| !it.increases.is_empty()) {
+            audience.decided(now, &Decided::ScaledUp(scale_up));
+        }
+        for (removed, group) in done.scale_down.nodes.iter().zip(&groups) {
+            audience.decided(now, &Decided::ScaledDown { removed, group: group.as_ref() });
+        }
+        self.do_all(&done.actions, &done.events, audience);
+        self.background(audience);
+    }
+
+    /// What is due between loops, until nothing is left.
+    fn background(&mut self, audience: &mut dyn Audience) {
+        for _ in 0..ROUNDS {
+            let Some(scaler) = &mut self.scaler else { return };
+            let done = scaler.autoscaler.background(self.now, &mut scaler.cloud);
+            self.do_all(&done.actions, &done.events, audience);
+            let was_busy = !done.actions.is_empty() || !done.events.is_empty();
+            if !self.cloud_changes(audience) && !was_busy {
+                return;
+            }
+        }
+    }
+
+    fn do_all(&mut self, actions: &[Action], events: &[Event], audience: &mut dyn Audience) {
+        for event in events {
+            self.tell_scaling(event, audience);
+        }
+        for action in actions {
+            self.act(action, audience);
+        }
+    }
+
+    /// Whether something happened in the cloud.
+    fn cloud_changes(&mut self, audience: &mut dyn Audience) -> bool {
+        let Some(scaler) = &mut self.scaler else { return false };
+        let changes = scaler.cloud.advance(self.now);
+        let happened = !changes.is_empty();
+        for change in changes {
+            match change {
+                CloudChange::Registered { node, pods } => {
+                    let name: Arc<str> = (*node.meta().name).into();
+                    self.set_node(&name, node, audience);
+                    for pod in pods {
+                        self.come_with(&name, pod, audience);
+                    }
+                }
+                CloudChange::Ready { node, at } => {
+                    if let Some(object) = self.nodes.get(&node).map(|object| made_ready(object, at)) {
+                        self.set_node(&node, object, audience);
+                    }
+                }
+                CloudChange::Gone { node } => self.remove_node(&node, audience),
+            }
+        }
+        happened
+    }
+}
