@@ -27,6 +27,7 @@ const ROOMS: &[(&str, Leans)] = &[
     ("formats", Leans::On(&["model", "kubernetes"])),
     ("live", Leans::On(&["model", "kubernetes"])),
     ("sim", Leans::On(&["model", "kubernetes"])),
+    ("replay", Leans::On(&["model", "kubernetes", "history", "formats", "sim"])),
     ("workload", Leans::On(&["model"])),
     ("peers", Leans::On(&[])),
     ("judge", Leans::On(&["model", "formats", "sim", "peers"])),

@@ -1,0 +1,279 @@
+//! What a cluster's time came to, in figures: recorded and replayed are counted alike.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::quantity::Quantity;
+use model::{Moment, Object};
+use serde::{Deserialize, Serialize};
+use sim::run::Takes;
+
+/// What happened, counted as it happens.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    now: Moment,
+    start: Moment,
+    bound: u64,
+    waited: Quantiles,
+    lost: BTreeMap<&'static str, u64>,
+    refused: u64,
+    taken: Takes,
+    room: Takes,
+    nodes: BTreeMap<Arc<str>, NodeRoom>,
+    waiting: i64,
+    area: Area,
+    nodes_came: u64,
+    nodes_went: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NodeRoom {
+    room: Takes,
+    taken: Takes,
+}
+
+/// Levels, each times the seconds it lasted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Area {
+    cpu_taken: f64,
+    cpu_room: f64,
+    memory_taken: f64,
+    memory_room: f64,
+    nodes: f64,
+    waiting: f64,
+}
+
+/// What a cluster's time came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// Pods that were bound.
+    pub pods_bound: u64,
+    /// How long those had waited, in seconds.
+    pub waited: Waited,
+    /// How often a pod was refused, where that is known.
+    pub refusals: u64,
+    /// Pods that lost their place, by why.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// The share of the nodes' room that pods asked for, over the time.
+    pub utilization: Utilization,
+    /// Nodes on average.
+    pub nodes: f64,
+    /// Nodes that came, and that went.
+    pub nodes_came: u64,
+    /// See there.
+    pub nodes_went: u64,
+    /// Pods that waited, on average.
+    pub waiting: f64,
+}
+
+/// How long pods had waited, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Waited {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub longest: f64,
+}
+
+/// The share of the room that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Utilization {
+    pub cpu: f64,
+    pub memory: f64,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeJson {
+    #[serde(default)]
+    status: NodeStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeStatusJson {
+    #[serde(default)]
+    allocatable: BTreeMap<String, serde_json::Value>,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Nothing has happened yet.
+    pub fn new(start: Moment) -> Ledger {
+        Ledger {
+            now: start,
+            start,
+            bound: 0,
+            waited: Quantiles::default(),
+            lost: BTreeMap::new(),
+            refused: 0,
+            taken: Takes::default(),
+            room: Takes::default(),
+            nodes: BTreeMap::new(),
+            waiting: 0,
+            area: Area::default(),
+            nodes_came: 0,
+            nodes_went: 0,
+        }
+    }
+
+    /// Time passes.
+    pub fn pass(&mut self, now: Moment) {
+        let seconds = now.nanos_since(self.now).max(0) as f64 / 1e9;
+        self.now = self.now.max(now);
+        let area = &mut self.area;
+        area.cpu_taken += self.taken.milli_cpu as f64 * seconds;
+        area.cpu_room += self.room.milli_cpu as f64 * seconds;
+        area.memory_taken += self.taken.memory as f64 * seconds;
+        area.memory_room += self.room.memory as f64 * seconds;
+        area.nodes += self.nodes.len() as f64 * seconds;
+        area.waiting += self.waiting as f64 * seconds;
+    }
+
+    /// A pod was bound that had come then.
+    pub fn bound(&mut self, at: Moment, came: Moment) {
+        self.bound += 1;
+        self.waited.add(at.nanos_since(came).max(0));
+    }
+
+    /// A pod takes room on a node. On one that is gone there is none to take.
+    pub fn sits(&mut self, at: Moment, node: &str, takes: Takes) {
+        self.take(at, node, takes, 1);
+    }
+
+    /// It takes it no more.
+    pub fn rises(&mut self, at: Moment, node: &str, takes: Takes) {
+        self.take(at, node, takes, -1);
+    }
+
+    fn take(&mut self, at: Moment, node: &str, takes: Takes, times: i64) {
+        self.pass(at);
+        if let Some(node) = self.nodes.get_mut(node) {
+            node.taken.add(takes, times);
+            self.taken.add(takes, times);
+        }
+    }
+
+    /// One more pod waits, or one less.
+    pub fn waits(&mut self, at: Moment, more: i64) {
+        self.pass(at);
+        self.waiting += more;
+    }
+
+    /// A pod was refused.
+    pub fn refused(&mut self) {
+        self.refused += 1;
+    }
+
+    /// A pod lost its place.
+    pub fn lost(&mut self, why: &'static str) {
+        *self.lost.entry(why).or_default() += 1;
+    }
+
+    /// A node is there, or otherwise.
+    pub fn node(&mut self, at: Moment, node: &Object) {
+        self.pass(at);
+        let name: Arc<str> = (*node.meta().name).into();
+        let room = room_of(node);
+        let is_new = !self.nodes.contains_key(&name);
+        let known = self.nodes.entry(name).or_default();
+        self.room.add(known.room, -1);
+        self.room.add(room, 1);
+        known.room = room;
+        self.nodes_came += u64::from(is_new && at > self.start);
+    }
+
+    /// A node is gone.
+    pub fn node_went(&mut self, at: Moment, name: &str) {
+        self.pass(at);
+        if let Some(known) = self.nodes.remove(name) {
+            self.room.add(known.room, -1);
+            self.taken.add(known.taken, -1);
+            self.nodes_went += 1;
+        }
+    }
+
+    /// The sum.
+    pub fn finish(mut self, end: Moment) -> Figures {
+        self.pass(end);
+        let seconds = end.nanos_since(self.start).max(1) as f64 / 1e9;
+        let share = |taken: f64, room: f64| if room > 0.0 { taken / room } else { 0.0 };
+        Figures {
+            pods_bound: self.bound,
+            waited: Waited {
+                mean: self.waited.mean(),
+                p50: self.waited.at(0.5),
+                p90: self.waited.at(0.9),
+                p99: self.waited.at(0.99),
+                longest: self.waited.longest as f64 / 1e9,
+            },
+            refusals: self.refused,
+            lost: self.lost,
+            utilization: Utilization {
+                cpu: share(self.area.cpu_taken, self.area.cpu_room),
+                memory: share(self.area.memory_taken, self.area.memory_room),
+            },
+            nodes: self.area.nodes / seconds,
+            nodes_came: self.nodes_came,
+            nodes_went: self.nodes_went,
+            waiting: self.area.waiting / seconds,
+        }
+    }
+}
+
+fn room_of(node: &Object) -> Takes {
+    let allocatable = node.view::<NodeJson>().unwrap_or_default().status.allocatable;
+    let of = |name: &str| {
+        let text = match allocatable.get(name)? {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Quantity::parse(&text).ok()
+    };
+    Takes {
+        milli_cpu: of("cpu").map_or(0, |cpu| cpu.milli_value()),
+        memory: of("memory").map_or(0, |memory| memory.value()),
+    }
+}
+
+/// How long things took, to a hundredth, in bounded room: buckets that grow by a hundredth.
+#[derive(Clone, Debug, Default)]
+struct Quantiles {
+    buckets: BTreeMap<i32, u64>,
+    count: u64,
+    sum: f64,
+    longest: i64,
+}
+
+const STEP: f64 = 1.01;
+
+impl Quantiles {
+    fn add(&mut self, nanos: i64) {
+        let bucket = if nanos <= 0 { i32::MIN } else { ((nanos as f64).ln() / STEP.ln()).floor() as i32 };
+        *self.buckets.entry(bucket).or_default() += 1;
+        self.count += 1;
+        self.sum += nanos as f64;
+        self.longest = self.longest.max(nanos);
+    }
+
+    fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 / 1e9 }
+    }
+
+    /// In seconds.
+    fn at(&self, share: f64) -> f64 {
+        let wanted = (self.count as f64 * share).floor() as u64;
+        let mut seen = 0;
+        for (bucket, count) in &self.buckets {
+            seen += count;
+            if seen > wanted {
+                let middle = if *bucket == i32::MIN { 0.0 } else { STEP.powf(f64::from(*bucket) + 0.5) };
+                return middle / 1e9;
+            }
+        }
+        self.longest as f64 / 1e9
+    }
+}

@@ -1,0 +1,138 @@
+//! The cluster at one moment, as the library shows it: Gardener's types, whatever the cluster runs on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Moment, Object};
+use serde::Deserialize;
+use sim::autoscaler::{Membership, NodeGroup, Settings};
+
+pub use formats::scaling_history::{
+    MachineDeploymentInfo, NodeInfo, PodInfo, PriorityClassInfo, ScheduleStatus, SettingsInfo, WorkerPoolInfo,
+};
+pub use formats::scaling_scenario::{ClusterSnapshot, NodeGroupInfo, NodeTemplate};
+
+/// What is known of groups and their autoscaler beside the objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scaling<'a> {
+    pub(crate) groups: &'a [NodeGroup],
+    /// How many nodes groups are to have, where that is known better than their nodes tell.
+    pub(crate) targets: &'a BTreeMap<Arc<str>, i64>,
+    /// The one that works here, which an object may tell or not.
+    pub(crate) autoscaler: Option<&'a Settings>,
+}
+
+#[derive(Deserialize)]
+struct NodeJson {
+    metadata: MetadataJson,
+    #[serde(default)]
+    spec: SpecJson,
+}
+
+#[derive(Deserialize)]
+struct MetadataJson {
+    name: String,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecJson {
+    #[serde(rename = "providerID", default)]
+    provider_id: Option<String>,
+}
+
+/// A cluster of these objects.
+pub(crate) fn snapshot<'a>(
+    at: Moment,
+    objects: impl Iterator<Item = &'a Object> + Clone,
+    scaling: Scaling<'_>,
+) -> ClusterSnapshot {
+    let mut cluster = ClusterSnapshot::of(at, objects.clone());
+    let mut there: BTreeMap<Arc<str>, i64> = BTreeMap::new();
+    for node in objects.filter(|object| is_node(object)) {
+        if let Some(group) = group_of(scaling.groups, node) {
+            *there.entry(group).or_default() += 1;
+        }
+    }
+    for group in scaling.groups {
+        let target = scaling.targets.get(&group.name).or(there.get(&group.name)).copied().unwrap_or(0);
+        let machines = cluster.machine_deployments.iter_mut().find(|deployment| {
+            format!("{}.{}", deployment.meta.namespace, deployment.meta.name) == *group.name
+        });
+        let template = NodeTemplate::of(&group.name, &group.template).unwrap_or_default();
+        let (pool, zone) = match machines {
+            Some(machines) => {
+                // In Gardener the autoscaler makes a group larger by this number.
+                machines.replicas = scaling.targets.get(&group.name).copied().unwrap_or(machines.replicas);
+                (machines.pool.clone(), machines.zone.clone())
+            }
+            None => (pool_of(&group.members), template.zone.clone()),
+        };
+        cluster.node_groups.push(NodeGroupInfo {
+            name: group.name.to_string(),
+            pool,
+            zone,
+            target,
+            min: group.min,
+            max: group.max,
+        });
+        cluster.node_templates.push(NodeTemplate { name: group.name.to_string(), ..template });
+    }
+    cluster.node_groups.sort_by(|a, b| a.name.cmp(&b.name));
+    cluster.node_templates.sort_by(|a, b| a.name.cmp(&b.name));
+    let priorities = cluster.autoscaler.take().unwrap_or_default().priorities;
+    cluster.autoscaler = scaling
+        .autoscaler
+        .map(|settings| SettingsInfo { priorities, ..settings_info(settings, scaling.groups) });
+    cluster
+}
+
+/// The group a node belongs to.
+pub(crate) fn group_of(groups: &[NodeGroup], node: &Object) -> Option<Arc<str>> {
+    let NodeJson { metadata, spec } = node.view().ok()?;
+    let MetadataJson { name, labels, annotations } = metadata;
+    let (labels, annotations) = (labels.unwrap_or_default(), annotations.unwrap_or_default());
+    let provider_id = spec.provider_id.unwrap_or_default();
+    let is_of = |group: &&NodeGroup| {
+        let label = |key: &str| labels.get(key).map(String::as_str);
+        let annotation = |key: &str| annotations.get(key).map(String::as_str);
+        group.members.has(&name, &provider_id, label, annotation)
+    };
+    groups.iter().find(is_of).map(|group| group.name.clone())
+}
+
+pub(crate) fn is_node(object: &Object) -> bool {
+    let meta = object.meta();
+    meta.kind == "Node" && meta.api_version == "v1"
+}
+
+/// What nodes have in common that are of one group, where that has a name.
+fn pool_of(members: &Membership) -> String {
+    match members {
+        Membership::Label { value, .. } | Membership::Annotation { value, .. } => value.to_string(),
+        Membership::ProviderIdPrefix(_) | Membership::Named(_) => String::new(),
+    }
+}
+
+/// Settings in the words of Gardener's recorder.
+fn settings_info(settings: &Settings, groups: &[NodeGroup]) -> SettingsInfo {
+    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    let expander: Vec<String> = settings.expander.iter().map(ToString::to_string).collect();
+    SettingsInfo {
+        expander: expander.join(","),
+        groups: groups.iter().map(|group| (group.name.to_string(), (group.min, group.max))).collect(),
+        max_node_provision_millis: millis(settings.group_defaults.max_node_provision_time),
+        scan_interval_millis: millis(settings.scan_interval),
+        max_graceful_termination_seconds: settings.max_graceful_termination_sec,
+        new_pod_scale_up_delay_millis: millis(settings.new_pod_scale_up_delay),
+        max_empty_bulk_delete: settings.max_empty_bulk_delete,
+        ignore_daemon_sets: settings.group_defaults.ignore_daemonsets_utilization,
+        max_nodes_total: settings.max_nodes_total,
+        priorities: String::new(),
+    }
+}
