@@ -11,6 +11,7 @@ mod format_word;
 mod get;
 mod import;
 mod info;
+mod lines;
 mod log;
 mod man;
 mod noise;
@@ -19,6 +20,7 @@ mod output;
 mod progress;
 mod prune;
 mod record;
+mod replay;
 mod serve;
 mod signals;
 mod sort_by;
@@ -62,6 +64,7 @@ enum Command {
     Log(log::Log),
     Diff(diff::Diff),
     Explain(explain::Explain),
+    Replay(Box<replay::Replay>),
     Doctor(doctor::Doctor),
     Prune(prune::Prune),
     Serve(serve::Serve),
@@ -110,6 +113,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<Outcome> {
         Command::Log(log) => log.run(out),
         Command::Diff(diff) => diff.run(out),
         Command::Explain(explain) => explain.run(out),
+        Command::Replay(replay) => replay.run(out),
         Command::Doctor(doctor) => doctor.run(out),
         Command::Prune(prune) => prune.run(out),
         Command::Serve(serve) => serve.run(out),

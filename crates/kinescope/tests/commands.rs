@@ -433,9 +433,20 @@ fn whoever_reads_no_further_hears_no_complaint() {
 fn every_command_explains_itself_with_examples() {
     let folder = tempfile::tempdir().unwrap();
     let help = run(folder.path(), &["--help"]).fine();
-    for command in
-        ["import", "export", "info", "get", "log", "diff", "doctor", "prune", "serve", "demo", "completion"]
-    {
+    for command in [
+        "import",
+        "export",
+        "info",
+        "get",
+        "log",
+        "diff",
+        "replay",
+        "doctor",
+        "prune",
+        "serve",
+        "demo",
+        "completion",
+    ] {
         assert!(help.contains(&format!("  {command} ")), "{help}");
         assert!(run(folder.path(), &[command, "--help"]).fine().contains("Examples:\n  "), "{command}");
     }

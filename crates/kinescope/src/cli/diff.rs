@@ -1,40 +1,46 @@
-//! `kinescope diff`: what changed between two moments.
+//! `kinescope diff`: what changed between two moments, or is otherwise in another history.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anyhow::bail;
 use history::Selection;
 use kubernetes::selector::Selector;
-use model::{Difference, FieldChange, Kind, Version, changed_fields, difference};
+use model::{Cluster, Difference, FieldChange, Kind, Moment, Version, changed_fields, difference};
 use serde_json::json;
 
 use super::noise::is_noise;
 use super::output::{HEADING, NEW, OLD, Out};
 use super::{Outcome, chosen};
-use crate::look::{KindWords, has_labels};
+use crate::look::{Chosen, KindWords, has_labels};
 
 const AFTER: &str = "\
 Examples:
   kinescope diff 14:00 14:10
   kinescope diff -1h now pods,nodes -n web
   kinescope diff start end deploy -o json | jq '.[].kind'
+  kinescope diff 14:30 pods --history prod.kine --against replay-prod/replay.kine
 
 Events are counted, and listed only if asked for as a kind.
 Exit codes: 0 nothing differs, 1 something does, 2 trouble.";
 
-/// Show what differs between two moments, by kind and object
+/// Show what differs between two moments, or between two histories at one, by kind and object
 #[derive(clap::Args)]
 #[command(after_help = AFTER)]
 pub(super) struct Diff {
     /// The earlier moment
     #[arg(value_name = "TIME1", allow_hyphen_values = true)]
     before: String,
-    /// The later moment
-    #[arg(value_name = "TIME2", allow_hyphen_values = true)]
-    after: String,
+    /// The later moment; with --against, the kinds
+    #[arg(value_name = "TIME2", allow_hyphen_values = true, required_unless_present = "against")]
+    after: Option<String>,
     /// Only these kinds
     #[arg(value_name = "KINDS")]
     kinds: Option<String>,
+    /// Another history: show what differs in it at the same moment
+    #[arg(long, value_name = "FILE", conflicts_with = "kinds")]
+    against: Option<PathBuf>,
     /// Only this namespace [default: all, and what belongs to none]
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
@@ -63,9 +69,14 @@ struct Count {
 impl Diff {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         let chosen = chosen::open(self.history.as_deref())?;
-        let (before, after) = (chosen.moment(Some(&self.before))?, chosen.moment(Some(&self.after))?);
+        let before = chosen.moment(Some(&self.before))?;
+        let (after, kinds) = match &self.against {
+            Some(_) => (before, self.after.as_deref()),
+            None => (chosen.moment(self.after.as_deref())?, self.kinds.as_deref()),
+        };
+        let with_events = kinds.is_some();
         let words = KindWords::read(&chosen.history, after)?;
-        let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
+        let kinds = kinds.map(|text| words.find(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let selection = Selection {
@@ -74,14 +85,12 @@ impl Diff {
             namespace: self.namespace.clone(),
             name: None,
         };
-        let gaps = chosen.history.gaps()?;
-        let (first, last) = (before.min(after), before.max(after));
-        out.warn_of_gaps(gaps.iter().filter(|gap| {
-            let kinds = selection.kinds.as_ref();
-            let concerns = kinds.is_none_or(|kinds| kinds.iter().any(|kind| gap.concerns(kind)));
-            concerns && gap.from < last && first < gap.to
-        }));
-        let (old, new) = (chosen.history.at(before, &selection)?, chosen.history.at(after, &selection)?);
+        warn_of_gaps(out, &chosen, &selection, before, after)?;
+        let old = chosen.history.at(before, &selection)?;
+        let new = match &self.against {
+            None => chosen.history.at(after, &selection)?,
+            Some(path) => other(out, path, &selection, after)?,
+        };
         let wanted =
             |version: &Version| labels.as_ref().is_none_or(|labels| has_labels(&version.object, labels));
         let mut found = difference(&old, &new);
@@ -105,10 +114,48 @@ impl Diff {
         match self.output.as_str() {
             "json" => as_json(out, &shown)?,
             "name" => as_names(out, &shown)?,
-            _ => as_text(out, &shown, self.kinds.is_some())?,
+            _ => as_text(out, &shown, with_events)?,
         }
         Ok(if shown.is_empty() { Outcome::Done } else { Outcome::Otherwise })
     }
+}
+
+fn warn_of_gaps(
+    out: &mut Out,
+    chosen: &Chosen,
+    selection: &Selection,
+    before: Moment,
+    after: Moment,
+) -> anyhow::Result<()> {
+    let gaps = chosen.history.gaps()?;
+    let (first, last) = (before.min(after), before.max(after));
+    out.warn_of_gaps(gaps.iter().filter(|gap| {
+        let kinds = selection.kinds.as_ref();
+        let concerns = kinds.is_none_or(|kinds| kinds.iter().any(|kind| gap.concerns(kind)));
+        concerns && gap.from < last && first < gap.to
+    }));
+    Ok(())
+}
+
+/// What another history has at a moment, as if it were of the same recording.
+fn other(out: &mut Out, path: &Path, selection: &Selection, at: Moment) -> anyhow::Result<Cluster> {
+    let other = Chosen::open(path)?;
+    if !(other.times.start..=other.times.end).contains(&at) {
+        let (start, end) = (other.times.start, other.times.end);
+        bail!("{at} is outside {}, which reaches from {start} to {end}", path.display());
+    }
+    let same = selection.source.as_deref();
+    let sources = other.history.sources()?;
+    let has_it = same.is_some_and(|name| sources.iter().any(|source| **source == *name));
+    let source = other.source(same.filter(|_| has_it), "--source")?;
+    let selection = Selection { source, ..selection.clone() };
+    warn_of_gaps(out, &other, &selection, at, at)?;
+    let mut objects = other.history.at(at, &selection)?.into_objects();
+    if let Some(name) = same {
+        let name: Arc<str> = name.into();
+        objects.iter_mut().for_each(|version| version.key.source = name.clone());
+    }
+    Ok(Cluster::new(at, objects))
 }
 
 type Shown<'a> = (&'a Difference<'a>, Vec<FieldChange>);

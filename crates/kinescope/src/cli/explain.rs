@@ -10,7 +10,6 @@ mod node;
 mod seen;
 mod state;
 mod text;
-mod which;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +20,16 @@ use kubernetes::kinds;
 use model::{Key, Kind, Moment, Object};
 use sim::scheduler::{Decision, Explanation, KINDS, Plugin, PodName, Profile, Scheduler, Version};
 
-use self::autoscaler::{GroupsBy, Outcome as Scaled, Played, PodSeen, Setup, play};
+use self::autoscaler::{Outcome as Scaled, Played, PodSeen, play};
 use self::happened::Happened;
 use self::life::Life;
-use self::state::{AsOf, State};
-use self::which::Which;
+use self::state::State;
+
 use super::output::Out;
 use super::{Outcome, chosen, completion};
-use crate::look::Chosen;
+use crate::look::autoscaler::{self as scaler, GroupsBy, Setup};
+use crate::look::scheduler::{self, Which};
+use crate::look::{AsOf, Chosen};
 
 const AFTER: &str = "\
 Examples:
@@ -234,9 +235,11 @@ impl Explain {
         Ok(())
     }
 
-    fn autoscaler(&self) -> autoscaler::Asked<'_> {
-        autoscaler::Asked {
+    fn autoscaler(&self) -> scaler::Asked<'_> {
+        scaler::Asked {
             node_groups: self.node_groups.as_deref(),
+            flags_by: "--autoscaler-flags",
+            edits: &[],
             flags: self.autoscaler_flags.as_deref().filter(|flags| !flags.trim().is_empty()),
             version: self.autoscaler_version,
         }
@@ -246,8 +249,12 @@ impl Explain {
         let source = case.key.source.clone();
         let moment = case.as_of.moment();
         warn_of_gaps(out, chosen, &source, moment)?;
-        let version = self.scheduler_version.unwrap_or(Version::V1_36);
-        let which = Which::choose(chosen, &source, moment, self.scheduler_config.as_deref(), version)?;
+        let asked = scheduler::Asked {
+            file: self.scheduler_config.as_deref(),
+            version: self.scheduler_version.unwrap_or(Version::V1_36),
+            edits: &[],
+        };
+        let which = Which::choose(chosen, &source, &[moment], &asked)?;
         for sentence in &which.settings.left_out {
             out.complain(&format!("warning: {sentence}"));
         }
@@ -302,7 +309,9 @@ impl Explain {
             out.complain(&format!("warning: {}", setup.groupless(chosen, case.as_of)));
             return Ok(None);
         }
-        setup.warn(out);
+        for sentence in setup.warnings() {
+            out.complain(&format!("warning: {sentence}"));
+        }
         let mut put: Vec<Object> = Vec::new();
         if case.life.is_none() && is_refused {
             put.extend(case.owner.clone());

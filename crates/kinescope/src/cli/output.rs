@@ -111,6 +111,11 @@ pub(super) fn span(nanos: i64) -> String {
     }
 }
 
+/// 1,234 times, 2.5 times: how much faster something goes.
+pub(super) fn times(factor: f64) -> String {
+    if factor < 10.0 { format!("{factor:.1} times") } else { format!("{} times", grouped(factor as u64)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,9 @@
 use std::io::{self, Read};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use model::Moment;
 
-use super::output::Out;
+use super::output::{Out, times};
 
 /// A bar over bytes read, or over changes written.
 pub(super) struct Progress {
@@ -38,6 +39,23 @@ impl Progress {
     /// Over a time that is played, in seconds.
     pub(super) fn time(out: &Out, total: u64) -> Progress {
         Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {percent}% played, {eta} left", "")
+    }
+
+    /// Over a time that is read, in seconds.
+    pub(super) fn reading(out: &Out, total: u64) -> Progress {
+        Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {percent}% read, {eta} left", "")
+    }
+
+    /// Over a time that is replayed, in seconds, with the virtual clock.
+    pub(super) fn replay(out: &Out, total: u64) -> Progress {
+        Progress::new(out, Some(total), "{elapsed_precise} [{wide_bar}] {msg}, {eta} left", "")
+    }
+
+    /// It is so late in the time that is replayed, so many times as fast as it happened.
+    pub(super) fn replayed(&self, position: u64, now: Moment, factor: f64) {
+        self.bar.set_position(position);
+        let clock = now.timestamp().strftime("%F %T").to_string();
+        self.bar.set_message(format!("{clock}Z, {}", times(factor)));
     }
 
     fn new(out: &Out, total: Option<u64>, line: &str, unknown: &str) -> Progress {

@@ -8,9 +8,9 @@ use sim::scheduler::{Decision, NodeAnswer, NodeVerdict, PodName, Refusal};
 
 use super::Told;
 use super::happened::{Happened, Said};
-use super::state::AsOf;
-use super::which::ToldBy;
 use crate::cli::output::Out;
+use crate::look::AsOf;
+use crate::look::scheduler::ToldBy;
 
 pub(super) use self::autoscaler::autoscaler;
 

@@ -7,8 +7,8 @@ use model::{Change, Key, Moment, Object, What};
 
 use super::Case;
 use super::seen::Seen;
-use super::state::AsOf;
 use crate::cli::output::span;
+use crate::look::AsOf;
 use crate::look::Chosen;
 
 /// One life of a pod.

@@ -14,8 +14,8 @@ use model::{Kind, Moment, Object};
 use serde_json::Value;
 
 use super::Case;
-use super::state::AsOf;
 use crate::cli::output::{Out, counted};
+use crate::look::AsOf;
 use crate::look::Chosen;
 
 /// The first pod of a manifest, or the pod of its first workload, as if it came at that moment.

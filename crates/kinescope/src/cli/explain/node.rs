@@ -17,10 +17,11 @@ use sim::scheduler::PodName;
 
 use self::life::{Happened, Life};
 use super::Explain;
-use super::autoscaler::{GroupsBy, Played, Setup, play, why_ended};
-use super::state::AsOf;
+use super::autoscaler::{Played, play, why_ended};
 use crate::cli::output::Out;
+use crate::look::AsOf;
 use crate::look::Chosen;
+use crate::look::autoscaler::{GroupsBy, Setup};
 
 /// All there is to show.
 struct Told {
@@ -100,7 +101,9 @@ pub(super) fn explain(
         bail!("{}", setup.groupless(chosen, as_of));
     }
     super::warn_of_gaps(out, chosen, &key.source, as_of.moment())?;
-    setup.warn(out);
+    for sentence in setup.warnings() {
+        out.complain(&format!("warning: {sentence}"));
+    }
     let mut seen = Seen::default();
     let played = play(out, chosen, &key.source, &setup, as_of, &[], |done, autoscaler, cloud| {
         seen.see(name, &setup, done, autoscaler, cloud);

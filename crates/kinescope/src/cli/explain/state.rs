@@ -1,7 +1,6 @@
 //! The cluster at a moment, told to a scheduler in the order in which a real one would have learnt of it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 use history::Selection;
@@ -9,45 +8,17 @@ use model::{Key, Kind, Moment, Object, What, Window};
 use sim::scheduler::{KINDS, Scheduler};
 
 use super::seen::Seen;
-use crate::look::Chosen;
+use crate::look::{AsOf, Chosen, objects};
 
 /// A scheduler counts on a place from when it decides; others see the pod there once it is bound, so much later. On
 /// recordings of real schedulers, most that differed without it agree with it.
 const BINDING: i64 = 50_000_000;
-
-/// A moment, as exact as the history is.
-#[derive(Clone, Copy)]
-pub(super) enum AsOf {
-    /// With all that happened at it.
-    At(Moment),
-    /// Just before the change of that number, which took effect then.
-    Before(Moment, i64),
-}
 
 /// The cluster as of a moment.
 pub(super) struct State {
     objects: BTreeMap<Key, Object>,
     /// When the nodes came.
     came: HashMap<Key, Moment>,
-}
-
-// === impl AsOf ===
-
-impl AsOf {
-    pub(super) fn moment(self) -> Moment {
-        match self {
-            AsOf::At(moment) | AsOf::Before(moment, _) => moment,
-        }
-    }
-}
-
-impl fmt::Display for AsOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AsOf::At(moment) => write!(f, "at {moment}"),
-            AsOf::Before(moment, _) => write!(f, "just before {moment}"),
-        }
-    }
 }
 
 // === impl State ===
@@ -137,36 +108,6 @@ impl State {
         let name = pod.and_then(|pod| pod["spec"]["schedulerName"].as_str().map(str::to_owned));
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default-scheduler".to_owned())
     }
-}
-
-/// The objects as of a moment.
-pub(super) fn objects(
-    chosen: &Chosen,
-    selection: &Selection,
-    as_of: AsOf,
-) -> anyhow::Result<BTreeMap<Key, Object>> {
-    let (moment, rest) = match as_of {
-        AsOf::At(moment) => (moment, None),
-        AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
-    };
-    let mut objects = BTreeMap::new();
-    chosen.history.each_at(moment, selection, |version| {
-        objects.insert(version.key, version.object);
-    })?;
-    if let Some((from, seq)) = rest {
-        let same_moment = Window { from, to: from.plus_nanos(1) };
-        for change in chosen.history.between(same_moment, selection)? {
-            let change = change?;
-            if change.seq >= seq {
-                break;
-            }
-            match change.what {
-                What::Added(object) | What::Modified(object) => objects.insert(change.key, object),
-                What::Deleted(_) => objects.remove(&change.key),
-            };
-        }
-    }
-    Ok(objects)
 }
 
 /// When the first node was seen.

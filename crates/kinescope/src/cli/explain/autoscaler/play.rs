@@ -13,12 +13,12 @@ use serde::Deserialize;
 use sim::autoscaler::{Autoscaler, KINDS, Loop, ObservedCloud, loop_of};
 use sim::scheduler;
 
-use super::Setup;
 use super::others::Others;
-use crate::cli::explain::state::AsOf;
 use crate::cli::output::Out;
 use crate::cli::progress::Progress;
+use crate::look::AsOf;
 use crate::look::Chosen;
+use crate::look::autoscaler::Setup;
 
 /// What was played.
 pub(in crate::cli::explain) struct Played {

@@ -9,7 +9,8 @@ use sim::autoscaler::{Choice, Increase, PodView, ScaleUp};
 use sim::scheduler::PodName;
 
 use crate::cli::explain::Scaling;
-use crate::cli::explain::autoscaler::{GroupsBy, Outcome, Played, Search, SettingsBy, Setup, Triggered};
+use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
+use crate::look::autoscaler::{GroupsBy, SettingsBy, Setup};
 
 /// Which autoscaler it is, and what was played.
 pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Value {
@@ -20,11 +21,13 @@ pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Val
             SettingsBy::Nobody => "defaults",
             SettingsBy::File => "file",
             SettingsBy::History => "history",
+            SettingsBy::Replay => "replay",
         }},
         "groupsFrom": match &setup.groups_by {
             GroupsBy::Nobody => json!({"from": "nothing"}),
             GroupsBy::File(name) => json!({"from": "file", "name": name}),
             GroupsBy::History(told_by) => json!({"from": "history", "name": told_by.to_string()}),
+            GroupsBy::Replay => json!({"from": "replay"}),
         },
         "groups": setup.groups.iter()
             .map(|group| json!({"name": &*group.name, "min": group.min, "max": group.max}))
@@ -37,8 +40,8 @@ pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Val
             "asRecorded": played.as_recorded,
         },
     });
-    if let Some(flags) = &setup.flags {
-        shown["settings"]["flags"] = flags.as_str().into();
+    if !setup.flags.is_empty() {
+        shown["settings"]["flags"] = setup.flags.join(" ").into();
     }
     shown
 }

@@ -6,8 +6,8 @@ use sim::scheduler::PodName;
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::json::{autoscaler, said};
-use crate::cli::explain::state::AsOf;
 use crate::cli::output::Out;
+use crate::look::AsOf;
 
 /// Writes one JSON document. What there is not is left out.
 pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use model::{Change, Key, Kind, Moment, What, Window};
 use serde::Deserialize;
 
 use crate::cli::explain::happened::{Event, Said};
-use crate::cli::explain::state::AsOf;
+use crate::look::AsOf;
 use crate::look::Chosen;
 
 /// One life of a node.

@@ -7,7 +7,8 @@ use sim::scheduler::PodName;
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::happened::times;
-use crate::cli::explain::text::{assumed, line, share};
+use crate::cli::explain::text::{assumed, share};
+use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, span};
 
 /// So many pods are named.

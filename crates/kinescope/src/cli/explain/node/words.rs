@@ -3,14 +3,16 @@
 use sim::autoscaler::{BlockingReason, Cooldown, CooldownAfter, UnremovableReason};
 
 use super::{Held, Verdict};
-use crate::cli::explain::autoscaler::{GroupsBy, Setup};
+use crate::look::autoscaler::{GroupsBy, Setup};
 
 /// What a verdict means.
 pub(super) fn verdict(verdict: &Verdict, setup: &Setup) -> String {
     let words = match verdict {
         Verdict::NotAutoscaled => match &setup.groups_by {
             GroupsBy::File(name) => return format!("no group of {name} has it: see `members`"),
-            GroupsBy::Nobody | GroupsBy::History(_) => stays(UnremovableReason::NotAutoscaled),
+            GroupsBy::Nobody | GroupsBy::History(_) | GroupsBy::Replay => {
+                stays(UnremovableReason::NotAutoscaled)
+            }
         },
         Verdict::Disabled => "no node is removed: --scale-down-enabled=false",
         Verdict::NotTried(why) => why,

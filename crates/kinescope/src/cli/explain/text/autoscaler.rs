@@ -7,10 +7,11 @@ use anstyle::Style;
 use sim::autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
 use sim::scheduler::PodName;
 
-use super::line;
 use crate::cli::explain::Scaling;
-use crate::cli::explain::autoscaler::{Outcome, Played, Search, Setup, Triggered};
+use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
+use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, grouped};
+use crate::look::autoscaler::Setup;
 
 /// So many groups, and so much of what was assumed, are shown.
 const FEW: usize = 8;

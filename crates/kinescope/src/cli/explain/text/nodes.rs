@@ -5,8 +5,9 @@ use std::io::Write;
 
 use sim::scheduler::{NodeVerdict, Plugin, PluginScore, Refusal};
 
-use super::{Candidate, folded, harmless, signed};
+use super::{Candidate, signed};
 use crate::cli::explain::Told;
+use crate::cli::lines::{folded, harmless};
 use crate::cli::output::{HEADING, NEW, Out, counted, grouped};
 
 /// With more nodes than these, only the best are shown one by one.

@@ -1,0 +1,66 @@
+//! Labelled lines, for people.
+
+use std::io::Write;
+
+use anstyle::Style;
+
+use super::output::{HEADING, Out};
+
+/// The values begin here.
+const INDENT: usize = 13;
+
+/// A label and what there is to say, folded into the columns there are.
+pub(super) fn line(out: &mut Out, label: &str, text: &str, style: Style) -> anyhow::Result<()> {
+    let label = if label.is_empty() { String::new() } else { format!("{label}:") };
+    write!(out, "{HEADING}{label:<INDENT$}{HEADING:#}")?;
+    for (index, part) in folded(text, out.width(), INDENT).iter().enumerate() {
+        let indent = if index == 0 { 0 } else { INDENT };
+        writeln!(out, "{:indent$}{style}{part}{style:#}", "")?;
+    }
+    Ok(())
+}
+
+/// A text without the characters that move a terminal's cursor: recorded ones may hold any.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// A text in lines of at most `width` columns, `indent` of which are taken. Without a width it stays in one.
+pub(super) fn folded(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
+    const LEAST: usize = 20;
+    let text = harmless(text);
+    let Some(width) = width else { return vec![text] };
+    let room = width.saturating_sub(indent).max(LEAST);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is one from the beginning");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > room {
+            lines.push(word.to_owned());
+            continue;
+        }
+        if !last.is_empty() {
+            last.push(' ');
+        }
+        last.push_str(word);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_folded_between_words() {
+        let text = "0/3 nodes are available: 3 Insufficient cpu.";
+        assert_eq!(folded(text, None, 13), [text]);
+        assert_eq!(
+            folded(text, Some(38), 13),
+            ["0/3 nodes are available:", "3 Insufficient cpu."],
+            "25 columns are left"
+        );
+        assert_eq!(folded("averyveryverylongwordindeed b", Some(10), 5).len(), 2);
+        assert_eq!(folded("a\x1b[2Jb\nc", None, 0), ["a [2Jb c"]);
+        assert_eq!(harmless("node\r\u{9b}1"), "node  1");
+    }
+}

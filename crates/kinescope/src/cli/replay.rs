@@ -1,0 +1,215 @@
+//! `kinescope replay`: a history played again in virtual time, and what would have come of it.
+
+mod clock;
+mod folder;
+mod plan;
+mod summary;
+mod survey;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use model::Object;
+use replay::compare::Comparison;
+use replay::decisions::Decisions;
+use replay::play::play;
+use replay::report::{Report, Reservation, Scaling, Span};
+use sim::scheduler::Version;
+
+use self::clock::{Clock, Watched};
+use self::folder::{Folder, Scratch};
+use self::plan::Plan;
+use self::survey::{Known, Surveyed};
+use super::output::Out;
+use super::progress::Progress;
+use super::{Outcome, chosen, signals};
+use crate::look::{Chosen, Edit};
+
+const AFTER: &str = "\
+Examples:
+  kinescope replay prod.kine
+  kinescope replay prod.kine --from 14:00 --to 15:00 --set scheduler.percentageOfNodesToScore=50
+  kinescope replay --set 'scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated'
+  kinescope replay --set nodeGroups.workers.max=20 --set autoscaler.scale-down-unneeded-time=2m
+  kinescope replay --autoscaler '--expander=least-waste' --node-groups groups.yaml --out cheaper
+  kinescope diff 14:30 pods --history prod.kine --against replay-prod/replay.kine
+
+What was asked for is given: pods, when their owners deleted them, how long they ran, nodes that failed. What was decided \
+is decided again: which node, when, who makes room, which nodes come and go, which pods are made again.
+
+--set takes a path of a configuration, and a value as in YAML: scheduler.PATH of the KubeSchedulerConfiguration, \
+nodeGroups.NAME.PATH of a group as in the file of --node-groups (docs/node-groups.md), autoscaler.FLAG. Members of lists \
+go by number or by name; a name with dots in it stands in brackets or quotes.
+
+Written to the folder: report.json (docs/replay-report.md), decisions.jsonl (a line a decision, and what was recorded \
+beside it), replay.kine (a history of the replay, for every other command). The same history, settings and seed give the \
+same bytes.";
+
+/// Play a history again in virtual time, with the same settings or others, and compare
+#[derive(clap::Args)]
+#[command(after_help = AFTER)]
+pub(super) struct Replay {
+    /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
+    #[arg(value_name = "HISTORY")]
+    history: Option<PathBuf>,
+    /// The moment to begin at [default: the history's beginning]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// The moment to end at [default: the history's end]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    to: Option<String>,
+    /// How many times as fast as it happened; `max` for as fast as it goes
+    #[arg(long, value_name = "N|max", default_value = "max")]
+    speed: Speed,
+    /// How the scheduler is set [default: as the history says, else kube-scheduler's defaults]
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
+    /// Whose rules are followed: 1.32 to 1.36, of which the newest alone is verified [default: 1.36]
+    #[arg(long, value_name = "VERSION")]
+    scheduler_version: Option<Version>,
+    /// Which node groups there are, and how their autoscaler is set [default: as the history says]
+    #[arg(long, value_name = "FILE")]
+    node_groups: Option<PathBuf>,
+    /// `recorded`: set as the history says; `off`: nodes of groups stay as they were; or flags of cluster-autoscaler on top, in one text
+    #[arg(long, value_name = "recorded|off|FLAGS", default_value = "recorded", allow_hyphen_values = true)]
+    autoscaler: String,
+    /// Which cluster-autoscaler's rules are followed: 1.32 to 1.37, of which 1.36 alone is verified [default: as the history says, else 1.36]
+    #[arg(long, value_name = "VERSION", value_parser = sim::autoscaler::Version::parse)]
+    autoscaler_version: Option<sim::autoscaler::Version>,
+    /// Set one place of a configuration otherwise; may be given several times
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<Edit>,
+    /// What is given: each recorded pod
+    #[arg(long, value_parser = ["pods"], default_value = "pods")]
+    level: String,
+    /// Decides between what is as likely [default: 1, or that of the replay that made the history]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The recording, if the history holds several
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// The folder for what comes of it [default: replay-NAME, after the history]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Write no replay.kine, which takes most of the time
+    #[arg(long)]
+    no_history: bool,
+    /// How to print what came of it
+    #[arg(short, long, value_parser = ["table", "json"], default_value = "table")]
+    output: String,
+}
+
+/// How fast time goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Speed {
+    /// As fast as it can.
+    Max,
+    /// So many times as fast as it happened.
+    Times(f64),
+}
+
+impl Replay {
+    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let chosen = chosen::open(self.history.as_deref())?;
+        let mut plan = Plan::make(&self, &chosen)?;
+        let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;
+        for sentence in plan.warnings() {
+            out.complain(&format!("warning: {sentence}"));
+        }
+        signals::listen()?;
+        let surveyed = Surveyed::read(out, &chosen, &plan)?;
+        plan.take_measured(surveyed.measured);
+        let scratch = folder.begin()?;
+        let clock = Clock::new(self.speed, plan.part.window.from);
+        let report = self.play(out, &chosen, &plan, surveyed.known, &scratch, &clock)?;
+        let took = clock.elapsed();
+        let json = report.to_json()?;
+        std::fs::write(scratch.path("report.json"), &json).with_context(|| scratch.doing())?;
+        scratch.publish()?;
+        match self.output.as_str() {
+            "json" => out.data()?.write_all(json.as_bytes())?,
+            _ => summary::write(out, &report, &plan, &folder, took)?,
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Plays it, and writes all but the report, which comes of it.
+    fn play(
+        &self,
+        out: &Out,
+        chosen: &Chosen,
+        plan: &Plan,
+        known: Known,
+        scratch: &Scratch,
+        clock: &Clock,
+    ) -> anyhow::Result<Report> {
+        let Known { causes, figures, curve, classes } = known;
+        let window = plan.part.window;
+        let file = File::create(scratch.path("decisions.jsonl")).with_context(|| scratch.doing())?;
+        let mut decisions = Decisions::new(&causes, BufWriter::with_capacity(1 << 18, file));
+        let mut film = match self.no_history {
+            true => None,
+            false => Some(plan.film(&scratch.path("replay.kine"))?),
+        };
+        let class_of = |node: &Object| Some(plan.classes.class_of(node));
+        let mut comparison = Comparison::new(&causes, window.from, &class_of);
+        let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
+        let mut watched = Watched::new(clock, &progress, vec![&mut comparison, &mut decisions]);
+        if let Some(film) = &mut film {
+            watched.also(film);
+        }
+        let is_scaled = |node: &Object| plan.is_scaled(node);
+        let played = play(&chosen.history, &plan.part, &causes, &is_scaled, plan.setup(), &mut watched);
+        drop(watched);
+        if played.is_ok() {
+            clock.wait(plan.end);
+        }
+        drop(progress);
+        // A replay that was stopped says why: by a signal, or by what could not be written.
+        signals::check()?;
+        let written = decisions.finish(plan.end).and_then(|(mut file, _)| file.flush());
+        written.with_context(|| scratch.doing())?;
+        if let Some(mut film) = film {
+            plan.end(&mut film)?;
+            film.finish()?;
+        }
+        played?;
+        let (replayed, fidelity, replayed_curve) =
+            comparison.finish(plan.end, &|node| classes.get(node).cloned());
+        let groups = plan.groups.iter().map(|group| &group.name);
+        let mut reservations = plan.reservations(chosen)?;
+        reservations.extend(Reservation::of_causes(&causes));
+        Ok(Report {
+            history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            source: plan.part.source.to_string(),
+            window: Span::new(window.from, plan.end),
+            level: "pods",
+            seed: plan.seed,
+            settings: plan.told(),
+            recorded: figures,
+            replayed,
+            fidelity,
+            scaling: Scaling::of(groups, &curve, &replayed_curve, window),
+            reservations,
+        })
+    }
+}
+
+impl FromStr for Speed {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Speed> {
+        match text.parse::<f64>() {
+            _ if text == "max" => Ok(Speed::Max),
+            Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
+            _ => bail!("give a number above 0, or max"),
+        }
+    }
+}
+
+fn seconds(nanos: i64) -> u64 {
+    u64::try_from(nanos / 1_000_000_000).unwrap_or(0)
+}

@@ -1,0 +1,399 @@
+//! `kinescope replay`: what it writes, what others make of that, and what it refuses.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod common;
+#[path = "replay/refused.rs"]
+mod refused;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use common::{Said, films, run};
+use serde_json::{Value, json};
+
+const FILES: [&str; 3] = ["decisions.jsonl", "replay.kine", "report.json"];
+
+/// A film made up in a test: watch events, each at its second.
+#[derive(Default)]
+struct Film(String);
+
+impl Film {
+    fn add(self, second: u32, object: Value) -> Film {
+        self.tell(second, "ADDED", object)
+    }
+
+    fn change(self, second: u32, object: Value) -> Film {
+        self.tell(second, "MODIFIED", object)
+    }
+
+    fn tell(mut self, second: u32, word: &str, object: Value) -> Film {
+        let line = json!({"at": time(second), "type": word, "object": object});
+        writeln!(self.0, "{line}").unwrap();
+        self
+    }
+
+    fn gap(mut self, from: u32, to: u32) -> Film {
+        let line = json!({"at": time(from), "type": "GAP", "to": time(to), "kinds": ["Pod"], "why": "the line was cut"});
+        writeln!(self.0, "{line}").unwrap();
+        self
+    }
+
+    fn shot(self) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("film.jsonl"), self.0).unwrap();
+        run(folder.path(), &["import", "film.jsonl"]).fine();
+        folder
+    }
+}
+
+fn time(second: u32) -> String {
+    format!("2026-11-01T14:{:02}:{:02}Z", second / 60, second % 60)
+}
+
+fn node(name: &str, cpu: &str, memory: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": "2026-11-01T10:00:00Z",
+            "labels": {"kubernetes.io/hostname": name},
+        },
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
+            "capacity": {"cpu": cpu, "memory": memory, "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T10:00:00Z"}],
+        },
+    })
+}
+
+fn pod(name: &str, cpu: &str, second: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": format!("uid-of-{name}"), "creationTimestamp": time(second),
+        },
+        "spec": {
+            "schedulerName": "default-scheduler", "priority": 0,
+            "containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+fn on(mut pod: Value, node: &str) -> Value {
+    pod["spec"]["nodeName"] = node.into();
+    pod["status"]["phase"] = "Running".into();
+    pod
+}
+
+/// A small node and a big one; a pod that was bound to the big one, and one that found no place.
+fn two_nodes() -> Film {
+    Film::default()
+        .add(0, node("small", "4", "8Gi"))
+        .add(0, node("big", "16", "32Gi"))
+        .add(10, pod("web-1", "1", 10))
+        .change(11, on(pod("web-1", "1", 10), "big"))
+        .add(20, pod("huge", "64", 20))
+        .change(120, on(pod("web-1", "1", 10), "big"))
+}
+
+const GROUPS: &str = "
+groups:
+- name: large
+  min: 0
+  max: 3
+  members: {label: pool, value: large}
+  template: {cpu: 96, memory: 256Gi, pods: 110, labels: {pool: large}}
+  provisioning: {registersAfter: 30s}
+";
+
+fn replay(folder: &Path, arguments: &[&str]) -> Said {
+    run(folder, &[&["replay"], arguments].concat())
+}
+
+fn report(folder: &Path, out: &str) -> Value {
+    let text = std::fs::read_to_string(folder.join(out).join("report.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn decisions(folder: &Path, out: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join(out).join("decisions.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Of the decisions those of one sort.
+fn those(decisions: &[Value], what: &str) -> Vec<Value> {
+    decisions.iter().filter(|decision| decision["what"] == what).cloned().collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[track_caller]
+fn assert_same(folder: &Path, one: &str, other: &str) {
+    for file in FILES {
+        let bytes = |out: &str| std::fs::read(folder.join(out).join(file)).unwrap();
+        assert!(bytes(one) == bytes(other), "{file} differs");
+    }
+}
+
+#[test]
+fn a_decision_stands_beside_what_was_recorded() {
+    let folder = two_nodes().shot();
+    replay(folder.path(), &[]).fine();
+    assert_eq!(names(&folder.path().join("replay-film")), FILES);
+    let said = decisions(folder.path(), "replay-film");
+    // More is left on the bigger node: that is what NodeResourcesFit looks at by default.
+    let [bound] = &those(&said, "bound")[..] else { panic!("{said:?}") };
+    assert_eq!((&bound["pod"], &bound["node"]), (&json!("shop/web-1"), &json!("big")));
+    assert_eq!(bound["why"], "the best of 2 that fit, of 2 looked at");
+    let recorded = json!({"pod": "web-1", "node": "big", "bound": time(11)});
+    assert_eq!(bound["recorded"], recorded);
+    let refused = those(&said, "refused");
+    let words = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are \
+                 available: 2 Preemption is not helpful for scheduling.";
+    assert!(refused.iter().all(|it| it["pod"] == "shop/huge" && it["why"] == words), "{refused:?}");
+    assert_eq!(refused.len(), 1, "what is said again is only counted");
+    let [waits] = &those(&said, "stillWaits")[..] else { panic!("{said:?}") };
+    assert_eq!((&waits["pod"], &waits["at"]), (&json!("shop/huge"), &json!(time(120))));
+    let report = report(folder.path(), "replay-film");
+    assert_eq!(report["window"], json!({"from": time(0), "to": time(120)}));
+    let placements = &report["fidelity"]["placements"];
+    assert_eq!((&placements["recorded"], &placements["sameNode"]), (&json!(1), &json!(1)));
+    for side in ["recorded", "replayed"] {
+        assert_eq!(report[side]["podsBound"], 1, "{side}");
+        assert_eq!(report[side]["nodes"], 2.0, "{side}");
+    }
+    // One core of twenty for 110 of the 120 seconds, give or take the second until it was bound.
+    let cpu = report["recorded"]["utilization"]["cpu"].as_f64().unwrap();
+    assert!((cpu - 109.0 / 120.0 / 20.0).abs() < 1e-6, "{cpu}");
+}
+
+#[test]
+fn a_scheduler_that_is_set_otherwise_decides_otherwise() {
+    let folder = two_nodes().shot();
+    let path = "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
+    let said = replay(folder.path(), &["film.kine", "--set", path, "--out", "packed"]).fine();
+    assert!(said.contains("Scheduler:   defaults of 1.36, one place set otherwise\n"), "{said}");
+    let decisions = decisions(folder.path(), "packed");
+    let [bound] = &those(&decisions, "bound")[..] else { panic!("{decisions:?}") };
+    assert_eq!((&bound["node"], &bound["recorded"]["node"]), (&json!("small"), &json!("big")));
+    assert!(bound["recordedNode"].as_str().unwrap().starts_with("its score was lower by "), "{bound}");
+    let report = report(folder.path(), "packed");
+    assert_eq!(report["settings"]["set"], json!([path]));
+    assert_eq!(report["settings"]["scheduler"]["from"], json!({"by": "defaults"}));
+    assert_eq!(report["fidelity"]["placements"]["elsewhere"], 1);
+    // And so says the history that came of it.
+    let shown =
+        run(folder.path(), &["get", "pods", "-n", "shop", "-o", "wide", "--history", "packed/replay.kine"]);
+    let shown = shown.fine();
+    assert!(shown.lines().any(|line| line.starts_with("web-1 ") && line.contains(" small ")), "{shown}");
+}
+
+#[test]
+fn an_autoscaler_makes_the_node_that_nobody_had() {
+    let folder = two_nodes().shot();
+    std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
+    let said = replay(folder.path(), &["--node-groups", "groups.yaml"]).fine();
+    assert!(said.contains("\n  large  "), "{said}");
+    let decisions = decisions(folder.path(), "replay-film");
+    let [up] = &those(&decisions, "scaledUp")[..] else { panic!("{decisions:?}") };
+    assert_eq!((&up["group"], &up["size"]), (&json!("large"), &json!({"from": 0, "to": 1, "max": 3})));
+    assert_eq!(up["why"], "shop/huge waits");
+    let [.., came] = &those(&decisions, "nodeCame")[..] else { panic!("{decisions:?}") };
+    assert_eq!(came["group"], "large");
+    let between = |from: &Value, to: &Value| {
+        let at = |line: &Value| line["at"].as_str().unwrap().parse::<model::Moment>().unwrap();
+        at(to).nanos_since(at(from))
+    };
+    assert_eq!(between(up, came), 30_000_000_000);
+    let report = report(folder.path(), "replay-film");
+    let [large] = &report["scaling"]["groups"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!((&large["recorded"]["came"], &large["replayed"]["came"]), (&json!(0), &json!(1)));
+    let bound = those(&decisions, "bound");
+    assert!(bound.iter().any(|it| it["pod"] == "shop/huge" && it["node"] == came["node"]), "{bound:?}");
+    // Without it the pod waits.
+    replay(folder.path(), &["--node-groups", "groups.yaml", "--autoscaler", "off"]).fine();
+    let decisions = self::decisions(folder.path(), "replay-film");
+    assert!(those(&decisions, "scaledUp").is_empty() && those(&decisions, "stillWaits").len() == 1);
+}
+
+#[test]
+fn the_same_history_settings_and_seed_give_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["demo", "--folder", "."]).fine();
+    let arguments = ["shop.kine", "--from", "2026-11-02T13:30Z", "--to", "2026-11-02T14:30Z"];
+    for out in ["one", "other"] {
+        replay(folder.path(), &[&arguments[..], &["--out", out]].concat()).fine();
+    }
+    assert_same(folder.path(), "one", "other");
+    assert!(decisions(folder.path(), "one").len() > 10);
+    // Over what was there before, too.
+    replay(folder.path(), &[&arguments[..], &["--out", "one"]].concat()).fine();
+    assert_same(folder.path(), "one", "other");
+}
+
+#[test]
+fn films_of_real_control_planes_replay_twice_the_same() {
+    for film in films()
+        .iter()
+        .filter(|film| film.ends_with("small.jsonl.gz") || film.ends_with("autoscaled.jsonl.gz"))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--strip"]).fine();
+        for out in ["one", "other"] {
+            replay(folder.path(), &["--out", out]).fine();
+        }
+        assert_same(folder.path(), "one", "other");
+        let report = report(folder.path(), "one");
+        let placements = &report["fidelity"]["placements"];
+        let count = |field: &str| placements[field].as_u64().unwrap();
+        assert!(count("recorded") > 100, "{placements}");
+        let parts = ["sameNode", "sameClass", "elsewhere", "notBound"].map(count).iter().sum::<u64>();
+        assert_eq!(parts, count("recorded"), "each recorded placement counts once");
+    }
+}
+
+#[test]
+fn a_replay_of_a_replay_finds_its_settings() {
+    let folder = two_nodes().shot();
+    std::fs::write(folder.path().join("groups.yaml"), format!("{GROUPS}settings: {{scan-interval: 7s}}\n"))
+        .unwrap();
+    let arguments = [
+        "film.kine",
+        "--out",
+        "one",
+        "--seed",
+        "7",
+        "--node-groups",
+        "groups.yaml",
+        "--autoscaler",
+        "--expander=most-pods",
+        "--set",
+        "autoscaler.max-node-provision-time=3m",
+        "--set",
+        "nodeGroups.large.max=2",
+        "--set",
+        "scheduler.percentageOfNodesToScore=70",
+        "--scheduler-version",
+        "1.35",
+    ];
+    replay(folder.path(), &arguments).fine();
+    replay(folder.path(), &["one/replay.kine", "--out", "two"]).fine();
+    let (one, two) = (report(folder.path(), "one"), report(folder.path(), "two"));
+    assert_eq!((&one["seed"], &two["seed"]), (&json!(7), &json!(7)));
+    let configuration = |report: &Value| report["settings"]["scheduler"]["configuration"].clone();
+    assert_eq!(configuration(&one)["percentageOfNodesToScore"], 70);
+    assert_eq!(configuration(&one), configuration(&two));
+    let of = |report: &Value, field: &str| report["settings"]["autoscaler"][field].clone();
+    assert_eq!(of(&one, "flags"), json!(["--expander=most-pods", "--max-node-provision-time=3m"]));
+    assert_eq!(of(&one, "groups")[0]["max"], 2);
+    let nodes = |groups: Value| -> Vec<(Value, Value)> {
+        groups.as_array().unwrap().iter().map(|group| (group["name"].clone(), group["max"].clone())).collect()
+    };
+    assert_eq!(nodes(of(&one, "groups")), nodes(of(&two, "groups")));
+    for field in ["flags", "version", "nodes"] {
+        assert_eq!(of(&one, field), of(&two, field), "{field}");
+    }
+    assert_eq!(two["settings"]["scheduler"]["version"], "1.35");
+    assert_eq!(of(&two, "from"), json!({"by": "replay"}));
+    assert_eq!(of(&two, "groupsFrom"), json!({"by": "replay"}));
+    // What it decides is what it decided.
+    let placements = &two["fidelity"]["placements"];
+    assert!(placements["recorded"].as_u64().unwrap() >= 2, "{placements}");
+    assert_eq!(placements["sameNode"], placements["recorded"], "{placements}");
+    // And settings of the user count more.
+    replay(
+        folder.path(),
+        &["one/replay.kine", "--out", "three", "--set", "nodeGroups.large.max=1", "--seed", "3"],
+    )
+    .fine();
+    let three = report(folder.path(), "three");
+    assert_eq!((&three["seed"], &of(&three, "groups")[0]["max"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn every_other_command_opens_what_a_replay_wrote() {
+    let folder = two_nodes().shot();
+    let packed =
+        "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
+    replay(folder.path(), &["--set", packed, "--out", "r"]).fine();
+    let at = &time(30);
+    let ask = |arguments: &[&str]| run(folder.path(), &[arguments, &["--history", "r/replay.kine"]].concat());
+    assert!(ask(&["get", "pods", "-n", "shop", "--at", at]).fine().contains("web-1"));
+    let log = ask(&["log", "pod/web-1", "-n", "shop"]).fine();
+    assert!(log.contains("spec.nodeName: \"small\""), "{log}");
+    let explained = ask(&["explain", "pod/web-1", "-n", "shop"]).fine();
+    assert!(explained.contains("it goes to small"), "{explained}");
+    assert!(explained.contains("set as the history says (kube-scheduler)"), "{explained}");
+    assert!(run(folder.path(), &["doctor", "r/replay.kine"]).fine().contains("is whole"));
+    run(folder.path(), &["info", "r/replay.kine"]).fine();
+    // The same moment in both, and what is otherwise.
+    let arguments = ["diff", at, "pods", "--history", "film.kine", "--against", "r/replay.kine"];
+    let said = run(folder.path(), &arguments);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.out.contains("~ shop/web-1\n"), "{}", said.out);
+    assert!(said.out.contains("spec.nodeName: \"big\" → \"small\"\n"), "{}", said.out);
+    let same = run(folder.path(), &["diff", at, "pods", "--history", "film.kine", "--against", "film.kine"]);
+    assert_eq!(same.fine(), "nothing differs\n");
+    let late = ["diff", "2026-11-01T14:01:59Z", "--history", "r/replay.kine", "--against", "film.kine"];
+    assert_eq!(run(folder.path(), &late).code, 1);
+}
+
+#[test]
+fn a_gap_is_a_reservation_that_says_what_it_makes_uncertain() {
+    let folder = Film::default()
+        .add(0, node("big", "16", "32Gi"))
+        .add(10, pod("web-1", "1", 10))
+        .gap(20, 30)
+        .gap(100, 110)
+        .change(120, on(pod("web-1", "1", 10), "big"))
+        .shot();
+    let said = replay(folder.path(), &["--to", &time(60)]).fine();
+    assert!(said.contains("the line was cut"), "{said}");
+    let report = report(folder.path(), "replay-film");
+    let gaps: Vec<&Value> =
+        report["reservations"].as_array().unwrap().iter().filter(|it| it["about"] == "gap").collect();
+    assert_eq!(gaps.len(), 1, "the other is not in the window");
+    assert_eq!(gaps[0]["during"], json!({"from": time(20), "to": time(30)}));
+    assert!(gaps[0]["text"].as_str().unwrap().contains("pods that came and went are missing"));
+}
+
+#[test]
+fn time_goes_as_fast_as_asked_for() {
+    let folder = two_nodes().shot();
+    let begun = std::time::Instant::now();
+    // Two minutes, sixty times as fast.
+    replay(folder.path(), &["--speed", "60"]).fine();
+    let took = begun.elapsed().as_secs_f64();
+    assert!(took > 1.9, "{took}");
+}
+
+#[test]
+fn the_report_goes_to_programs_as_it_is_written() {
+    let folder = two_nodes().shot();
+    let said = replay(folder.path(), &["-o", "json"]).fine();
+    assert_eq!(said, std::fs::read_to_string(folder.path().join("replay-film/report.json")).unwrap());
+}
+
+#[test]
+fn a_history_without_nodes_can_have_some() {
+    let groups =
+        GROUPS.replace("  members: {label: pool, value: large}\n", "").replace(", labels: {pool: large}", "");
+    let folder = Film::default().add(0, pod("web-1", "1", 0)).add(300, pod("web-2", "1", 300)).shot();
+    std::fs::write(folder.path().join("groups.yaml"), groups).unwrap();
+    replay(folder.path(), &["--node-groups", "groups.yaml", "--out", "out"]).fine();
+    let report = report(folder.path(), "out");
+    let group = &report["scaling"]["groups"][0];
+    assert_eq!(
+        (&group["group"], &group["recorded"]["came"], &group["replayed"]["came"]),
+        (&json!("large"), &json!(0), &json!(1))
+    );
+    assert_eq!((&report["recorded"]["podsBound"], &report["replayed"]["podsBound"]), (&json!(0), &json!(1)));
+}
