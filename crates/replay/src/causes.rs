@@ -110,6 +110,8 @@ pub struct Survey {
     nodes: BTreeMap<Arc<str>, NodeSeen>,
     /// Lives that the scheduler said it took the place of.
     preempted: FxHashMap<Arc<str>, Moment>,
+    /// The recording is of a replay: what took time for a pod was drawn for it, whoever else there was.
+    is_replay: bool,
     /// When the scheduler was last seen to refuse a pod.
     refused: Option<Moment>,
     /// Whether an autoscaler of the run drains nodes; otherwise what it did is given.
@@ -149,6 +151,7 @@ impl Survey {
             open: FxHashMap::default(),
             nodes: BTreeMap::new(),
             preempted: FxHashMap::default(),
+            is_replay: false,
             refused: None,
             scales,
             over: Vec::new(),
@@ -178,6 +181,7 @@ impl Survey {
             ("v1", "Pod") => self.pod(at, what),
             ("v1", "Node") => self.node(&meta.name, what),
             (_, "Event") => self.event(at, what),
+            (_, "ReplaySettings") => self.is_replay = true,
             (version, kind) => {
                 let Some(kind) = OwnerKind::of(kind).filter(|_| OwnerKind::VERSIONS.contains(&version))
                 else {
@@ -246,7 +250,8 @@ impl Survey {
         let owner = seen.owner.clone();
         let vacancy = owner.as_ref().and_then(|owner| self.owners.fill(owner, seen.slot.as_deref()));
         let next = DemandId(self.causes.demands.len() as u64);
-        let since = vacancy.as_ref().map(|vacancy| vacancy.since);
+        // A StatefulSet waits until the one before is gone.
+        let could_know = vacancy.as_ref().map(|vacancy| vacancy.gone.unwrap_or(vacancy.since));
         let (demand, after) = match vacancy {
             // Another template is another demand: the pod of the last one was not wanted any more.
             Some(Vacancy { demand, lost: true, hash, since, .. }) if hash != seen.hash => {
@@ -278,7 +283,7 @@ impl Survey {
         cause.lives.push(Life {
             name: seen.name.clone(),
             uid: seen.uid.clone(),
-            again: since.map(|since| between(since, at)),
+            again: could_know.map(|since| between(since, at)),
             ..Life::default()
         });
         cause.places.push(place);
@@ -322,8 +327,8 @@ impl Survey {
             life.bound = Some(at);
             known.node = Some(node.clone());
             // Whoever came after the last refusal was written had nobody to wait for.
-            let had_to_wait = life.was_there || self.refused.is_some_and(|refused| refused >= life.came);
-            known.bind = (!had_to_wait).then(|| between(life.came, at));
+            let had_to_wait = !self.is_replay && self.refused.is_some_and(|refused| refused >= life.came);
+            known.bind = (!had_to_wait && !life.was_there).then(|| between(life.came, at));
             open.node = Some(node.clone());
         }
         if seen.refused && self.begun {
@@ -408,11 +413,15 @@ impl Survey {
         }
         if ended_by_itself {
             // Its Job may make the next.
-            self.owners.left(owner, Some(Vacancy { demand, lost: false, since: at, slot: None, hash: None }));
+            self.owners.left(
+                owner,
+                Some(Vacancy { demand, lost: false, since: at, gone: None, slot: None, hash: None }),
+            );
             return;
         }
         let slot = cause.lives[life.life as usize].name.clone();
-        let vacancy = Vacancy { demand, lost: true, since: at, slot: Some(slot), hash: open.hash.clone() };
+        let vacancy =
+            Vacancy { demand, lost: true, since: at, gone: None, slot: Some(slot), hash: open.hash.clone() };
         match lost {
             Some(Lost::People) => {
                 life.lost = lost;
@@ -450,6 +459,9 @@ impl Survey {
         // On a node that is gone nobody ends a pod; on a node that is there it ends.
         if life.bound.is_some() && open.node.as_ref().is_some_and(|node| self.nodes.contains_key(node)) {
             known.end = life.leaving.map(|leaving| between(leaving, at));
+        }
+        if let Some(owner) = &open.owner {
+            self.owners.gone(owner, &known.name, at);
         }
         if std::mem::take(&mut open.counts) {
             self.no_longer_counts(at, uid);
@@ -498,6 +510,8 @@ struct Vacancy {
     lost: bool,
     /// Since when.
     since: Moment,
+    /// When the pod of the same name was gone, where names are used again.
+    gone: Option<Moment>,
     /// The name that will be used again, where names are.
     slot: Option<Arc<str>>,
     /// Which template the pod was made of, where the owner has several.

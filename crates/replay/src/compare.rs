@@ -135,7 +135,8 @@ impl<'a> Comparison<'a> {
         for (place, life) in self.causes.lives.iter().enumerate() {
             let cause = &self.causes.demands[life.demand.0 as usize];
             let node = cause.lives[life.life as usize].node.as_ref();
-            let bound = life.bound.filter(|bound| *bound > self.start);
+            // One that came with its node was bound by nobody.
+            let bound = life.bound.filter(|bound| *bound > self.start && *bound > life.came);
             match (bound.zip(node), &self.bound[place]) {
                 (None, None) => {}
                 (None, Some(_)) => placements.not_recorded += 1,

@@ -123,11 +123,12 @@ impl<'a> Script<'a> {
         for (when, act) in &cause.acts {
             self.acts.push(Reverse((*when, life.demand, *act)));
         }
-        if seen.is_mirror && seen.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
+        let comes_with_node = self.begun && seen.comes_with_node;
+        if comes_with_node && seen.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
             // It comes with a node that is decided about.
             return None;
         }
-        let begun = (!self.begun || seen.is_mirror).then(|| Begun {
+        let begun = (!self.begun || comes_with_node).then(|| Begun {
             came: seen.created.map_or(at, |created| created.min(at)),
             node: seen.node,
             started: seen.started,

@@ -65,7 +65,9 @@ pub struct Pace(BTreeMap<Step, Delay>);
 #[derive(Clone, Debug)]
 pub struct Pacer {
     pace: Pace,
-    /// By step, in the order of `Step::ALL`: where the next draw falls, as a fraction of 2⁶⁴.
+    /// By step, in the order of `Step::ALL`: where the draws begin.
+    first: [u64; Step::ALL.len()],
+    /// Where the next draw falls, as a fraction of 2⁶⁴.
     turns: [u64; Step::ALL.len()],
 }
 
@@ -152,7 +154,14 @@ impl Pacer {
     /// Follows the pace; the seed says where the draws begin.
     pub fn new(pace: Pace, seed: u64) -> Pacer {
         let mut dice = Pcg64::seed_from_u64(seed);
-        Pacer { pace, turns: std::array::from_fn(|_| dice.random()) }
+        let first = std::array::from_fn(|_| dice.random());
+        Pacer { pace, first, turns: first }
+    }
+
+    /// How long a step takes that begins now for somebody: the same, whatever was drawn for others.
+    pub fn draw_for(&self, whose: u64, step: Step, now: Moment) -> Duration {
+        let mixed = (whose ^ self.first[step as usize]).wrapping_mul(GOLDEN);
+        self.pace.of(step).pick(now, (mixed ^ (mixed >> 29)).wrapping_mul(GOLDEN))
     }
 
     /// How long a step takes that begins now.
@@ -208,6 +217,18 @@ mod tests {
         };
         assert_eq!(draws(1), draws(1));
         assert_ne!(draws(1), draws(2));
+    }
+
+    #[test]
+    fn what_is_drawn_for_somebody_depends_on_nobody_else() {
+        let spans: Vec<_> = (1..=100).map(Duration::from_secs).collect();
+        let mut pacer = Pacer::new(Pace::usual().with(Step::Bind, Delay::Measured(spans)), 1);
+        let alone: Vec<_> = (0..200).map(|whose| pacer.draw_for(whose, Step::Bind, at(0))).collect();
+        pacer.draw(Step::Bind, at(0));
+        let after: Vec<_> = (0..200).map(|whose| pacer.draw_for(whose, Step::Bind, at(0))).collect();
+        assert_eq!(alone, after);
+        let total: u64 = alone.iter().map(Duration::as_secs).sum();
+        assert!((9_000..=11_000).contains(&total), "50 s each on average, not {total} s for 200");
     }
 
     #[test]

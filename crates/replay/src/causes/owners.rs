@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Object, What};
+use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
@@ -159,6 +159,18 @@ impl Owners {
             state.vacancies.extend(vacancy);
         } else if state.pods <= 0 {
             self.0.remove(&owner.uid);
+        }
+    }
+
+    /// A pod is gone whose name its owner may use again.
+    pub(super) fn gone(&mut self, owner: &Owner, pod: &str, at: Moment) {
+        if owner.kind != OwnerKind::StatefulSet {
+            return;
+        }
+        let Some(state) = self.0.get_mut(&owner.uid) else { return };
+        let vacancy = state.vacancies.iter_mut().find(|vacancy| vacancy.slot.as_deref() == Some(pod));
+        if let Some(vacancy) = vacancy {
+            vacancy.gone = Some(at);
         }
     }
 

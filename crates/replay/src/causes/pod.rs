@@ -28,8 +28,9 @@ pub(crate) struct PodSeen {
     pub(super) disruption: Option<Lost>,
     /// It is kept from being scheduled.
     pub(crate) is_gated: bool,
-    /// Its node runs it, and only tells of it.
-    pub(crate) is_mirror: bool,
+    /// It has a node and nobody who would make it again: if it is new, its node brought it, as a kubelet does with
+    /// what it runs of its own.
+    pub(crate) comes_with_node: bool,
     /// The scheduler says that it has a node, whether or not that was recorded.
     pub(crate) is_scheduled: bool,
     /// The scheduler says that no node takes it.
@@ -143,6 +144,8 @@ impl PodSeen {
             Some(Owner { kind, uid: owner.uid.as_str().into() })
         });
         let name: Arc<str> = metadata.name.into();
+        let node: Option<Arc<str>> = spec.node_name.filter(|node| !node.is_empty()).map(Into::into);
+        let is_bound = node.is_some();
         let is = |kind: &'static str| {
             status.conditions.iter().find(move |it| it.kind == kind && it.status == "True")
         };
@@ -156,12 +159,14 @@ impl PodSeen {
             slot: owner.as_ref().filter(|owner| owner.kind == OwnerKind::StatefulSet).map(|_| name.clone()),
             owner,
             hash: metadata.labels.revision.map(Into::into),
-            node: spec.node_name.filter(|node| !node.is_empty()).map(Into::into),
+            node,
             started: moment(status.start_time).filter(|_| running),
             finished: matches!(status.phase.as_str(), "Succeeded" | "Failed"),
             fails: status.phase == "Failed",
             is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
-            is_mirror: metadata.owner_references.iter().any(|owner| owner.kind == "Node"),
+            comes_with_node: is_bound
+                && (metadata.owner_references.is_empty()
+                    || metadata.owner_references.iter().any(|owner| owner.kind == "Node")),
             leaving: metadata.deletion_timestamp.is_some(),
             is_scheduled: is("PodScheduled").is_some(),
             refused: status.conditions.iter().any(|it| it.kind == "PodScheduled" && it.status == "False"),

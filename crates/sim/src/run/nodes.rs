@@ -103,7 +103,7 @@ impl Run {
             let on_it = self.on_node.get(name).into_iter().flatten();
             let leaving = on_it.filter(|id| self.pods.get(id).is_some_and(Pod::is_leaving));
             for id in leaving.copied().collect::<Vec<_>>() {
-                let at = self.over(Step::End);
+                let at = self.over_for(id, Step::End);
                 self.agenda.put(at, Due::Go(id));
             }
         }

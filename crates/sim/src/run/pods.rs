@@ -67,6 +67,10 @@ pub(super) enum Stage {
     Ended,
 }
 
+/// FNV-1a: names are told apart by it.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Run {
@@ -248,11 +252,25 @@ impl Run {
     }
 
     /// When something is over that begins for a pod now: it takes as long as recorded, or as usual.
-    fn takes(&mut self, id: PodId, recorded: fn(&Life) -> Option<Duration>, step: Step) -> Moment {
+    fn takes(&self, id: PodId, recorded: fn(&Life) -> Option<Duration>, step: Step) -> Moment {
         match self.recorded(id).and_then(recorded) {
             Some(duration) => after(self.now, duration),
-            None => self.over(step),
+            None => self.over_for(id, step),
         }
+    }
+
+    /// When a step is over that begins for a pod now. It depends on no other pod: so a replay of a replay, which has
+    /// more of them recorded, still has the same for the rest.
+    pub(super) fn over_for(&self, id: PodId, step: Step) -> Moment {
+        let pod = self.pods.get(&id).map(|pod| (&pod.name.namespace, &pod.name.name));
+        let demand = || self.demands.get(&id.demand).map(|state| (&state.body.namespace, &state.body.name));
+        let mut whose = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.life) };
+        if let Some((namespace, name)) = pod.or_else(demand) {
+            for byte in namespace.bytes().chain([b'/']).chain(name.bytes()) {
+                whose = (whose ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+            }
+        }
+        after(self.now, self.pacer.draw_for(whose, step, self.now))
     }
 
     /// The containers of a pod run.

@@ -40,7 +40,7 @@ impl Run {
         let Some(pod) = self.pods.get(&id) else { return };
         let bound = match recorded.filter(|_| pod.refusals == 0) {
             Some(bind) => after(pod.came, bind),
-            None => self.over(Step::Bind),
+            None => self.over_for(id, Step::Bind),
         };
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.stage = Stage::Binding;
