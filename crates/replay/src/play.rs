@@ -34,6 +34,9 @@ pub enum Error {
     Stopped,
 }
 
+/// A recorder's first list of everything comes within this time.
+const LISTING_NANOS: i64 = 60 * 1_000_000_000;
+
 /// Who follows a play: what is given is told too.
 pub trait Follower: Audience {
     /// A pod is asked for.
@@ -46,6 +49,35 @@ pub trait Follower: Audience {
     fn goes_on(&self) -> bool {
         true
     }
+}
+
+/// The first moment of a source, and that at which it is whole: an object that is older than the recording and seen for
+/// the first time belongs to the recorder's first list.
+pub fn whole_from(
+    history: &History,
+    source: &Arc<str>,
+    first: Moment,
+    end: Moment,
+) -> Result<(Moment, Moment), history::Error> {
+    let selection = Selection { source: Some(source.clone()), ..Selection::default() };
+    let (mut start, mut whole) = (None, first);
+    for change in history.between(Window { from: first, to: end.plus_nanos(1) }, &selection)? {
+        let change = change?;
+        let start = *start.get_or_insert(change.at);
+        if change.at.nanos_since(start) > LISTING_NANOS {
+            break;
+        }
+        let created = created(change.what.object()).and_then(|created| created.parse::<Moment>().ok());
+        // Without a time of creation all that comes at the first moment was there.
+        // Kubernetes tells whole seconds: what was created in the first one may be new.
+        let second = start.plus_nanos(-start.nanos().rem_euclid(1_000_000_000));
+        let is_old = created.map_or(change.at == start, |created| created < second);
+        if is_old && matches!(change.what, What::Added(_)) {
+            whole = change.at;
+        }
+    }
+    let start = start.unwrap_or(first);
+    Ok((start, whole.max(start)))
 }
 
 /// What stands behind the pods of a part of a history.
@@ -121,7 +153,7 @@ fn upcast(follower: &mut dyn Follower) -> &mut dyn Audience {
 
 /// All that is there when a part begins: surroundings first, then nodes, then pods by age.
 fn beginning(history: &History, part: &Part) -> Result<Vec<Object>, Error> {
-    let mut objects: Vec<(u8, String, model::Key, Object)> = Vec::new();
+    let mut objects: Vec<(u8, Option<String>, model::Key, Object)> = Vec::new();
     history.each_at(part.window.from, &everything(part), |version| {
         let kind = &version.key.kind;
         let order = if *kind == Kind::new("", "Pod") {
@@ -131,14 +163,15 @@ fn beginning(history: &History, part: &Part) -> Result<Vec<Object>, Error> {
         } else {
             0
         };
-        let age = if order == 2 { created(&version.object) } else { String::new() };
+        let age = if order == 2 { created(&version.object) } else { None };
         objects.push((order, age, version.key, version.object));
     })?;
     objects.sort_unstable_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
     Ok(objects.into_iter().map(|(.., object)| object).collect())
 }
 
-fn created(object: &Object) -> String {
+/// When an object was created, as it says itself.
+fn created(object: &Object) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Outer {
         metadata: Inner,
@@ -148,7 +181,7 @@ fn created(object: &Object) -> String {
     struct Inner {
         creation_timestamp: Option<String>,
     }
-    object.view::<Outer>().ok().and_then(|outer| outer.metadata.creation_timestamp).unwrap_or_default()
+    object.view::<Outer>().ok()?.metadata.creation_timestamp
 }
 
 fn everything(part: &Part) -> Selection {

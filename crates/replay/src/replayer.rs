@@ -13,14 +13,13 @@ use std::time::Duration;
 
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
-use serde::Deserialize;
 use sim::autoscaler::{Derived, NodeGroup, derive};
 
 pub use events::{ScalingEvent, ScalingTold};
 pub use replay::Replay;
 pub use report::{Batch, Decided, Decision, ReplayReport};
 
-use crate::play;
+use crate::play::{self, whole_from};
 use crate::snapshot::{ClusterSnapshot, Scaling, is_node, snapshot};
 
 /// A recorded cluster.
@@ -84,20 +83,6 @@ pub enum Error {
     Scenario(#[source] io::Error),
 }
 
-/// A recorder's first list of everything comes within this time.
-const LISTING_NANOS: i64 = 60 * 1_000_000_000;
-
-#[derive(Deserialize)]
-struct ObjectJson {
-    metadata: MetadataJson,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct MetadataJson {
-    creation_timestamp: Option<String>,
-}
-
 // === impl Replayer ===
 
 impl Replayer {
@@ -124,7 +109,7 @@ impl Replayer {
         };
         let source = source.clone();
         let end = history.end_of(&source)?.unwrap_or(last);
-        let (start, whole) = beginning(&history, &source, first, end)?;
+        let (start, whole) = whole_from(&history, &source, first, end)?;
         Ok(Replayer { history, source, start, whole, end })
     }
 
@@ -239,34 +224,6 @@ impl Replayer {
 
 fn node_name(object: &Object) -> Option<Arc<str>> {
     is_node(object).then(|| (*object.meta().name).into())
-}
-
-/// The first moment of a source, and that at which it is whole: an object that is older than the recording and seen for
-/// the first time belongs to the recorder's first list.
-fn beginning(
-    history: &History,
-    source: &Arc<str>,
-    first: Moment,
-    end: Moment,
-) -> Result<(Moment, Moment), history::Error> {
-    let selection = Selection { source: Some(source.clone()), ..Selection::default() };
-    let (mut start, mut whole) = (None, first);
-    for change in history.between(Window { from: first, to: end.plus_nanos(1) }, &selection)? {
-        let change = change?;
-        let start = *start.get_or_insert(change.at);
-        if change.at.nanos_since(start) > LISTING_NANOS {
-            break;
-        }
-        let created = change.what.object().view::<ObjectJson>().ok();
-        let created = created.and_then(|object| object.metadata.creation_timestamp?.parse::<Moment>().ok());
-        // Without a time of creation all that comes at the first moment was there.
-        let is_old = created.map_or(change.at == start, |created| created < start);
-        if is_old && matches!(change.what, What::Added(_)) {
-            whole = change.at;
-        }
-    }
-    let start = start.unwrap_or(first);
-    Ok((start, whole.max(start)))
 }
 
 /// A cluster as it was recorded.

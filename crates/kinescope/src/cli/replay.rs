@@ -55,7 +55,7 @@ pub(super) struct Replay {
     /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
     #[arg(value_name = "HISTORY")]
     history: Option<PathBuf>,
-    /// The moment to begin at [default: the history's beginning]
+    /// The moment to begin at [default: when the recorder had seen everything that was there]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
     /// The moment to end at [default: the history's end]

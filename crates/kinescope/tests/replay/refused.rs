@@ -95,7 +95,7 @@ fn there_must_be_nodes_and_pods() {
         .add(90, pod("c", "1", 90))
         .shot();
     let said = replay(later.path(), &["--to", &time(30)]).wrong(1);
-    assert!(said.contains("there is no pod from 2026-11-01T14:00:00Z to 2026-11-01T14:00:30Z"), "{said}");
+    assert!(said.contains("there is no pod from 2026-11-01T14:00:09Z to 2026-11-01T14:00:30Z"), "{said}");
     for folder in [no_pods, no_nodes, later] {
         assert_eq!(names(folder.path()), ["film.jsonl", "film.kine"]);
     }

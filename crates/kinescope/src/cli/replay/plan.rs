@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use model::{Kind, Moment, Object, Window};
 use replay::classes::Classes;
 use replay::film::Film;
-use replay::play::Part;
+use replay::play::{Part, whole_from};
 use replay::report::{About, Reservation};
 use replay::settings::{NodesBy, ReplaySettings};
 use sim::autoscaler::{Delay, NodeGroup, Provisioning, SimulatedCloud};
@@ -56,7 +56,6 @@ pub(super) struct Plan {
 impl Plan {
     /// Asks everybody. What cannot be is refused before anything is read.
     pub(super) fn make(asked: &Replay, chosen: &Chosen) -> anyhow::Result<Plan> {
-        let (from, end) = window(asked, chosen)?;
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
         if asked.node_groups.is_none() {
             refuse_without(
@@ -66,6 +65,7 @@ impl Plan {
             )?;
         }
         refuse_without(chosen, "Pod", "there is nothing to replay")?;
+        let (from, end) = window(asked, chosen, &source)?;
         let kept = kept(chosen, &source, from)?;
         let edits_of = |root: Root| -> Vec<Edit> {
             asked.set.iter().filter(|edit| edit.root == root).cloned().collect()
@@ -284,7 +284,7 @@ impl Plan {
 }
 
 /// From when to when: within the history.
-fn window(asked: &Replay, chosen: &Chosen) -> anyhow::Result<(Moment, Moment)> {
+fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
     let path = chosen.history.path().display();
     let Some((start, end)) = chosen.history.span()? else {
         bail!("{path} is empty: there is nothing to replay")
@@ -293,7 +293,10 @@ fn window(asked: &Replay, chosen: &Chosen) -> anyhow::Result<(Moment, Moment)> {
         Some(word) => chosen.moment(Some(word)),
         None => Ok(usual),
     };
-    let (from, to) = (moment(&asked.from, start)?, moment(&asked.to, end)?);
+    // A recorder lists kind after kind: before it has seen everything the cluster is not whole.
+    let (_, whole) = whole_from(&chosen.history, source, start, end)?;
+    let whole = if whole < end { whole } else { start };
+    let (from, to) = (moment(&asked.from, whole)?, moment(&asked.to, end)?);
     for (flag, moment) in [("--from", from), ("--to", to)] {
         if !(start..=end).contains(&moment) {
             bail!("{flag} {moment} is outside the history, which reaches from {start} to {end}");
