@@ -22,6 +22,7 @@ use sim::run::{Again, DemandId, Life, Runs};
 
 use self::owners::{Owner, OwnerKind, Owners};
 use self::pod::PodSeen;
+use crate::settings;
 
 /// What stands behind the recorded pods.
 #[derive(Debug, Default)]
@@ -181,7 +182,7 @@ impl Survey {
             ("v1", "Pod") => self.pod(at, what),
             ("v1", "Node") => self.node(&meta.name, what),
             (_, "Event") => self.event(at, what),
-            (_, "ReplaySettings") => self.is_replay = true,
+            (_, settings::KIND) => self.is_replay = true,
             (version, kind) => {
                 let Some(kind) = OwnerKind::of(kind).filter(|_| OwnerKind::VERSIONS.contains(&version))
                 else {

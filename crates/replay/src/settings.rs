@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sim::pace::Pace;
 
 const API_VERSION: &str = "replay.kinescope.io/v1";
-const KIND: &str = "ReplaySettings";
+pub(crate) const KIND: &str = "ReplaySettings";
 
 /// How a replay was set. Its scheduler's configuration is kept beside it, under its own kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -14,6 +14,11 @@ pub(crate) fn after(moment: Moment, duration: Duration) -> Moment {
     moment.plus_nanos(nanos(duration))
 }
 
+/// The second a moment lies in, as Kubernetes writes times: it keeps no fractions.
+pub(crate) fn whole_second(moment: Moment) -> Moment {
+    Moment::from_nanos(seconds(moment.nanos().div_euclid(1_000_000_000)))
+}
+
 /// So many seconds in nanoseconds.
 pub(crate) const fn seconds(seconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000)

@@ -3,6 +3,8 @@
 use model::Moment;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::autoscaler::time::whole_second;
+
 const SECOND: i64 = 1_000_000_000;
 
 /// A time in whole seconds: what an API server keeps of one.
@@ -35,7 +37,7 @@ pub(super) struct Condition {
 impl Stamp {
     /// The time, less what is not kept of it.
     pub(super) fn at(moment: Moment) -> Stamp {
-        Stamp(Moment::from_nanos(moment.nanos().div_euclid(SECOND).saturating_mul(SECOND)))
+        Stamp(whole_second(moment))
     }
 
     /// So many seconds later.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::told::LostTo;
+use crate::autoscaler::time::whole_second;
 use crate::scheduler::read::nullable;
 
 /// What a pod's owner asked for, as the parts of its text that never change.
@@ -135,11 +136,11 @@ impl Body {
         json.push_str(&self.metadata);
         text(&mut json, "uid", now.uid);
         json.push(',');
-        text(&mut json, "creationTimestamp", &whole_seconds(now.came));
+        text(&mut json, "creationTimestamp", &whole_second(now.came).to_string());
         if let Some((since, grace)) = now.leaving {
             let until = since.plus_nanos(grace.saturating_mul(1_000_000_000));
             json.push(',');
-            text(&mut json, "deletionTimestamp", &whole_seconds(until));
+            text(&mut json, "deletionTimestamp", &whole_second(until).to_string());
             put(&mut json, format_args!(r#","deletionGracePeriodSeconds":{grace}"#));
         }
         json.push_str(r#"},"spec":{"#);
@@ -181,7 +182,7 @@ impl Body {
                     json,
                     format_args!(
                         r#"{{"type":"{kind}","status":"{word}","lastTransitionTime":"{}""#,
-                        whole_seconds(at)
+                        whole_second(at)
                     ),
                 );
                 if let Some((reason, message)) = why {
@@ -208,7 +209,7 @@ impl Body {
         }
         json.push(']');
         if let Some(started) = now.started {
-            let started = whole_seconds(started);
+            let started = whole_second(started).to_string();
             json.push(',');
             text(json, "startTime", &started);
             json.push_str(r#","containerStatuses":["#);
@@ -233,7 +234,7 @@ impl Body {
                             json,
                             format_args!(
                                 r#"{{"terminated":{{"exitCode":{code},"reason":"{reason}","startedAt":"{started}","finishedAt":"{}"}}}}}}"#,
-                                whole_seconds(at)
+                                whole_second(at)
                             ),
                         );
                     }
@@ -256,11 +257,6 @@ impl LostTo {
             LostTo::NodeGone => "PodGC: node no longer exists",
         }
     }
-}
-
-/// Kubernetes keeps no fractions of seconds.
-pub(super) fn whole_seconds(at: Moment) -> String {
-    Moment::from_nanos(at.nanos().div_euclid(1_000_000_000).saturating_mul(1_000_000_000)).to_string()
 }
 
 fn field(json: &mut String, key: &str, raw: &str) {

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Run;
 use super::told::{Audience, PodId};
+use crate::autoscaler::time::whole_second;
 use crate::autoscaler::{About, Event};
 use crate::scheduler::{PodName, Rejection};
 
@@ -116,7 +117,7 @@ impl Run {
             "metadata": {
                 "name": format!("{}.{:016x}", said.name, self.events),
                 "namespace": namespace,
-                "creationTimestamp": super::body::whole_seconds(self.now),
+                "creationTimestamp": whole_second(self.now).to_string(),
                 "uid": format!("event-{:016x}", self.events),
             },
             "eventTime": model::Moment::from_nanos(micros).to_string(),

@@ -6,6 +6,7 @@ use model::{Moment, Object};
 use serde_json::{Map, Value, json};
 
 use crate::autoscaler::groups::{Membership, NodeGroup};
+use crate::autoscaler::time::whole_second;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -71,7 +72,7 @@ pub fn made_ready(node: &Object, at: Moment) -> Object {
 
 fn ready(is_ready: bool, at: Moment) -> Value {
     let status = if is_ready { "True" } else { "False" };
-    json!({"type": "Ready", "status": status, "lastTransitionTime": whole_seconds(at)})
+    json!({"type": "Ready", "status": status, "lastTransitionTime": whole_second(at).to_string()})
 }
 
 /// An object like another, but new.
@@ -83,7 +84,7 @@ fn from_template(template: &Object, name: &str, uid: &str, at: Moment) -> Value 
     }
     metadata.insert("name".to_owned(), name.into());
     metadata.insert("uid".to_owned(), uid.into());
-    metadata.insert("creationTimestamp".to_owned(), whole_seconds(at));
+    metadata.insert("creationTimestamp".to_owned(), whole_second(at).to_string().into());
     value
 }
 
@@ -105,11 +106,6 @@ fn as_map(value: &mut Value) -> &mut Map<String, Value> {
         *value = Value::Object(Map::new());
     }
     value.as_object_mut().expect("it was made one")
-}
-
-/// Kubernetes keeps no fractions of seconds here.
-fn whole_seconds(at: Moment) -> Value {
-    Moment::from_nanos(at.nanos().div_euclid(1_000_000_000).saturating_mul(1_000_000_000)).to_string().into()
 }
 
 #[cfg(test)]
