@@ -34,7 +34,7 @@ struct Peer {
     ours: f64,
 }
 
-/// What is counted. Of rates more is better, of everything else less.
+/// What is counted. Of rates and shares more is better, of everything else less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     ChangesPerSecond,
@@ -47,6 +47,8 @@ pub(crate) enum Unit {
     Count,
     /// So many times something else.
     Times,
+    /// A part of a whole.
+    Share,
 }
 
 enum Row {
@@ -62,12 +64,19 @@ impl Figures {
     }
 
     pub(crate) fn add(&mut self, figure: Figure) {
-        self.rows.push(Row::Measured(figure));
+        self.push(Row::Measured(figure));
     }
 
     /// Says what could not be measured here, and why.
     pub(crate) fn skip(&mut self, what: impl Into<String>, why: &'static str) {
-        self.rows.push(Row::Skipped { what: what.into(), why });
+        self.push(Row::Skipped { what: what.into(), why });
+    }
+
+    /// Some take minutes: each is told as soon as it is there, so that a run that is cut short was not for nothing.
+    fn push(&mut self, row: Row) {
+        let cells: Vec<String> = row.cells().into_iter().filter(|cell| !cell.is_empty()).collect();
+        eprintln!("  {}", cells.join(" | "));
+        self.rows.push(row);
     }
 
     /// The figures for people.
@@ -184,7 +193,7 @@ impl Figure {
 
 impl Unit {
     fn more_is_better(self) -> bool {
-        matches!(self, Unit::ChangesPerSecond | Unit::PodsPerSecond | Unit::BytesPerSecond)
+        matches!(self, Unit::ChangesPerSecond | Unit::PodsPerSecond | Unit::BytesPerSecond | Unit::Share)
     }
 
     fn show(self, value: f64) -> String {
@@ -201,6 +210,7 @@ impl Unit {
             Unit::Count => with_commas(value),
             Unit::Times if value < 100.0 => format!("{value:.2}×"),
             Unit::Times => format!("{}×", with_commas(value)),
+            Unit::Share => format!("{:.1} %", value * 100.0),
         }
     }
 
@@ -214,6 +224,7 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Count => "",
             Unit::Times => "times",
+            Unit::Share => "share",
         }
     }
 }

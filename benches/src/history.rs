@@ -2,7 +2,7 @@
 
 mod append;
 pub(crate) mod child;
-mod films;
+pub(crate) mod films;
 mod forget;
 mod open;
 mod peers;

@@ -10,6 +10,7 @@ mod formats;
 mod history;
 mod machine;
 mod record;
+mod replay;
 mod samples;
 mod scheduler;
 mod studio;
@@ -58,8 +59,14 @@ struct Bench {
     run: fn(&Studio, &mut Figures) -> Result<()>,
 }
 
-const BENCHES: &[&[Bench]] =
-    &[history::BENCHES, formats::BENCHES, record::BENCHES, scheduler::BENCHES, autoscaler::BENCHES];
+const BENCHES: &[&[Bench]] = &[
+    history::BENCHES,
+    formats::BENCHES,
+    record::BENCHES,
+    scheduler::BENCHES,
+    autoscaler::BENCHES,
+    replay::BENCHES,
+];
 
 fn main() -> ExitCode {
     if let Some(outcome) = history::child::play().or_else(scheduler::child::be_one) {

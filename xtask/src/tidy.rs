@@ -28,7 +28,7 @@ const ROOMS: &[(&str, Leans)] = &[
     ("live", Leans::On(&["model", "kubernetes"])),
     ("sim", Leans::On(&["model", "kubernetes"])),
     ("replay", Leans::On(&["model", "kubernetes", "history", "formats", "sim"])),
-    ("workload", Leans::On(&["model"])),
+    ("workload", Leans::On(&["model", "sim"])),
     ("peers", Leans::On(&[])),
     ("judge", Leans::On(&["model", "formats", "sim", "peers"])),
     ("kinescope", Leans::OnAny),

@@ -58,6 +58,7 @@ impl Stage {
             members: Membership::Label { key: "pool".into(), value: format!("group-{group}").into() },
             template: object(&node("template", group, group % 4)),
             pods: Vec::new(),
+            believed: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),

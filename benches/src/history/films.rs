@@ -14,7 +14,7 @@ const FOLDER: &str = "../shared/data/films";
 const ENDING: &str = ".jsonl.gz";
 
 /// The films there are, by name; none if there is no folder of them.
-pub(super) fn all() -> Vec<(String, PathBuf)> {
+pub(crate) fn all() -> Vec<(String, PathBuf)> {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the workspace's folder");
     let Ok(entries) = fs::read_dir(root.join(FOLDER)) else { return Vec::new() };

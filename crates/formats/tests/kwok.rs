@@ -393,7 +393,7 @@ fn there_and_back(changes: &[Change]) {
 
 #[test]
 fn a_day_in_the_shop_goes_there_and_back() {
-    there_and_back(&changes(workload::shop::day(3).changes.into_iter().take(3_000)));
+    there_and_back(&changes(workload::shop::beginning(3, 3_000)));
 }
 
 fn film() -> Option<Vec<Change>> {

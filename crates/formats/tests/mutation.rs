@@ -123,7 +123,7 @@ fn database() -> Vec<u8> {
 }
 
 fn tell(writer: &mut dyn Writer) {
-    for (seq, observed) in (1..).zip(workload::shop::day(1).changes.into_iter().take(400)) {
+    for (seq, observed) in (1..).zip(workload::shop::beginning(1, 400)) {
         let Observed { seen, key, what, inferred } = observed;
         writer.change(&Change { seq, at: seen, seen, key, what, inferred }).unwrap();
     }

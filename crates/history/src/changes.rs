@@ -91,9 +91,17 @@ impl Changes {
     fn advance(&mut self, index: usize) -> Result<()> {
         let cursor = &mut self.cursors[index];
         while cursor.ready.is_empty() {
-            let mut taken = Vec::new();
             let wanted =
                 |row: &Row| self.window.contains(row.at) && cursor.only.is_none_or(|only| only == row.object);
+            let mut take = |row: &Row, text: &str| -> Result<()> {
+                let (key, object) = identify(&self.path, &cursor.stream, row.seq, text)?;
+                if self.selection.wants(&key) {
+                    let (what, inferred) = (row.code.what(object), row.code.is_inferred());
+                    let Row { seq, at, seen, .. } = *row;
+                    cursor.ready.push_back(Change { seq, at, seen, key, what, inferred });
+                }
+                Ok(())
+            };
             if let Some(id) = cursor.frames.pop_front() {
                 let frame = self.tools.frame(&self.connection, &self.path, id)?;
                 let places: Vec<u32> = (0u32..)
@@ -101,33 +109,22 @@ impl Changes {
                     .filter(|(_, row)| wanted(row))
                     .map(|(place, _)| place)
                     .collect();
+                let mut outcome = Ok(());
                 self.tools.texts(&self.path, id, &frame, &places, |row, text| {
-                    taken.push((*row, text.to_owned()))
+                    if outcome.is_ok() {
+                        outcome = take(row, text);
+                    }
                 })?;
+                outcome?;
             } else if let Some(after) = cursor.rows_after {
                 let mut pending = Pending::default();
                 self.tools.rows.read(&self.connection, &self.path, &cursor.stream, after, &mut pending)?;
                 cursor.rows_after = pending.rows.last().map(|row| row.seq);
-                taken.extend(
-                    pending.iter().filter(|(row, _)| wanted(row)).map(|(row, text)| (*row, text.to_owned())),
-                );
+                for (row, text) in pending.iter().filter(|(row, _)| wanted(row)) {
+                    take(row, text)?;
+                }
             } else {
                 return Ok(());
-            }
-            for (row, text) in taken {
-                let (key, object) = identify(&self.path, &cursor.stream, row.seq, &text)?;
-                if self.selection.wants(&key) {
-                    let what = row.code.what(object);
-                    let inferred = row.code.is_inferred();
-                    cursor.ready.push_back(Change {
-                        seq: row.seq,
-                        at: row.at,
-                        seen: row.seen,
-                        key,
-                        what,
-                        inferred,
-                    });
-                }
             }
         }
         let first = cursor.ready.front().expect("the loop ends with one");

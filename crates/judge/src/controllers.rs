@@ -160,18 +160,8 @@ struct Screen {
 
 impl Screen {
     fn new() -> Screen {
-        let all = [
-            Controller::GarbageCollection,
-            Controller::CronJob,
-            Controller::Job,
-            Controller::DaemonSet,
-            Controller::Deployment,
-            Controller::ReplicaSet,
-            Controller::StatefulSet,
-            Controller::Disruption,
-        ];
         Screen {
-            controllers: Controllers::new(&all, 0),
+            controllers: Controllers::new(&Controller::ALL, 0),
             wishes: Wishes::new(),
             looks: 0,
             done: Vec::new(),

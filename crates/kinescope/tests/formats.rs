@@ -8,14 +8,8 @@ use std::path::Path;
 
 use common::run;
 
-/// A folder with the history of the demo's day.
 fn day() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), &["demo", "--folder", "."]).fine();
-    let history = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let history = history.into_iter().find(|path| path.extension().is_some_and(|end| end == "kine"));
-    std::fs::rename(history.unwrap(), folder.path().join("day.kine")).unwrap();
-    folder
+    common::day("day.kine")
 }
 
 /// Exports the day to a file and imports that again. Gives what the export said.

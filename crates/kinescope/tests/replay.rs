@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+#[path = "replay/again.rs"]
+mod again;
 mod common;
 #[path = "replay/refused.rs"]
 mod refused;
@@ -226,8 +228,7 @@ fn an_autoscaler_makes_the_node_that_nobody_had() {
 
 #[test]
 fn the_same_history_settings_and_seed_give_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), &["demo", "--folder", "."]).fine();
+    let folder = common::day("shop.kine");
     let arguments = ["shop.kine", "--from", "2026-11-02T13:30Z", "--to", "2026-11-02T14:30Z"];
     for out in ["one", "other"] {
         replay(folder.path(), &[&arguments[..], &["--out", out]].concat()).fine();
@@ -396,4 +397,108 @@ fn a_history_without_nodes_can_have_some() {
         (&json!("large"), &json!(0), &json!(1))
     );
     assert_eq!((&report["recorded"]["podsBound"], &report["replayed"]["podsBound"]), (&json!(0), &json!(1)));
+}
+
+/// A Deployment of two pods which becomes three, and a Job whose pod ran for ten seconds.
+fn workloads() -> Film {
+    let deployment = |replicas: u32| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "uid-of-web", "creationTimestamp": time(5)},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": template("Always")},
+            },
+        })
+    };
+    let set = |replicas: u32| {
+        let mut set = deployment(replicas);
+        set["kind"] = "ReplicaSet".into();
+        set["metadata"]["name"] = "web-5d4f8".into();
+        set["metadata"]["uid"] = "uid-of-web-5d4f8".into();
+        set["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "5d4f8"});
+        set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-of-web", "controller": true}]);
+        set["spec"]["selector"]["matchLabels"]["pod-template-hash"] = "5d4f8".into();
+        set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = "5d4f8".into();
+        set
+    };
+    let owned = |mut pod: Value, version: &str, kind: &str, name: &str| {
+        pod["metadata"]["labels"] = json!({"app": "web", "pod-template-hash": "5d4f8"});
+        pod["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": version, "kind": kind, "name": name, "uid": format!("uid-of-{name}"), "controller": true}]);
+        pod
+    };
+    let web = |name: &str, second: u32| owned(pod(name, "1", second), "apps/v1", "ReplicaSet", "web-5d4f8");
+    let sum = || owned(pod("sum-q7x2p", "1", 30), "batch/v1", "Job", "sum");
+    let ended = |mut pod: Value| {
+        pod["status"] = json!({"phase": "Succeeded", "startTime": time(31)});
+        pod
+    };
+    let started = |mut pod: Value| {
+        pod["status"]["startTime"] = time(31).into();
+        pod
+    };
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "sum", "namespace": "shop", "uid": "uid-of-sum", "creationTimestamp": time(30)},
+        "spec": {
+            "parallelism": 1, "completions": 1, "selector": {"matchLabels": {"job-name": "sum"}},
+            "template": {"metadata": {"labels": {"job-name": "sum"}}, "spec": template("Never")},
+        },
+    });
+    Film::default()
+        .add(0, node("small", "4", "8Gi"))
+        .add(0, node("big", "16", "32Gi"))
+        .add(5, deployment(2))
+        .add(5, set(2))
+        .add(6, web("web-5d4f8-aaaaa", 6))
+        .add(6, web("web-5d4f8-bbbbb", 6))
+        .change(7, on(web("web-5d4f8-aaaaa", 6), "big"))
+        .change(7, on(web("web-5d4f8-bbbbb", 6), "small"))
+        .change(20, deployment(3))
+        .change(20, set(3))
+        .add(21, web("web-5d4f8-ccccc", 21))
+        .change(22, on(web("web-5d4f8-ccccc", 21), "big"))
+        .add(30, job)
+        .add(30, sum())
+        .change(31, started(on(sum(), "big")))
+        .change(41, ended(on(sum(), "big")))
+        .change(120, node("small", "4", "8Gi"))
+}
+
+fn template(policy: &str) -> Value {
+    json!({"restartPolicy": policy, "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
+        "containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]})
+}
+
+#[test]
+fn workloads_are_given_and_their_controllers_make_the_pods() {
+    let folder = workloads().shot();
+    replay(folder.path(), &["--level", "workloads", "--out", "out"]).fine();
+    let report = report(folder.path(), "out");
+    assert_eq!(report["level"], "workloads");
+    let placements = &report["fidelity"]["placements"];
+    // Four were recorded; each that a controller makes stands for one of them.
+    assert_eq!((&placements["recorded"], &placements["notRecorded"]), (&json!(4), &json!(0)), "{placements}");
+    assert_eq!((&placements["notBound"], &placements["sameNode"]), (&json!(0), &json!(4)), "{placements}");
+    let shown = |arguments: &[&str]| {
+        run(folder.path(), &[arguments, &["--history", "out/replay.kine"]].concat()).fine()
+    };
+    let pods = shown(&["get", "pods", "-n", "shop", "--at", &time(100), "-o", "name"]);
+    assert_eq!(
+        pods.lines().collect::<Vec<_>>(),
+        ["pod/sum-q7x2p", "pod/web-5d4f8-aaaaa", "pod/web-5d4f8-bbbbb", "pod/web-5d4f8-ccccc"]
+    );
+    let deployment = shown(&["get", "deployment", "web", "-n", "shop", "--at", &time(100)]);
+    assert!(deployment.contains("3/3"), "{deployment}");
+    let job = shown(&["get", "job", "sum", "-n", "shop", "--at", &time(100)]);
+    assert!(job.contains("1/1"), "{job}");
+    // A replay of it is given workloads too.
+    replay(folder.path(), &["out/replay.kine", "--out", "again"]).fine();
+    let again = std::fs::read_to_string(folder.path().join("again/report.json")).unwrap();
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(
+        (&again["level"], &again["fidelity"]["placements"]["sameNode"]),
+        (&json!("workloads"), &json!(4))
+    );
 }

@@ -10,6 +10,7 @@ mod gap;
 mod key;
 mod moment;
 mod object;
+mod text;
 mod time_words;
 
 pub use change::{Change, Observed, What};
@@ -19,4 +20,5 @@ pub use gap::Gap;
 pub use key::{Key, Kind};
 pub use moment::{BadMoment, Moment, Window};
 pub use object::{BadObject, ContentHash, MAX_DEPTH, Meta, Object};
+pub use text::Text;
 pub use time_words::{BadTime, TimeWords};

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Key, Kind};
+use crate::{Key, Kind, Text};
 
 /// How deep an object may nest. JSON parsers of this program stop at 128; the difference is room for envelopes.
 pub const MAX_DEPTH: usize = 120;
@@ -146,9 +146,9 @@ impl<'a> Meta<'a> {
         #[serde(rename_all = "camelCase")]
         struct Outer<'b> {
             #[serde(borrow)]
-            api_version: Cow<'b, str>,
+            api_version: Text<'b>,
             #[serde(borrow)]
-            kind: Cow<'b, str>,
+            kind: Text<'b>,
             #[serde(borrow)]
             metadata: Metadata<'b>,
         }
@@ -165,14 +165,15 @@ impl<'a> Meta<'a> {
         found.meta()
     }
 
-    fn new(api_version: Cow<'a, str>, kind: Cow<'a, str>, metadata: Metadata<'a>) -> Meta<'a> {
+    fn new(api_version: Text<'a>, kind: Text<'a>, metadata: Metadata<'a>) -> Meta<'a> {
+        let unless_empty = |text: Option<Text<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
         Meta {
-            api_version,
-            kind,
-            namespace: metadata.namespace.unwrap_or_default(),
-            name: metadata.name,
-            uid: metadata.uid.filter(|text| !text.is_empty()),
-            resource_version: metadata.resource_version.filter(|text| !text.is_empty()),
+            api_version: api_version.0,
+            kind: kind.0,
+            namespace: metadata.namespace.unwrap_or_default().0,
+            name: metadata.name.0,
+            uid: unless_empty(metadata.uid),
+            resource_version: unless_empty(metadata.resource_version),
         }
     }
 }
@@ -181,30 +182,30 @@ impl<'a> Meta<'a> {
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow)]
-    name: Cow<'a, str>,
+    name: Text<'a>,
     #[serde(borrow, default)]
-    namespace: Option<Cow<'a, str>>,
+    namespace: Option<Text<'a>>,
     #[serde(borrow, default)]
-    uid: Option<Cow<'a, str>>,
+    uid: Option<Text<'a>>,
     #[serde(borrow, default)]
-    resource_version: Option<Cow<'a, str>>,
+    resource_version: Option<Text<'a>>,
 }
 
 /// The fields that identify an object, as far as they have been met.
 #[derive(Default)]
 struct Heading<'a> {
-    api_version: Option<Cow<'a, str>>,
-    kind: Option<Cow<'a, str>>,
+    api_version: Option<Text<'a>>,
+    kind: Option<Text<'a>>,
     metadata: Option<Names<'a>>,
 }
 
 /// The same of its metadata.
 #[derive(Default)]
 struct Names<'a> {
-    name: Option<Cow<'a, str>>,
-    namespace: Option<Cow<'a, str>>,
-    uid: Option<Cow<'a, str>>,
-    resource_version: Option<Cow<'a, str>>,
+    name: Option<Text<'a>>,
+    namespace: Option<Text<'a>>,
+    uid: Option<Text<'a>>,
+    resource_version: Option<Text<'a>>,
     /// Nothing is looked for behind them.
     is_last: bool,
 }
@@ -236,7 +237,7 @@ impl<'de> Visitor<'de> for &mut Heading<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while self.api_version.is_none() || self.kind.is_none() || self.metadata.is_none() {
-            match fields.next_key::<Cow<'de, str>>()?.as_deref() {
+            match fields.next_key::<Text<'de>>()?.as_deref() {
                 Some("apiVersion") => self.api_version = Some(fields.next_value()?),
                 Some("kind") => self.kind = Some(fields.next_value()?),
                 Some("metadata") => {
@@ -282,7 +283,7 @@ impl<'de> Visitor<'de> for &mut Names<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while !self.is_enough() {
-            match fields.next_key::<Cow<'de, str>>()?.as_deref() {
+            match fields.next_key::<Text<'de>>()?.as_deref() {
                 Some("name") => self.name = fields.next_value()?,
                 Some("namespace") => self.namespace = fields.next_value()?,
                 Some("uid") => self.uid = fields.next_value()?,

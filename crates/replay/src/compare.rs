@@ -5,49 +5,27 @@ use std::sync::Arc;
 
 use model::{Moment, Object, What};
 use serde::Serialize;
-use sim::run::{Audience, Decided, Demand, LostTo};
-use sim::scheduler::Inclined;
+use sim::run::{Audience, Decided, Demand, LostTo, PodId};
+use sim::scheduler::{Inclined, Placement};
 
 use crate::causes::{Causes, Lost};
 use crate::figures::{Figures, Ledger};
-use crate::play::Follower;
+use crate::play::{Error, Follower};
+use crate::record::Record;
 use crate::recorded::Curve;
 
 /// Follows a replay, and holds it against the record.
 pub struct Comparison<'a> {
-    causes: &'a Causes,
+    record: Record<'a>,
     ledger: Ledger,
     start: Moment,
-    /// By recorded life.
-    bound: Vec<Option<Bound>>,
-    lost: Vec<Option<Kept>>,
-    /// Lives that were not recorded.
-    more: More,
+    placements: Placements,
+    evictions: Evictions,
     /// What nodes are alike.
     class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
+    /// What the nodes are like that are there.
     classes: BTreeMap<Arc<str>, Arc<str>>,
     curve: Curve,
-}
-
-/// How a replayed pod was bound.
-#[derive(Clone, Debug)]
-struct Bound {
-    at: Moment,
-    node: Arc<str>,
-    inclined: Option<Inclined>,
-}
-
-/// How a replayed pod lost its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
-    at: Moment,
-    how: Lost,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct More {
-    bound: u64,
-    lost: u64,
 }
 
 /// How much of what was recorded came out as recorded.
@@ -101,117 +79,95 @@ pub struct Evictions {
 }
 
 impl<'a> Comparison<'a> {
-    /// Nothing was replayed yet.
+    /// Nothing was replayed yet of what stands behind a recording.
     pub fn new(
         causes: &'a Causes,
         start: Moment,
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
     ) -> Comparison<'a> {
+        let totals = &causes.totals;
+        let lost = totals.lost.iter().filter(|(how, _)| **how != Lost::People).map(|(_, count)| count).sum();
         Comparison {
-            causes,
+            record: Record::of(causes),
             ledger: Ledger::new(start),
             start,
-            bound: vec![None; causes.lives.len()],
-            lost: vec![None; causes.lives.len()],
-            more: More::default(),
+            // Nothing came out until it is seen to.
+            placements: Placements {
+                recorded: totals.bound,
+                not_bound: totals.bound,
+                ..Placements::default()
+            },
+            evictions: Evictions { recorded: lost, not_lost: lost, ..Evictions::default() },
             class_of,
             classes: BTreeMap::new(),
             curve: Curve::default(),
         }
     }
 
-    fn place(&self, id: sim::run::PodId) -> Option<usize> {
-        self.causes.demands.get(id.demand.0 as usize)?.places.get(id.life as usize).copied()
+    /// What was replayed, in figures, and how much of it is as recorded.
+    pub fn finish(self, end: Moment) -> Result<(Figures, Fidelity, Curve), Error> {
+        self.record.finish().map_err(Error::kept)?;
+        let fidelity = Fidelity { placements: self.placements, evictions: self.evictions };
+        Ok((self.ledger.finish(end), fidelity, self.curve))
     }
 
-    /// What was replayed, in figures, and how much of it is as recorded. `class_of` names what recorded nodes are.
-    pub fn finish(
-        self,
-        end: Moment,
-        recorded_class: &dyn Fn(&str) -> Option<Arc<str>>,
-    ) -> (Figures, Fidelity, Curve) {
-        let mut placements = Placements { not_recorded: self.more.bound, ..Placements::default() };
-        let mut evictions = Evictions { not_recorded: self.more.lost, ..Evictions::default() };
-        for (place, life) in self.causes.lives.iter().enumerate() {
-            let cause = &self.causes.demands[life.demand.0 as usize];
-            let node = cause.lives[life.life as usize].node.as_ref();
-            // One that came with its node was bound by nobody.
-            let bound = life.bound.filter(|bound| *bound > self.start && *bound > life.came);
-            match (bound.zip(node), &self.bound[place]) {
-                (None, None) => {}
-                (None, Some(_)) => placements.not_recorded += 1,
-                (Some(_), None) => {
-                    placements.recorded += 1;
-                    placements.not_bound += 1;
-                }
-                (Some((then, node)), Some(Bound { at, node: taken, inclined })) => {
-                    placements.recorded += 1;
-                    let apart = at.nanos_since(then).abs();
-                    placements.within_a_second += u64::from(apart <= 1_000_000_000);
-                    placements.within_ten_seconds += u64::from(apart <= 10_000_000_000);
-                    let class = self.classes.get(taken);
-                    if node == taken {
-                        placements.same_node += 1;
-                    } else {
-                        if class.is_some() && class == recorded_class(node).as_ref() {
-                            placements.same_class += 1;
-                        } else {
-                            placements.elsewhere += 1;
-                        }
-                        *placements.reasons.entry(words(*inclined)).or_default() += 1;
-                    }
-                }
-            }
-            match (life.lost, self.lost[place]) {
-                (None | Some(Lost::People), None) => {}
-                (None | Some(Lost::People), Some(_)) => evictions.not_recorded += 1,
-                (Some(_), None) => {
-                    evictions.recorded += 1;
-                    evictions.not_lost += 1;
-                }
-                (Some(how), Some(kept)) => {
-                    evictions.recorded += 1;
-                    if how == kept.how {
-                        evictions.same += 1;
-                    } else {
-                        evictions.otherwise += 1;
-                    }
+    fn bound(&mut self, at: Moment, id: PodId, placement: &Placement) {
+        let recorded = self.record.find(id).and_then(|(life, seen)| {
+            Some((seen.bound_after(self.start)?, life.node.as_ref()?, seen.class.as_ref()))
+        });
+        let Some((then, node, class)) = recorded else {
+            self.placements.not_recorded += 1;
+            return;
+        };
+        let apart = at.nanos_since(then).abs();
+        let is_same = *node == placement.node;
+        let is_alike = class.is_some() && class == self.classes.get(&placement.node);
+        let placements = &mut self.placements;
+        placements.not_bound = placements.not_bound.saturating_sub(1);
+        placements.within_a_second += u64::from(apart <= 1_000_000_000);
+        placements.within_ten_seconds += u64::from(apart <= 10_000_000_000);
+        if is_same {
+            placements.same_node += 1;
+            return;
+        }
+        if is_alike {
+            placements.same_class += 1;
+        } else {
+            placements.elsewhere += 1;
+        }
+        *placements.reasons.entry(words(placement.inclined)).or_default() += 1;
+    }
+
+    fn lost(&mut self, id: PodId, to: &LostTo) {
+        let how = match to {
+            LostTo::Preemption(_) => Lost::Preempted,
+            LostTo::ScaleDown => Lost::ScaledDown,
+            LostTo::Taint(_) => Lost::Tainted,
+            LostTo::NodeGone => Lost::NodeGone,
+        };
+        self.ledger.lost(how.word(), 1);
+        let recorded = self.record.find(id).and_then(|(_, seen)| seen.lost);
+        let evictions = &mut self.evictions;
+        match recorded {
+            None | Some(Lost::People) => evictions.not_recorded += 1,
+            Some(recorded) => {
+                evictions.not_lost = evictions.not_lost.saturating_sub(1);
+                if recorded == how {
+                    evictions.same += 1;
+                } else {
+                    evictions.otherwise += 1;
                 }
             }
         }
-        (self.ledger.finish(end), Fidelity { placements, evictions }, self.curve)
     }
 }
 
 impl Audience for Comparison<'_> {
     fn wants_changes(&self) -> bool {
-        true
+        false
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
-        let object = what.object();
-        if object.meta().kind != "Node" {
-            return;
-        }
-        let class = (self.class_of)(object);
-        match &what {
-            What::Added(node) => {
-                self.ledger.node(at, node);
-                let name: Arc<str> = (*node.meta().name).into();
-                if let Some(class) = class {
-                    self.classes.insert(name, class.clone());
-                    self.curve.0.push((at, class, 1));
-                }
-            }
-            What::Modified(node) => self.ledger.node(at, node),
-            What::Deleted(node) => {
-                self.ledger.node_went(at, &node.meta().name);
-                if let Some(class) = class {
-                    self.curve.0.push((at, class, -1));
-                }
-            }
-        }
-    }
+    fn changed(&mut self, _: Moment, _: What) {}
 
     fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
         match decided {
@@ -220,28 +176,26 @@ impl Audience for Comparison<'_> {
             Decided::Bound { id, came, placement, .. } => {
                 self.ledger.waits(at, -1);
                 self.ledger.bound(at, *came);
-                match self.place(*id) {
-                    Some(place) => {
-                        let (node, inclined) = (placement.node.clone(), placement.inclined);
-                        self.bound[place] = Some(Bound { at, node, inclined });
-                    }
-                    None => self.more.bound += 1,
-                }
+                self.bound(at, *id, placement);
             }
             Decided::Sits { node, takes, .. } => self.ledger.sits(at, node, *takes),
             Decided::Rises { node, takes, .. } => self.ledger.rises(at, node, *takes),
             Decided::Refused { .. } => self.ledger.refused(),
-            Decided::Lost { id, to, .. } => {
-                let how = match to {
-                    LostTo::Preemption(_) => Lost::Preempted,
-                    LostTo::ScaleDown => Lost::ScaledDown,
-                    LostTo::Taint(_) => Lost::Tainted,
-                    LostTo::NodeGone => Lost::NodeGone,
-                };
-                self.ledger.lost(how.word());
-                match self.place(*id) {
-                    Some(place) => self.lost[place] = Some(Kept { at, how }),
-                    None => self.more.lost += 1,
+            Decided::Lost { id, to, .. } => self.lost(*id, to),
+            Decided::Over(demand) => self.record.forget(*demand),
+            Decided::NodeCame { node, object, .. } => {
+                self.ledger.node(at, object);
+                if let Some(class) = (self.class_of)(object) {
+                    self.classes.insert((*node).clone(), class.clone());
+                    self.curve.push(at, class, node, 1);
+                }
+            }
+            Decided::NodeChanged { object } => self.ledger.node(at, object),
+            Decided::NodeWent { node, object } => {
+                self.ledger.node_went(at, node);
+                self.classes.remove(*node);
+                if let Some(class) = (self.class_of)(object) {
+                    self.curve.push(at, class, node, -1);
                 }
             }
             Decided::Came { .. }
@@ -249,15 +203,17 @@ impl Audience for Comparison<'_> {
             | Decided::ScaledUp(_)
             | Decided::ScaledDown { .. }
             | Decided::NotTried { .. }
-            | Decided::Looped(_)
-            | Decided::NodeCame { .. }
-            | Decided::NodeWent { .. } => {}
+            | Decided::Looped { .. } => {}
         }
     }
 }
 
 impl Follower for Comparison<'_> {
     fn asked(&mut self, _: Moment, _: &Demand) {}
+
+    fn goes_on(&self) -> bool {
+        self.record.is_well()
+    }
 }
 
 // === impl Lost ===

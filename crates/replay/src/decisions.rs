@@ -12,10 +12,11 @@ use sim::scheduler::{Inclined, Placement, PodName};
 
 use crate::causes::Causes;
 use crate::play::Follower;
+use crate::record::Record;
 
 /// Writes a line a decision. A refusal in the same words as the last of that pod is only counted.
 pub struct Decisions<'a, W> {
-    causes: &'a Causes,
+    record: Record<'a>,
     out: W,
     /// Pods that wait: how often they were refused, and in which words last.
     waiting: BTreeMap<PodName, Refused>,
@@ -52,7 +53,7 @@ struct Line<'a> {
     refusals: Option<u64>,
     /// What the record has for the same pod; null if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    recorded: Option<Option<Recorded<'a>>>,
+    recorded: Option<Option<Recorded>>,
     /// What became of the node that was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_node: Option<String>,
@@ -67,10 +68,10 @@ struct Size {
 
 /// What was recorded of the same life of the same demand.
 #[derive(Serialize)]
-struct Recorded<'a> {
-    pod: &'a str,
+struct Recorded {
+    pod: Arc<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<&'a str>,
+    node: Option<Arc<str>>,
     /// When it was bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     bound: Option<String>,
@@ -84,7 +85,7 @@ struct Recorded<'a> {
 impl<'a, W: Write> Decisions<'a, W> {
     /// Beside these causes.
     pub fn new(causes: &'a Causes, out: W) -> Decisions<'a, W> {
-        Decisions { causes, out, waiting: BTreeMap::new(), lines: 0, trouble: None }
+        Decisions { record: Record::of(causes), out, waiting: BTreeMap::new(), lines: 0, trouble: None }
     }
 
     /// Says who still waits, and gives back where it wrote to, with the number of lines.
@@ -101,6 +102,7 @@ impl<'a, W: Write> Decisions<'a, W> {
                 ..Line::default()
             });
         }
+        self.record.finish()?;
         match self.trouble {
             Some(trouble) => Err(trouble),
             None => Ok((self.out, self.lines)),
@@ -118,14 +120,11 @@ impl<'a, W: Write> Decisions<'a, W> {
         self.trouble = written.err();
     }
 
-    fn recorded(&self, id: PodId) -> Option<Recorded<'a>> {
-        let causes = self.causes;
-        let cause = causes.demands.get(id.demand.0 as usize)?;
-        let life = cause.lives.get(id.life as usize)?;
-        let seen = causes.lives.get(*cause.places.get(id.life as usize)?)?;
+    fn recorded(&mut self, id: PodId) -> Option<Recorded> {
+        let (life, seen) = self.record.find(id)?;
         Some(Recorded {
-            pod: &life.name,
-            node: life.node.as_deref(),
+            pod: life.name.clone(),
+            node: life.node.clone(),
             bound: seen.bound.map(|bound| bound.to_string()),
             lost: seen.lost.map(|lost| lost.word()),
             left: seen.lost.and(seen.leaving).map(|left| left.to_string()),
@@ -136,7 +135,7 @@ impl<'a, W: Write> Decisions<'a, W> {
         let refusals = self.waiting.remove(pod).map_or(0, |refused| refused.times);
         let recorded = self.recorded(id);
         let is_elsewhere =
-            recorded.as_ref().is_some_and(|it| it.node.is_some_and(|node| *node != *placement.node));
+            recorded.as_ref().and_then(|it| it.node.as_ref()).is_some_and(|node| *node != placement.node);
         self.write(&Line {
             at: at.to_string(),
             what: "bound",
@@ -260,15 +259,17 @@ impl<W: Write> Audience for Decisions<'_, W> {
             Decided::Lost { id, pod, node, to } => self.lost(at, *id, pod, *node, to),
             Decided::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
             Decided::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
-            Decided::NodeCame { node, group } => self.node(at, "nodeCame", node, *group),
-            Decided::NodeWent { node } => self.node(at, "nodeWent", node, None),
+            Decided::NodeCame { node, group, .. } => self.node(at, "nodeCame", node, *group),
+            Decided::NodeWent { node, .. } => self.node(at, "nodeWent", node, None),
+            Decided::Over(demand) => self.record.forget(*demand),
             // Who is not wanted any more does not wait either; nobody decides that.
             Decided::Went { pod, waited: true, .. } => drop(self.waiting.remove(*pod)),
             Decided::Came { .. }
             | Decided::Went { .. }
             | Decided::Sits { .. }
             | Decided::Rises { .. }
-            | Decided::Looped(_) => {}
+            | Decided::NodeChanged { .. }
+            | Decided::Looped { .. } => {}
         }
     }
 }
@@ -277,7 +278,7 @@ impl<W: Write> Follower for Decisions<'_, W> {
     fn asked(&mut self, _: Moment, _: &Demand) {}
 
     fn goes_on(&self) -> bool {
-        self.trouble.is_none()
+        self.trouble.is_none() && self.record.is_well()
     }
 }
 
@@ -288,6 +289,7 @@ fn shown(pod: &PodName) -> String {
 fn how_placed(placement: &Placement) -> String {
     let Placement { looked_at, fitting, equals, .. } = placement;
     match (*looked_at, *fitting, *equals) {
+        (0, 0, _) => "another scheduler chose it".to_owned(),
         (0, ..) => "it was promised this node".to_owned(),
         (looked_at, 1, _) => format!("the only one that fits of {looked_at} looked at"),
         (looked_at, fitting, 0 | 1) => format!("the best of {fitting} that fit, of {looked_at} looked at"),

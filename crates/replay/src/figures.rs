@@ -20,6 +20,7 @@ pub struct Ledger {
     taken: Takes,
     room: Takes,
     nodes: BTreeMap<Arc<str>, NodeRoom>,
+    nodes_there: u64,
     waiting: i64,
     area: Area,
     nodes_came: u64,
@@ -28,6 +29,8 @@ pub struct Ledger {
 
 #[derive(Clone, Debug, Default)]
 struct NodeRoom {
+    /// It is kept in mind while pods are on it, though it may be gone.
+    is_there: bool,
     room: Takes,
     taken: Takes,
 }
@@ -113,6 +116,7 @@ impl Ledger {
             taken: Takes::default(),
             room: Takes::default(),
             nodes: BTreeMap::new(),
+            nodes_there: 0,
             waiting: 0,
             area: Area::default(),
             nodes_came: 0,
@@ -129,7 +133,7 @@ impl Ledger {
         area.cpu_room += self.room.milli_cpu as f64 * seconds;
         area.memory_taken += self.taken.memory as f64 * seconds;
         area.memory_room += self.room.memory as f64 * seconds;
-        area.nodes += self.nodes.len() as f64 * seconds;
+        area.nodes += self.nodes_there as f64 * seconds;
         area.waiting += self.waiting as f64 * seconds;
     }
 
@@ -151,9 +155,15 @@ impl Ledger {
 
     fn take(&mut self, at: Moment, node: &str, takes: Takes, times: i64) {
         self.pass(at);
-        if let Some(node) = self.nodes.get_mut(node) {
-            node.taken.add(takes, times);
+        if !self.nodes.contains_key(node) {
+            self.nodes.insert(node.into(), NodeRoom::default());
+        }
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        known.taken.add(takes, times);
+        if known.is_there {
             self.taken.add(takes, times);
+        } else if known.taken == Takes::default() {
+            self.nodes.remove(node);
         }
     }
 
@@ -168,9 +178,9 @@ impl Ledger {
         self.refused += 1;
     }
 
-    /// A pod lost its place.
-    pub fn lost(&mut self, why: &'static str) {
-        *self.lost.entry(why).or_default() += 1;
+    /// So many pods lost their place.
+    pub fn lost(&mut self, why: &'static str, count: u64) {
+        *self.lost.entry(why).or_default() += count;
     }
 
     /// A node is there, or otherwise.
@@ -178,8 +188,12 @@ impl Ledger {
         self.pass(at);
         let name: Arc<str> = (*node.meta().name).into();
         let room = room_of(node);
-        let is_new = !self.nodes.contains_key(&name);
         let known = self.nodes.entry(name).or_default();
+        let is_new = !std::mem::replace(&mut known.is_there, true);
+        if is_new {
+            self.nodes_there += 1;
+            self.taken.add(known.taken, 1);
+        }
         self.room.add(known.room, -1);
         self.room.add(room, 1);
         known.room = room;
@@ -189,10 +203,15 @@ impl Ledger {
     /// A node is gone.
     pub fn node_went(&mut self, at: Moment, name: &str) {
         self.pass(at);
-        if let Some(known) = self.nodes.remove(name) {
-            self.room.add(known.room, -1);
-            self.taken.add(known.taken, -1);
-            self.nodes_went += 1;
+        let Some(known) = self.nodes.get_mut(name).filter(|known| known.is_there) else { return };
+        self.room.add(known.room, -1);
+        self.taken.add(known.taken, -1);
+        self.nodes_there -= 1;
+        self.nodes_went += 1;
+        if known.taken == Takes::default() {
+            self.nodes.remove(name);
+        } else {
+            *known = NodeRoom { taken: known.taken, ..NodeRoom::default() };
         }
     }
 
@@ -275,5 +294,28 @@ impl Quantiles {
             }
         }
         self.longest as f64 / 1e9
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sat_on_a_node_sits_there_when_it_is_back() {
+        let at = |second: i64| Moment::from_nanos(second * 1_000_000_000);
+        let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"4"}}}"#;
+        let node = Object::parse(node).unwrap();
+        let takes = Takes { milli_cpu: 2_000, memory: 2 };
+        let mut ledger = Ledger::new(at(0));
+        ledger.node(at(0), &node);
+        ledger.sits(at(0), "n", takes);
+        ledger.node_went(at(10), "n");
+        ledger.node(at(20), &node);
+        ledger.rises(at(25), "n", takes);
+        let figures = ledger.finish(at(30));
+        // Half of it for 15 of the 20 seconds that it was there.
+        assert_eq!((figures.utilization.cpu, figures.utilization.memory), (0.375, 0.375));
+        assert_eq!((figures.nodes, figures.nodes_came, figures.nodes_went), (20.0 / 30.0, 1, 1));
     }
 }

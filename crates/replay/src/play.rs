@@ -2,16 +2,23 @@
 
 mod batches;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
 
-use history::{History, Selection};
-use model::{Kind, Moment, Object, What, Window};
+use history::{Changes, History, Selection};
+use model::{Key, Kind, Moment, Object, What, Window};
+use sim::controllers::Controller;
 use sim::run::{Audience, BadGiven, Demand, Given, Run, Setup};
+use sim::seen::Seen;
 
 pub use batches::{StepFollower, Steps, play_in_batches};
 
+use crate::causes::made::Recall;
 use crate::causes::{Causes, Survey};
-use crate::script::Script;
+use crate::recorded::Recorded;
+use crate::script::{self, Script};
 
 /// Which part of a history is played.
 #[derive(Clone, Debug)]
@@ -30,9 +37,15 @@ pub enum Error {
     History(#[from] history::Error),
     #[error(transparent)]
     Given(#[from] BadGiven),
+    #[error("cannot keep what stands behind the recorded pods in temporary files in {}", folder.display())]
+    Kept { folder: PathBuf, source: io::Error },
     #[error("the replay was stopped")]
     Stopped,
 }
+
+/// So many are read at once, and so many times as many ahead.
+const BATCH: usize = 256;
+const AHEAD: usize = 4;
 
 /// A recorder's first list of everything comes within this time.
 const LISTING_NANOS: i64 = 60 * 1_000_000_000;
@@ -80,69 +93,87 @@ pub fn whole_from(
     Ok((start, whole.max(start)))
 }
 
-/// What stands behind the pods of a part of a history.
+/// What stands behind the pods of a part of a history, for a run that `scales` and in which these controllers work; and
+/// what it came to, if that is to be counted. `class_of` tells what nodes are alike.
 pub fn survey(
     history: &History,
     part: &Part,
     scales: bool,
-    mut each: impl FnMut(Moment, &What),
+    controllers: &[Controller],
+    class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
+    mut recorded: Option<&mut Recorded>,
+    mut each: impl FnMut(Moment, &Seen),
 ) -> Result<Causes, Error> {
-    let mut survey = Survey::new(scales);
-    for object in beginning(history, part)? {
-        survey.begin(part.window.from, &object);
-        each(part.window.from, &What::Added(object));
+    let from = part.window.from;
+    let mut survey = Survey::new(from, scales, controllers, class_of).map_err(Error::kept)?;
+    let mut see = |at: Moment, seen: &Seen| {
+        if let Some(recorded) = &mut recorded {
+            recorded.see(at, seen, class_of);
+        }
+        each(at, seen);
+    };
+    let everything = Selection { source: Some(part.source.clone()), ..Selection::default() };
+    for (key, object) in beginning(history, part, &everything)? {
+        let seen = Seen::of(key, What::Added(object));
+        survey.begin(&seen).map_err(Error::kept)?;
+        see(from, &seen);
     }
-    for change in history.between(after_beginning(part), &everything(part))? {
-        let change = change?;
-        survey.see(change.at, &change.what);
-        each(change.at, &change.what);
-    }
-    Ok(survey.finish())
+    let changes = changes(history, part, &everything)?;
+    each_ahead(
+        changes.map(|change| Ok(change.map(|it| (it.at, Seen::of(it.key, it.what)))?)),
+        |(at, seen)| {
+            survey.see(at, &seen).map_err(Error::kept)?;
+            see(at, &seen);
+            Ok(())
+        },
+    )?;
+    survey.finish(part.window.to).map_err(Error::kept)
 }
 
-/// Plays a part of a history.
+/// Plays a part of a history. Gives what no controller does that was asked to, with how often.
 pub fn play(
     history: &History,
     part: &Part,
     causes: &Causes,
-    is_scaled: &dyn Fn(&Object) -> bool,
+    is_scaled: &(dyn Fn(&Object) -> bool + Sync),
     setup: Setup,
     follower: &mut dyn Follower,
-) -> Result<(), Error> {
+) -> Result<BTreeMap<String, u64>, Error> {
     let from = part.window.from;
     let mut script = Script::new(causes, is_scaled);
-    let mut run = Run::new(setup);
-    for object in beginning(history, part)? {
-        if let Some(given) = script.begin(from, object) {
+    let mut recall = Recall::new(causes);
+    let mut run = run(setup, causes, &mut recall);
+    let matters = what_matters(history, part)?;
+    for (_, object) in beginning(history, part, &matters)? {
+        if let Some(given) = script.begin(from, object)? {
             give(&mut run, from, given, follower)?;
         }
     }
-    for change in history.between(after_beginning(part), &everything(part))? {
-        let change = change?;
-        while let Some((at, given)) = script.due(change.at) {
-            run.advance(at, upcast(follower));
-            give(&mut run, at, given, follower)?;
-        }
-        if let Some(given) = script.see(change.at, change.what) {
-            run.advance(change.at, upcast(follower));
-            give(&mut run, change.at, given, follower)?;
-            follower.reached(change.at);
-        }
-        if !follower.goes_on() {
-            return Err(Error::Stopped);
-        }
-    }
-    while let Some((at, given)) = script.due(part.window.to) {
+    each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
         run.advance(at, upcast(follower));
         give(&mut run, at, given, follower)?;
-    }
+        follower.reached(at);
+        if follower.goes_on() { Ok(()) } else { Err(Error::Stopped) }
+    })?;
     run.advance(part.window.to, upcast(follower));
-    Ok(())
+    let left_out = run.left_out().map(|(sentence, count)| (sentence.to_owned(), count)).collect();
+    drop(run);
+    recall.finish().map_err(Error::kept)?;
+    Ok(left_out)
 }
 
-fn give(run: &mut Run, at: Moment, given: Given, follower: &mut dyn Follower) -> Result<(), BadGiven> {
-    if let Given::Asked(demand) = &given {
-        follower.asked(at, demand);
+/// A run with the controllers that were meant to work in it.
+fn run<'m>(setup: Setup, causes: &Causes, memory: &'m mut Recall<'_>) -> Run<'m> {
+    let made = &causes.made;
+    match made.controllers() {
+        [] => Run::new(setup),
+        controllers => Run::new(setup).with_controllers(controllers, made.words.clone(), Some(memory)),
+    }
+}
+
+fn give(run: &mut Run<'_>, at: Moment, given: Given, follower: &mut dyn Follower) -> Result<(), BadGiven> {
+    if let Given::Asked(asked) = &given {
+        follower.asked(at, &asked.demand);
     }
     run.give(at, given, upcast(follower))
 }
@@ -151,10 +182,38 @@ fn upcast(follower: &mut dyn Follower) -> &mut dyn Audience {
     follower
 }
 
+/// What happens in a part after its beginning.
+fn changes(history: &History, part: &Part, selection: &Selection) -> Result<Changes, history::Error> {
+    history.between(Window { from: part.window.from.plus_nanos(1), to: part.window.to }, selection)
+}
+
+/// Takes what is read one by one, in order, until the first error. It is read ahead, on a thread of its own.
+fn each_ahead<T: Send>(
+    mut read: impl Iterator<Item = Result<T, Error>> + Send,
+    mut each: impl FnMut(T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let (ahead, behind) = mpsc::sync_channel::<Vec<_>>(AHEAD);
+        scope.spawn(move || {
+            loop {
+                let batch: Vec<_> = read.by_ref().take(BATCH).collect();
+                // Nobody takes it if the play has ended.
+                if batch.is_empty() || ahead.send(batch).is_err() {
+                    return;
+                }
+            }
+        });
+        for item in behind.into_iter().flatten() {
+            each(item?)?;
+        }
+        Ok(())
+    })
+}
+
 /// All that is there when a part begins: surroundings first, then nodes, then pods by age.
-fn beginning(history: &History, part: &Part) -> Result<Vec<Object>, Error> {
-    let mut objects: Vec<(u8, Option<String>, model::Key, Object)> = Vec::new();
-    history.each_at(part.window.from, &everything(part), |version| {
+fn beginning(history: &History, part: &Part, selection: &Selection) -> Result<Vec<(Key, Object)>, Error> {
+    let mut objects: Vec<(u8, Option<String>, Key, Object)> = Vec::new();
+    history.each_at(part.window.from, selection, |version| {
         let kind = &version.key.kind;
         let order = if *kind == Kind::new("", "Pod") {
             2
@@ -167,7 +226,7 @@ fn beginning(history: &History, part: &Part) -> Result<Vec<Object>, Error> {
         objects.push((order, age, version.key, version.object));
     })?;
     objects.sort_unstable_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
-    Ok(objects.into_iter().map(|(.., object)| object).collect())
+    Ok(objects.into_iter().map(|(.., key, object)| (key, object)).collect())
 }
 
 /// When an object was created, as it says itself.
@@ -184,10 +243,18 @@ fn created(object: &Object) -> Option<String> {
     object.view::<Outer>().ok()?.metadata.creation_timestamp
 }
 
-fn everything(part: &Part) -> Selection {
-    Selection { source: Some(part.source.clone()), ..Selection::default() }
+/// What a script looks at. Events and Leases, of no account to it, are most of what a recorder sees.
+fn what_matters(history: &History, part: &Part) -> Result<Selection, Error> {
+    let sources = history.summary()?.sources.into_iter().filter(|source| source.name == part.source);
+    let kinds = sources.flat_map(|source| source.kinds).map(|kind| kind.kind);
+    let kinds = kinds.filter(|kind| !script::IGNORED.contains(&&*kind.kind));
+    Ok(Selection { kinds: Some(kinds.collect()), source: Some(part.source.clone()), ..Selection::default() })
 }
 
-fn after_beginning(part: &Part) -> Window {
-    Window { from: part.window.from.plus_nanos(1), to: part.window.to }
+// === impl Error ===
+
+impl Error {
+    pub(crate) fn kept(source: io::Error) -> Error {
+        Error::Kept { folder: std::env::temp_dir(), source }
+    }
 }

@@ -1,13 +1,12 @@
 //! What a recording came to, in figures.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
 use sim::run::Takes;
+use sim::seen::{PodSeen, Seen};
 
-use crate::causes::pod::PodSeen;
 use crate::figures::{Figures, Ledger};
 
 /// Follows a recording change by change.
@@ -22,7 +21,20 @@ pub struct Recorded {
 
 /// How many nodes of each class there were, change by change.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Curve(pub Vec<(Moment, Arc<str>, i64)>);
+pub struct Curve(pub Vec<Step>);
+
+/// A node came or went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// When.
+    pub at: Moment,
+    /// What it is like.
+    pub class: Arc<str>,
+    /// Its name.
+    pub node: Arc<str>,
+    /// One more, or one fewer.
+    pub by: i64,
+}
 
 #[derive(Debug)]
 struct PodState {
@@ -41,30 +53,31 @@ impl Recorded {
     }
 
     /// An object is there, changed or went.
-    pub fn see(&mut self, at: Moment, what: &What, class_of: &dyn Fn(&Object) -> Option<Arc<str>>) {
-        let object = what.object();
-        let meta = object.meta();
-        match (&*meta.kind, what) {
-            ("Node", What::Deleted(_)) => {
-                self.ledger.node_went(at, &meta.name);
-                if let Some(class) = class_of(object) {
-                    self.curve.0.push((at, class, -1));
+    pub(crate) fn see(&mut self, at: Moment, seen: &Seen, class_of: &dyn Fn(&Object) -> Option<Arc<str>>) {
+        let Seen { key, what, pod } = seen;
+        if let Some(pod) = pod {
+            self.pod(at, what, pod);
+            return;
+        }
+        match (&*key.kind.kind, what) {
+            ("Node", What::Deleted(node)) => {
+                self.ledger.node_went(at, &key.name);
+                if let Some(class) = class_of(node) {
+                    self.curve.push(at, class, &key.name, -1);
                 }
             }
             ("Node", What::Added(node)) => {
                 self.ledger.node(at, node);
                 if let Some(class) = class_of(node) {
-                    self.curve.0.push((at, class, 1));
+                    self.curve.push(at, class, &key.name, 1);
                 }
             }
             ("Node", What::Modified(node)) => self.ledger.node(at, node),
-            ("Pod", _) => self.pod(at, what),
             _ => {}
         }
     }
 
-    fn pod(&mut self, at: Moment, what: &What) {
-        let Ok(seen) = PodSeen::read(what.object()) else { return };
+    fn pod(&mut self, at: Moment, what: &What, seen: &PodSeen) {
         if let What::Deleted(_) = what {
             if let Some(pod) = self.pods.remove(&seen.uid) {
                 if let Some(node) = &pod.node {
@@ -90,9 +103,9 @@ impl Recorded {
             self.ledger.waits(at, 1);
         }
         if (seen.node.is_some() || seen.is_scheduled) && !std::mem::replace(&mut pod.bound, true) {
-            if let Some(node) = seen.node.filter(|_| !seen.finished) {
-                self.ledger.sits(at, &node, pod.takes);
-                pod.node = Some(node);
+            if let Some(node) = seen.node.as_ref().filter(|_| !seen.is_finished()) {
+                self.ledger.sits(at, node, pod.takes);
+                pod.node = Some(node.clone());
             }
             if !was_there {
                 self.ledger.bound(at, pod.came);
@@ -101,16 +114,16 @@ impl Recorded {
                 self.ledger.waits(at, -1);
             }
         }
-        if seen.finished
+        if seen.is_finished()
             && let Some(node) = pod.node.take()
         {
             self.ledger.rises(at, &node, pod.takes);
         }
     }
 
-    /// A recorded pod lost its place.
-    pub fn lost(&mut self, why: &'static str) {
-        self.ledger.lost(why);
+    /// So many recorded pods lost their place.
+    pub fn lost(&mut self, why: &'static str, count: u64) {
+        self.ledger.lost(why, count);
     }
 
     /// The sum.
@@ -122,10 +135,14 @@ impl Recorded {
 // === impl Curve ===
 
 impl Curve {
+    pub(crate) fn push(&mut self, at: Moment, class: Arc<str>, node: &str, by: i64) {
+        self.0.push(Step { at, class, node: node.into(), by });
+    }
+
     /// The area between two curves of the number of nodes, and that under the first, in seconds times nodes.
     pub fn apart(&self, other: &Curve, from: Moment, to: Moment) -> (f64, f64) {
-        let mut steps: Vec<(Moment, i64, i64)> = self.0.iter().map(|(at, _, by)| (*at, *by, 0)).collect();
-        steps.extend(other.0.iter().map(|(at, _, by)| (*at, 0, *by)));
+        let mut steps: Vec<(Moment, i64, i64)> = self.0.iter().map(|step| (step.at, step.by, 0)).collect();
+        steps.extend(other.0.iter().map(|step| (step.at, 0, step.by)));
         steps.sort_by_key(|(at, ..)| *at);
         let (mut apart, mut under, mut now) = (0.0, 0.0, from);
         let (mut ours, mut theirs) = (0_i64, 0_i64);
@@ -137,19 +154,5 @@ impl Curve {
             (ours, theirs, now) = (ours + by, theirs + by_other, at);
         }
         (apart, under)
-    }
-
-    /// How many nodes of each class came and went after a moment.
-    pub fn moves(&self, after: Moment) -> BTreeMap<Arc<str>, (u64, u64)> {
-        let mut moves: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
-        for (_, class, by) in self.0.iter().filter(|(at, ..)| *at > after) {
-            let entry = moves.entry(class.clone()).or_default();
-            if *by > 0 {
-                entry.0 += 1;
-            } else {
-                entry.1 += 1;
-            }
-        }
-        moves
     }
 }

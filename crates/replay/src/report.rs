@@ -1,5 +1,6 @@
 //! `report.json`: what happened, what would have happened, and how far the two are apart.
 
+mod moves;
 mod scaling;
 
 use std::fmt;
@@ -11,7 +12,9 @@ use serde_json::Value;
 use crate::causes::Causes;
 use crate::compare::Fidelity;
 use crate::figures::Figures;
+use crate::level::Level;
 
+pub use moves::Moves;
 pub use scaling::{GroupScaling, NodeCurves, Scaling, Size};
 
 /// What came of a replay. The fields are documented in `docs/replay-report.md`.
@@ -25,7 +28,7 @@ pub struct Report {
     /// From when to when.
     pub window: Span,
     /// What was taken for given: `pods`.
-    pub level: &'static str,
+    pub level: Level,
     /// Decided between what is as likely.
     pub seed: u64,
     /// How it was set, and who says so.
@@ -152,6 +155,8 @@ pub enum About {
     Times,
     /// What stands behind pods could not be told.
     Causes,
+    /// Controllers, and what they leave out.
+    Controllers,
     /// The scheduler and how it is set.
     Scheduler,
     /// The autoscaler and how it is set.
@@ -215,6 +220,12 @@ impl Reservation {
     pub fn of_causes(causes: &Causes) -> Vec<Reservation> {
         let told = |(what, count): (&&str, &u64)| Reservation::new(About::Causes, format!("{count} {what}"));
         causes.untold.iter().map(told).collect()
+    }
+
+    /// What controllers were asked for and do not do, so many times.
+    pub fn of_controllers(sentence: &str, times: u64) -> Reservation {
+        let text = if times == 1 { sentence.to_owned() } else { format!("{sentence}, {times} times") };
+        Reservation::new(About::Controllers, text)
     }
 }
 

@@ -1,11 +1,14 @@
 //! How a replay was set, kept in the history that it makes: replaying that finds its own settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Kind, Moment, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sim::pace::Pace;
+
+use crate::level::Level;
 
 const API_VERSION: &str = "replay.kinescope.io/v1";
 pub(crate) const KIND: &str = "ReplaySettings";
@@ -16,12 +19,18 @@ pub(crate) const KIND: &str = "ReplaySettings";
 pub struct ReplaySettings {
     /// Decided between what is as likely.
     pub seed: u64,
+    /// What was given.
+    #[serde(default)]
+    pub level: Level,
     /// Whose rules the scheduler followed.
     pub scheduler_version: String,
     /// How long things took.
     pub pace: Pace,
     /// Who made nodes come and go.
     pub nodes: NodesBy,
+    /// What new nodes were called, group by group in the order in which they were asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// Which node groups there were, as `node-groups.yaml` has them.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub node_groups: Value,
@@ -99,9 +108,11 @@ mod tests {
         ] {
             let settings = ReplaySettings {
                 seed: u64::MAX,
+                level: Level::Workloads,
                 scheduler_version: "1.36".to_owned(),
                 pace: Pace::usual(),
                 nodes,
+                node_names: BTreeMap::from([("small".into(), vec!["small-1".into()])]),
                 node_groups: json!({"groups": []}),
             };
             let object = settings.object(Moment::MAX).unwrap();

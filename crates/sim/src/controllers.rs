@@ -37,6 +37,7 @@ use self::garbage::Garbage;
 use self::job::Jobs;
 use self::queue::Queue;
 use self::template::{Names, NewPod};
+pub use self::template::{Words, word_of};
 use self::world::{Thing, World};
 use crate::scheduler::PodName;
 
@@ -105,6 +106,17 @@ pub struct Doomed {
     pub uid: Arc<str>,
 }
 
+/// One who owns pods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerName {
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
 /// What a controller works with.
 struct Context<'a> {
     now: Moment,
@@ -137,6 +149,37 @@ impl Controllers {
             garbage: Garbage::default(),
             left_out: LeftOut::default(),
         }
+    }
+
+    /// New ReplicaSets are called as they were in a recording.
+    pub fn learn(&mut self, words: Words) {
+        self.names.learn(words);
+    }
+
+    /// Whether anything is to be looked at now.
+    pub fn has_work(&self) -> bool {
+        self.queue.has_work() || self.garbage.has_work()
+    }
+
+    /// Whether objects of a kind are theirs to write: the rest they only look at.
+    pub fn write(&self, kind: &Kind) -> bool {
+        if *kind == Kind::new("apps", "ControllerRevision") {
+            return self.queue.works(Controller::StatefulSet) || self.queue.works(Controller::DaemonSet);
+        }
+        Controller::of(&kind.kind)
+            .is_some_and(|controller| controller.group() == &*kind.group && self.queue.works(controller))
+    }
+
+    /// Whether one of them makes pods for the owner that manages this one.
+    pub fn make(&self, pod: &Object) -> bool {
+        let owners = self.owners_of(pod);
+        let controller = owners.first().and_then(|owner| Controller::of(&owner.kind));
+        controller.is_some_and(|controller| self.queue.works(controller))
+    }
+
+    /// Who manages a pod, and who manages that in turn, as far as they are there.
+    pub fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
+        self.world.owners_of(pod)
     }
 
     /// What is done next: what one controller does about one object. To be called again, once that is carried out and told
@@ -200,6 +243,49 @@ impl Controllers {
     /// What was asked for and is not simulated, and what could not be understood: sentences, with how often.
     pub fn left_out(&self) -> impl Iterator<Item = (&str, u64)> {
         self.left_out.sentences.iter().map(|(sentence, count)| (&**sentence, *count))
+    }
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// All of them.
+    pub const ALL: [Controller; 8] = [
+        Controller::GarbageCollection,
+        Controller::CronJob,
+        Controller::Job,
+        Controller::DaemonSet,
+        Controller::Deployment,
+        Controller::ReplicaSet,
+        Controller::StatefulSet,
+        Controller::Disruption,
+    ];
+
+    /// Who looks after a kind.
+    pub fn of(kind: &str) -> Option<Controller> {
+        Some(match kind {
+            "CronJob" => Controller::CronJob,
+            "Job" => Controller::Job,
+            "DaemonSet" => Controller::DaemonSet,
+            "Deployment" => Controller::Deployment,
+            "ReplicaSet" => Controller::ReplicaSet,
+            "StatefulSet" => Controller::StatefulSet,
+            "PodDisruptionBudget" => Controller::Disruption,
+            _ => return None,
+        })
+    }
+
+    /// The API group of the kind it looks after.
+    pub fn group(self) -> &'static str {
+        match self {
+            Controller::CronJob | Controller::Job => "batch",
+            Controller::Disruption => "policy",
+            Controller::DaemonSet
+            | Controller::Deployment
+            | Controller::ReplicaSet
+            | Controller::StatefulSet => "apps",
+            Controller::GarbageCollection => "",
+        }
     }
 }
 

@@ -9,4 +9,5 @@ mod daemons;
 pub mod pace;
 pub mod run;
 pub mod scheduler;
+pub mod seen;
 mod version;

@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-pub use delay::Delay;
+pub use delay::{Delay, Work};
 pub use measure::MeasurePace;
 
 /// What takes time.
@@ -74,6 +74,12 @@ pub struct Pacer {
 /// 2⁶⁴ divided by the golden ratio: multiples of it fill a circle more evenly than those of any other number.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// What a loop of the autoscaler takes: a write, and a look at every node, once for itself and once for every pod that
+/// waits. cluster-autoscaler 1.36 was seen to take some 20 µs for one with 500 and with 2,000 nodes. It stops to look
+/// for nodes of a group after 10 s.
+const LOOP: Work =
+    Work { least: Duration::from_millis(50), each: Duration::from_micros(20), most: Duration::from_secs(10) };
+
 // === impl Step ===
 
 impl Step {
@@ -94,8 +100,8 @@ impl Step {
     ];
 
     /// What to expect where nothing was measured.
-    fn usual(self) -> Duration {
-        match self {
+    fn usual(self) -> Delay {
+        Delay::Constant(match self {
             // Schedulers get through some hundreds of pods a second.
             Step::Attempt => Duration::from_millis(2),
             // One write to an API server that is not short of anything.
@@ -112,9 +118,8 @@ impl Step {
             Step::NextOfJob => Duration::from_secs(1),
             // The collector comes by every 20 seconds, and gives a node that it misses 40 to come back.
             Step::Collect => Duration::from_secs(60),
-            // A look at a small cluster, and a write.
-            Step::Loop => Duration::from_millis(50),
-        }
+            Step::Loop => return Delay::ByWork(LOOP),
+        })
     }
 }
 
@@ -123,7 +128,7 @@ impl Step {
 impl Pace {
     /// What to expect where nothing was measured.
     pub fn usual() -> Pace {
-        Pace(Step::ALL.map(|step| (step, Delay::Constant(step.usual()))).into())
+        Pace(Step::ALL.map(|step| (step, step.usual())).into())
     }
 
     /// How long a step takes.
@@ -162,6 +167,11 @@ impl Pacer {
     pub fn draw_for(&self, whose: u64, step: Step, now: Moment) -> Duration {
         let mixed = (whose ^ self.first[step as usize]).wrapping_mul(GOLDEN);
         self.pace.of(step).pick(now, (mixed ^ (mixed >> 29)).wrapping_mul(GOLDEN))
+    }
+
+    /// How long a step takes that begins now and looks at so many things.
+    pub fn draw_for_work(&mut self, step: Step, now: Moment, things: u64) -> Duration {
+        self.pace.of(step).of_work(things).unwrap_or_else(|| self.draw(step, now))
     }
 
     /// How long a step takes that begins now.

@@ -6,12 +6,15 @@
 mod agenda;
 mod autoscaling;
 mod body;
+mod controlling;
+mod ending;
 mod events;
 mod given;
 mod nodes;
 mod pods;
 mod scheduling;
 mod settling;
+mod taints;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -24,14 +27,18 @@ use rustc_hash::FxHashMap;
 
 use agenda::{Agenda, Due};
 use autoscaling::Scaler;
+use controlling::Control;
 use pods::{DemandState, Pod};
 
-pub use given::{Again, Begun, Demand, DemandId, Given, Life, Runs};
+pub use body::WITHDRAWN;
+pub use controlling::{Memory, Remembered};
+pub use given::{Again, Asked, BadGiven, Begun, Demand, DemandId, DemandMark, Given, Life, Runs, Took};
 pub use told::{Audience, Decided, LostTo, PodId, Takes};
 
 use crate::autoscaler::time::after;
 use crate::autoscaler::{self, SimulatedCloud};
 use crate::pace::{Pace, Pacer, Step};
+use crate::scheduler::taints::Taint;
 use crate::scheduler::{self, PodName, Scheduler};
 
 /// How a cluster in virtual time is set.
@@ -62,8 +69,10 @@ pub struct AutoscalerSetup {
 
 /// A cluster in virtual time.
 #[derive(Debug)]
-pub struct Run {
+pub struct Run<'m> {
     now: Moment,
+    /// Before this nothing is decided: all that is there at the first moment is what was given.
+    begins: Moment,
     scheduler: Scheduler,
     /// Until when the scheduler is busy with its last decision.
     busy_until: Moment,
@@ -72,6 +81,7 @@ pub struct Run {
     /// When a pod was last refused, in other words than before, that the autoscaler may be able to help.
     news: Moment,
     scaler: Option<Scaler>,
+    control: Option<Control<'m>>,
     pacer: Pacer,
     seed: u64,
     agenda: Agenda,
@@ -79,6 +89,8 @@ pub struct Run {
     pods: BTreeMap<PodId, Pod>,
     names: FxHashMap<PodName, PodId>,
     nodes: BTreeMap<Arc<str>, Object>,
+    /// The taints that drive pods out, of nodes that have any.
+    driving: BTreeMap<Arc<str>, Vec<Taint>>,
     /// How many demands nobody gave.
     own_demands: u64,
     /// Pods by the node they are on, or on their way to.
@@ -88,16 +100,18 @@ pub struct Run {
     events: u64,
 }
 
-impl Run {
-    /// A cluster without nodes and pods.
-    pub fn new(setup: Setup) -> Run {
+impl<'m> Run<'m> {
+    /// A cluster without nodes and pods, in which nobody makes pods but those who are given.
+    pub fn new(setup: Setup) -> Run<'m> {
         Run {
             now: setup.start,
+            begins: setup.start.plus_nanos(1),
             scheduler: Scheduler::new(setup.scheduler),
             busy_until: setup.start,
             may_try: false,
             news: setup.start,
             scaler: setup.autoscaler.map(Scaler::new),
+            control: None,
             pacer: Pacer::new(setup.pace, setup.seed),
             seed: setup.seed,
             agenda: Agenda::default(),
@@ -105,13 +119,16 @@ impl Run {
             pods: BTreeMap::new(),
             names: FxHashMap::default(),
             nodes: BTreeMap::new(),
+            driving: BTreeMap::new(),
             own_demands: 0,
             on_node: BTreeMap::new(),
             gone_nodes: BTreeSet::new(),
             events: 0,
         }
     }
+}
 
+impl Run<'_> {
     /// What time it is.
     pub fn now(&self) -> Moment {
         self.now
@@ -132,10 +149,11 @@ impl Run {
         self.may_try = true;
         match given {
             Given::Object(what) => self.give_object(what, audience),
-            Given::Asked(demand) => return self.ask(*demand, audience),
+            Given::Asked(asked) => self.ask(*asked, audience),
             Given::Withdrawn(demand) => self.withdraw(demand, audience),
             Given::CleanedUp(demand) => self.clean_up(demand, audience),
             Given::Deleted(demand) => self.delete_given(demand, audience),
+            Given::Changed(demand, pod) => return self.change(demand, &pod, audience),
         }
         Ok(())
     }
@@ -148,7 +166,8 @@ impl Run {
             self.scheduler.next_wake(self.now).map(|wake| wake.max(self.busy_until))
         };
         let scaler = self.scaler.as_ref().map(Scaler::next);
-        [scheduler, scaler, self.agenda.next()].into_iter().flatten().min().map(|next| next.max(self.now))
+        let next = [scheduler, scaler, self.next_work(), self.agenda.next()].into_iter().flatten().min();
+        next.map(|next| next.max(self.now).max(self.begins))
     }
 
     /// One thing that is due now: what was begun ends first, then the scheduler decides, then the autoscaler.
@@ -156,6 +175,9 @@ impl Run {
         if let Some(due) = self.agenda.take(self.now) {
             self.may_try = true;
             self.carry_out(due, audience);
+        } else if self.next_work().is_some_and(|next| next <= self.now) {
+            self.may_try = true;
+            self.work(audience);
         } else if self.busy_until > self.now || !self.try_one(audience) {
             self.scale(audience);
         }
@@ -168,23 +190,26 @@ impl Run {
             Due::Start(pod) => self.start(pod, audience),
             Due::End(pod) => self.end(pod, audience),
             Due::Lose(pod, to) => self.lose(pod, to, audience),
-            Due::LoseToTaint(pod, key) => self.lose_to_taint(pod, key, audience),
-            Due::Go(pod) => self.gone(pod, audience),
+            Due::Preempted(pod) => self.has_preempted(pod),
+            Due::LoseToTaint(pod, at) => self.lose_to_taint(pod, at, audience),
+            Due::Go(pod) => self.go(pod, audience),
             Due::Collect(node) => self.collect(&node, audience),
+            Due::Work => self.work(audience),
         }
     }
 
     /// Tells everybody of an object. Those who decide hear only what matters to them.
     fn tell(&mut self, what: What, audience: &mut dyn Audience) {
         self.scheduler.apply(self.now, &what);
-        self.tell_scaler(what, audience);
+        self.tell_others(what, audience);
     }
 
     /// Tells everybody but the scheduler, which knows.
-    fn tell_scaler(&mut self, what: What, audience: &mut dyn Audience) {
+    fn tell_others(&mut self, what: What, audience: &mut dyn Audience) {
         if let Some(scaler) = &mut self.scaler {
             scaler.autoscaler.apply(&what);
         }
+        self.tell_controllers(&what);
         if audience.wants_changes() {
             audience.changed(self.now, what);
         }
@@ -194,14 +219,4 @@ impl Run {
     fn over(&mut self, step: Step) -> Moment {
         after(self.now, self.pacer.draw(step, self.now))
     }
-}
-
-/// A pod that cannot be asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("{pod} cannot be understood: {source}")]
-pub struct BadGiven {
-    /// Its name.
-    pub pod: String,
-    /// Why.
-    pub source: serde_json::Error,
 }

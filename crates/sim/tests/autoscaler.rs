@@ -12,8 +12,8 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use serde_json::json;
 use sim::autoscaler::{
-    Autoscaler, CloudChange, Delay, Expander, Membership, NodeGroup, Provisioning, Settings, SimulatedCloud,
-    Version,
+    Autoscaler, CloudChange, Delay, Expander, GroupId, Membership, NodeGroup, ObservedCloud, Provisioning,
+    Settings, SimulatedCloud, Version,
 };
 use sim::scheduler::Fit;
 use town::{Town, object};
@@ -37,6 +37,7 @@ fn groups() -> Vec<NodeGroup> {
                 "status": {"capacity": resources, "allocatable": resources},
             })),
             pods: Vec::new(),
+            believed: Vec::new(),
             price: Some(1.0),
             options: None,
             provisioning: Provisioning {
@@ -146,4 +147,39 @@ fn a_node_that_names_no_machine_is_not_taken_for_a_lost_one() {
         assert_eq!(done.events, [], "at {now}");
         assert_eq!((done.groups[0].target, done.groups[0].healthy), (1, true), "at {now}");
     }
+}
+
+/// Nodes that somebody else asked for have come. When one more is wanted much later, that is no failure of theirs.
+#[test]
+fn one_that_only_watches_knows_when_a_request_is_fulfilled() {
+    let mut cloud = ObservedCloud::new(vec![groups().swap_remove(0)], None, "gpu".into());
+    let mut autoscaler = Autoscaler::new(Settings::for_version(Version::V1_36), Moment::from_nanos(0));
+    let come = |name: &str, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
+        let resources = json!({"cpu": "2", "memory": "4Gi", "pods": "20"});
+        let node = What::Added(object(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "creationTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {"providerID": format!("town://group-0/{name}")},
+            "status": {"capacity": resources, "allocatable": resources,
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]},
+        })));
+        cloud.see(&node);
+        autoscaler.apply(&node);
+    };
+    let watch = |second: i64, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
+        let now = Moment::from_nanos(second * SECOND);
+        cloud.begin();
+        autoscaler.background(now, cloud);
+        let done = autoscaler.watch_once(now, cloud);
+        (done.groups[0].upcoming, done.groups[0].backed_off)
+    };
+    come("a", &mut autoscaler, &mut cloud);
+    cloud.set_target("group-0", 2);
+    autoscaler.saw_growth(Moment::from_nanos(10 * SECOND), GroupId(0), 1, &cloud);
+    assert_eq!(watch(20, &mut autoscaler, &mut cloud), (1, false));
+    come("b", &mut autoscaler, &mut cloud);
+    assert_eq!(watch(60, &mut autoscaler, &mut cloud), (0, false));
+    cloud.set_target("group-0", 3);
+    // Nobody was heard to ask for it, so none is expected; and the request of long ago has not failed.
+    assert_eq!(watch(1_200, &mut autoscaler, &mut cloud), (0, false));
 }

@@ -29,7 +29,7 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 /// One node, whose pods start at once, and Jobs that make their next pod after ten seconds.
-fn cluster() -> Run {
+fn cluster() -> Run<'static> {
     let pace = Pace::usual()
         .with(Step::Start, Delay::Constant(Duration::ZERO))
         .with(Step::NextOfJob, Delay::Constant(seconds(10)));
@@ -59,8 +59,9 @@ fn ask(run: &mut Run, id: u64, cpu: &str, is_short: bool) {
         again: Again::Never,
         runs: is_short.then_some(Runs { lasting: Duration::ZERO, fails: false }),
         lives: Vec::new(),
+        unmade: None,
     };
-    run.give(START, Given::Asked(Box::new(demand)), &mut Nobody).unwrap();
+    run.give(START, Given::asked(demand).unwrap(), &mut Nobody).unwrap();
 }
 
 #[test]

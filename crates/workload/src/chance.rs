@@ -19,6 +19,11 @@ impl Chance {
         Chance(Pcg64::seed_from_u64(seed))
     }
 
+    /// Another one, which this one decides.
+    pub(crate) fn fork(&mut self) -> Chance {
+        Chance::new(self.0.next_u64())
+    }
+
     pub(crate) fn between(&mut self, range: RangeInclusive<i64>) -> i64 {
         self.0.random_range(range)
     }

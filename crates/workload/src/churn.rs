@@ -8,8 +8,8 @@ use std::sync::Arc;
 use model::{Kind, Moment, Object, Observed, What};
 
 use crate::chance::{Chance, nth_suffix};
-use crate::objects::event::{Event, Regarding, Reporter};
-use crate::objects::node::{Health, Node};
+use crate::objects::event::{Event, Regarding};
+use crate::objects::node::Node;
 use crate::objects::pod::{Condition, Container, Ended, Phase, Pod, Running, Scheduled};
 use crate::objects::template::{Outline, STANDARD, Shape, Template};
 use crate::objects::workloads::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, SetStatus};
@@ -388,7 +388,7 @@ impl Tape {
         let note = "0/9 nodes are available: 2 node(s) had untolerated taint(s), 7 Insufficient cpu. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.";
         Event {
             meta,
-            by: Reporter::Scheduler { action: "Scheduling" },
+            action: "Scheduling",
             warning: true,
             reason: "FailedScheduling",
             regarding,
@@ -416,7 +416,6 @@ impl Tape {
             subnet: number % 256,
             unschedulable: false,
             taints: Vec::new(),
-            health: Health::Ready,
             since: now,
             heartbeat: now,
             started: now,

@@ -325,6 +325,7 @@ impl GroupJson<'_> {
             members: Membership::ProviderIdPrefix(prefix.into()),
             template,
             pods: Vec::new(),
+            believed: Vec::new(),
             price: self.price,
             options: self.options.map(|json| GroupOptions {
                 zero_or_max_node_scaling: json.zero_or_max_node_scaling,

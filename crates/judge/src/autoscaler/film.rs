@@ -141,7 +141,7 @@ fn play(film: &Film, derived: &Derived, lag: i64) -> Ours {
             }
         }
         ours.deleted.extend(did.scale_down.nodes.iter().map(|node| node.node.to_string()));
-        ours.statuses.push(groups(&did.status.unwrap_or_default()));
+        ours.statuses.push(groups(&autoscaler.status().unwrap_or_default()));
     }
     ours
 }

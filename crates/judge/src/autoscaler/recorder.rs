@@ -34,7 +34,7 @@ impl Cloud for Recorder<'_> {
         self.cloud.target(group)
     }
 
-    fn instances(&self, group: GroupId) -> Vec<Instance> {
+    fn instances(&self, group: GroupId) -> Arc<[Instance]> {
         self.cloud.instances(group)
     }
 

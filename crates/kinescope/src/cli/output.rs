@@ -37,14 +37,14 @@ impl Out {
         }
     }
 
-    /// Both kinds of output into one place, for a command that runs others.
-    pub(super) fn into_one(writer: impl Write + Clone + 'static) -> Out {
+    /// Both kinds of output into one place that has so many columns, for a command that runs others.
+    pub(super) fn into_one(writer: impl Write + Clone + 'static, width: Option<usize>) -> Out {
         Out {
             answer: Box::new(writer.clone()),
             data: Box::new(writer.clone()),
             aside: Box::new(writer),
             is_terminal: false,
-            width: None,
+            width,
         }
     }
 

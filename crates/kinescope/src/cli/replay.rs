@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use model::Object;
 use replay::compare::Comparison;
 use replay::decisions::Decisions;
+use replay::level::Level;
 use replay::play::play;
 use replay::report::{Report, Reservation, Scaling, Span};
 use sim::scheduler::Version;
@@ -34,11 +35,14 @@ Examples:
   kinescope replay prod.kine --from 14:00 --to 15:00 --set scheduler.percentageOfNodesToScore=50
   kinescope replay --set 'scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated'
   kinescope replay --set nodeGroups.workers.max=20 --set autoscaler.scale-down-unneeded-time=2m
+  kinescope replay --level workloads --from 14:00
   kinescope replay --autoscaler '--expander=least-waste' --node-groups groups.yaml --out cheaper
   kinescope diff 14:30 pods --history prod.kine --against replay-prod/replay.kine
 
 What was asked for is given: pods, when their owners deleted them, how long they ran, nodes that failed. What was decided \
-is decided again: which node, when, who makes room, which nodes come and go, which pods are made again.
+is decided again: which node, when, who makes room, which nodes come and go, which pods are made again. With --level \
+workloads what people asked for is given, Deployments, StatefulSets, DaemonSets, Jobs and CronJobs with every change of \
+theirs, and their controllers decide which pods there are.
 
 --set takes a path of a configuration, and a value as in YAML: scheduler.PATH of the KubeSchedulerConfiguration, \
 nodeGroups.NAME.PATH of a group as in the file of --node-groups (docs/node-groups.md), autoscaler.FLAG. Members of lists \
@@ -82,9 +86,9 @@ pub(super) struct Replay {
     /// Set one place of a configuration otherwise; may be given several times
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<Edit>,
-    /// What is given: each recorded pod
-    #[arg(long, value_parser = ["pods"], default_value = "pods")]
-    level: String,
+    /// What is given: each pod that was recorded, or the Deployments, Jobs and their like, whose controllers make pods [default: pods, or that of the replay that made the history]
+    #[arg(long, value_name = "pods|workloads")]
+    level: Option<Level>,
     /// Decides between what is as likely [default: 1, or that of the replay that made the history]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -146,7 +150,7 @@ impl Replay {
         scratch: &Scratch,
         clock: &Clock,
     ) -> anyhow::Result<Report> {
-        let Known { causes, figures, curve, classes } = known;
+        let Known { causes, figures, curve } = known;
         let window = plan.part.window;
         let file = File::create(scratch.path("decisions.jsonl")).with_context(|| scratch.doing())?;
         let mut decisions = Decisions::new(&causes, BufWriter::with_capacity(1 << 18, file));
@@ -176,17 +180,18 @@ impl Replay {
             plan.end(&mut film)?;
             film.finish()?;
         }
-        played?;
-        let (replayed, fidelity, replayed_curve) =
-            comparison.finish(plan.end, &|node| classes.get(node).cloned());
+        let left_out = played?;
+        let (replayed, fidelity, replayed_curve) = comparison.finish(plan.end)?;
         let groups = plan.groups.iter().map(|group| &group.name);
         let mut reservations = plan.reservations(chosen)?;
         reservations.extend(Reservation::of_causes(&causes));
+        reservations
+            .extend(left_out.iter().map(|(sentence, count)| Reservation::of_controllers(sentence, *count)));
         Ok(Report {
             history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             source: plan.part.source.to_string(),
             window: Span::new(window.from, plan.end),
-            level: "pods",
+            level: plan.level,
             seed: plan.seed,
             settings: plan.told(),
             recorded: figures,

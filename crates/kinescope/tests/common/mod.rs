@@ -9,6 +9,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 /// The program as built for these tests.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kinescope");
@@ -37,6 +38,19 @@ pub(crate) fn said(output: Output) -> Said {
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// A folder with the history of the demo's day, which is made once.
+pub(crate) fn day(name: &str) -> tempfile::TempDir {
+    static DAY: OnceLock<Vec<u8>> = OnceLock::new();
+    let history = DAY.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &["demo", "--folder", ".", "--no-walk"]).fine();
+        std::fs::read(folder.path().join("shop.kine")).unwrap()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), history).unwrap();
+    folder
 }
 
 impl Said {

@@ -22,14 +22,8 @@ pub(crate) fn shop() -> tempfile::TempDir {
     folder
 }
 
-/// A folder with the history of the demo's day.
 pub(crate) fn day() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), &["demo", "--folder", "."]).fine();
-    let history = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let history = history.into_iter().find(|path| path.extension().is_some_and(|end| end == "kine"));
-    std::fs::rename(history.unwrap(), folder.path().join("day.kine")).unwrap();
-    folder
+    crate::common::day("day.kine")
 }
 
 /// A folder with a history of so many pods of a kilobyte, and its bytes as lines, about.

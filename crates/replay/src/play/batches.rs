@@ -6,8 +6,9 @@ use history::History;
 use model::{Moment, Object};
 use sim::run::{Begun, Given, Run, Setup};
 
-use super::{Error, Follower, Part, after_beginning, beginning, everything, give, upcast};
+use super::{Error, Follower, Part, beginning, changes, each_ahead, give, run, upcast, what_matters};
 use crate::causes::Causes;
+use crate::causes::made::Recall;
 use crate::script::Script;
 
 /// How a history is played in steps.
@@ -49,59 +50,57 @@ pub fn play_in_batches(
     history: &History,
     part: &Part,
     causes: &Causes,
-    is_scaled: &dyn Fn(&Object) -> bool,
+    is_scaled: &(dyn Fn(&Object) -> bool + Sync),
     setup: Setup,
     steps: Steps,
     follower: &mut dyn StepFollower,
 ) -> Result<Moment, Error> {
     let from = part.window.from;
     let mut script = Script::new(causes, is_scaled);
-    let mut player = Player { run: Run::new(setup), from, steps, step: Step::default() };
-    for object in beginning(history, part)? {
-        match script.begin(from, object) {
+    let mut recall = Recall::new(causes);
+    let mut player = Player { run: run(setup, causes, &mut recall), from, steps, step: Step::default() };
+    let matters = what_matters(history, part)?;
+    for (_, object) in beginning(history, part, &matters)? {
+        match script.begin(from, object)? {
             Some(given) if waits(&given) => player.step.pods.push(given),
             Some(given) => give(&mut player.run, from, given, follower)?,
             None => {}
         }
     }
-    for change in history.between(after_beginning(part), &everything(part))? {
-        let change = change?;
-        while let Some((at, given)) = script.due(change.at) {
-            player.take(at, given, follower)?;
-        }
-        if let Some(given) = script.see(change.at, change.what) {
-            player.take(change.at, given, follower)?;
-        }
-        if !follower.goes_on() {
-            return Err(Error::Stopped);
-        }
-    }
-    while let Some((at, given)) = script.due(part.window.to) {
+    each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
         player.take(at, given, follower)?;
-    }
+        if follower.goes_on() { Ok(()) } else { Err(Error::Stopped) }
+    })?;
     player.play_step(follower)?;
     player.run.advance(part.window.to, upcast(follower));
-    Ok(player.run.now())
+    let now = player.run.now();
+    drop(player);
+    recall.finish().map_err(Error::kept)?;
+    Ok(now)
 }
 
 /// A pod that has no node when the part begins.
 fn waits(given: &Given) -> bool {
     match given {
-        Given::Asked(demand) => {
-            matches!(demand.begun, Some(Begun { node: None, leaving: false, .. }))
+        Given::Asked(asked) => {
+            matches!(asked.demand.begun, Some(Begun { node: None, leaving: false, .. }))
         }
-        Given::Object(_) | Given::Withdrawn(_) | Given::CleanedUp(_) | Given::Deleted(_) => false,
+        Given::Object(_)
+        | Given::Withdrawn(_)
+        | Given::CleanedUp(_)
+        | Given::Deleted(_)
+        | Given::Changed(..) => false,
     }
 }
 
-struct Player {
-    run: Run,
+struct Player<'m> {
+    run: Run<'m>,
     from: Moment,
     steps: Steps,
     step: Step,
 }
 
-impl Player {
+impl Player<'_> {
     /// Something is given at this moment of the record: it belongs to a step, and the one before is played.
     fn take(&mut self, at: Moment, given: Given, follower: &mut dyn StepFollower) -> Result<(), Error> {
         let since = u128::try_from(at.nanos_since(self.from)).unwrap_or(0);
@@ -112,7 +111,11 @@ impl Player {
         }
         match given {
             Given::Asked(_) => self.step.pods.push(given),
-            Given::Object(_) | Given::Withdrawn(_) | Given::CleanedUp(_) | Given::Deleted(_) => {
+            Given::Object(_)
+            | Given::Withdrawn(_)
+            | Given::CleanedUp(_)
+            | Given::Deleted(_)
+            | Given::Changed(..) => {
                 self.step.others.push((at, given));
             }
         }

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use sim::autoscaler::{NodeGroup, Settings};
 use sim::run::{self, Audience, Demand};
 use sim::scheduler::PodName;
+use sim::seen::PodSeen;
 
 use super::report::{Batch, Decided, Decision};
-use crate::causes::pod::PodSeen;
 use crate::play::{Follower, StepFollower};
 use crate::snapshot::{ClusterSnapshot, NodeInfo, PodInfo, Scaling, snapshot};
 
@@ -224,18 +224,24 @@ impl Audience for Witness<'_> {
                 let node = removed.node.clone();
                 self.decide(at, Decided::ScaledDown { node, group: group.cloned() });
             }
-            run::Decided::NodeCame { node, group: Some(group) } if !self.first_nodes.contains(&***node) => {
+            run::Decided::NodeCame { node, group: Some(group), .. }
+                if !self.first_nodes.contains(&***node) =>
+            {
                 self.new_nodes.insert((*node).clone(), self.nodes.len());
                 self.nodes.push(((*group).clone(), None));
                 self.decide(at, Decided::NodeCame { node: (*node).clone(), group: (*group).clone() });
             }
-            run::Decided::NodeWent { node } => self.decide(at, Decided::NodeWent { node: (*node).clone() }),
-            run::Decided::Looped(done) => {
+            run::Decided::NodeWent { node, .. } => {
+                self.decide(at, Decided::NodeWent { node: (*node).clone() })
+            }
+            run::Decided::Looped { done, .. } => {
                 for group in &done.groups {
                     self.targets.insert(group.name.clone(), group.target);
                 }
             }
             run::Decided::NodeCame { .. }
+            | run::Decided::NodeChanged { .. }
+            | run::Decided::Over(_)
             | run::Decided::Came { .. }
             | run::Decided::Went { .. }
             | run::Decided::NotTried { .. }

@@ -13,6 +13,7 @@ use sim::{autoscaler, scheduler};
 use super::follow::{Scenarios, Seen, Witness};
 use super::report::ReplayReport;
 use super::{Error, Replayer, shown};
+use crate::level::Level;
 use crate::play::{Part, Steps, play_in_batches, survey};
 use crate::snapshot::group_of;
 
@@ -165,8 +166,10 @@ impl<'a> Replay<'a> {
         let usual = scan_interval.filter(|interval| !interval.is_zero()).unwrap_or(SCAN_INTERVAL);
         let interval = self.batch_interval.unwrap_or(usual);
         let mut measure = Measure::new(&groups);
-        let causes = survey(&replayer.history, &part, settings.is_some(), |at, what| {
-            measure.see(at, what);
+        let (scales, history) = (settings.is_some(), &replayer.history);
+        let controllers = Level::Pods.controllers(scales);
+        let causes = survey(history, &part, scales, controllers, &|_| None, None, |at, seen| {
+            measure.see(at, seen);
         })?;
         let measured = measure.finish();
         for (group, measured) in groups.iter_mut().zip(measured).filter(|_| are_recorded) {

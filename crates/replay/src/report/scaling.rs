@@ -6,7 +6,8 @@ use std::sync::Arc;
 use model::{Moment, Window};
 use serde::Serialize;
 
-use crate::recorded::Curve;
+use super::moves::Moves;
+use crate::recorded::{Curve, Step};
 
 /// How groups of nodes grew and shrank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +15,10 @@ use crate::recorded::Curve;
 pub struct Scaling {
     /// Group by group; none if none are known.
     pub groups: Vec<GroupScaling>,
+    /// Nodes that came to the groups.
+    pub ups: Moves,
+    /// Nodes that left them.
+    pub downs: Moves,
     /// All nodes.
     pub nodes: NodeCurves,
 }
@@ -71,9 +76,14 @@ impl Scaling {
     ) -> Scaling {
         let (was, is) = (sizes(recorded, window), sizes(replayed, window));
         let of = |sizes: &BTreeMap<&str, Size>, group: &str| sizes.get(group).copied().unwrap_or_default();
+        let groups: Vec<&Arc<str>> = groups.collect();
+        let moves = |by| Moves::of(&groups, recorded, replayed, window.from, by);
         let (apart, under) = recorded.apart(replayed, window.from, window.to);
         Scaling {
+            ups: moves(1),
+            downs: moves(-1),
             groups: groups
+                .iter()
                 .map(|group| GroupScaling {
                     group: group.to_string(),
                     recorded: of(&was, group),
@@ -92,7 +102,7 @@ impl Scaling {
 /// By class.
 fn sizes(curve: &Curve, window: Window) -> BTreeMap<&str, Size> {
     let mut found: BTreeMap<&str, (Size, Moment)> = BTreeMap::new();
-    for (at, class, by) in &curve.0 {
+    for Step { at, class, by, .. } in &curve.0 {
         let at = (*at).clamp(window.from, window.to);
         let (size, since) = found.entry(class).or_insert((Size::default(), window.from));
         size.average += size.at_end as f64 * at.nanos_since(*since) as f64;
@@ -127,7 +137,7 @@ mod tests {
     #[test]
     fn a_group_is_told_by_its_beginning_its_moves_and_its_end() {
         let group: Arc<str> = "a".into();
-        let step = |second, by| (at(second), group.clone(), by);
+        let step = |second, by| Step { at: at(second), class: group.clone(), node: "n".into(), by };
         let was = Curve(vec![step(0, 1), step(0, 1), step(4, 1), step(8, -1), step(8, -1)]);
         let is = Curve(vec![step(0, 1), step(0, 1)]);
         let window = Window { from: at(0), to: at(10) };

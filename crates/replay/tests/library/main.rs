@@ -282,7 +282,7 @@ fn steps_stop_when_their_follower_has_enough() {
     let shop = Shop::open();
     let history = History::open(&shop.path).unwrap();
     let part = Part { source: "shop".into(), window: Window { from: at(START + 1), to: at(END) } };
-    let causes = survey(&history, &part, true, |_, _| {}).unwrap();
+    let causes = survey(&history, &part, true, &[], &|_| None, None, |_, _| {}).unwrap();
     let setup = Setup {
         start: part.window.from,
         scheduler: Settings::default(),

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use model::Moment;
 
+use super::clock::Clock;
 use super::cloud::GroupId;
 use super::settings::Settings;
 use super::time::{after, nanos};
 
 /// Groups that failed lately.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Backoffs(BTreeMap<GroupId, BackedOff>);
 
 /// What is remembered of a group that failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BackedOff {
     duration: i64,
     until: Moment,
@@ -44,12 +45,13 @@ impl Backoffs {
     }
 
     /// What a group is left alone for, if it is.
-    pub(crate) fn get(&self, group: GroupId, now: Moment) -> Option<&BackedOff> {
-        self.0.get(&group).filter(|last| last.until >= now)
+    pub(crate) fn get(&self, group: GroupId, clock: &Clock) -> Option<&BackedOff> {
+        self.0.get(&group).filter(|last| !clock.is_past(last.until))
     }
 
     /// Forgets groups that have not failed for long.
-    pub(crate) fn forget_old(&mut self, now: Moment, settings: &Settings) {
-        self.0.retain(|_, last| after(last.failed, settings.node_group_backoff_reset_timeout) >= now);
+    pub(crate) fn forget_old(&mut self, clock: &Clock, settings: &Settings) {
+        self.0
+            .retain(|_, last| !clock.is_past(after(last.failed, settings.node_group_backoff_reset_timeout)));
     }
 }

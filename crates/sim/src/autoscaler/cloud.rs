@@ -29,7 +29,7 @@ pub trait Cloud {
     fn target(&self, group: GroupId) -> i64;
 
     /// The instances of a group, registered as nodes or not.
-    fn instances(&self, group: GroupId) -> Vec<Instance>;
+    fn instances(&self, group: GroupId) -> Arc<[Instance]>;
 
     /// Whether the instance of a node still exists; `None` from a cloud that cannot tell.
     fn has_instance(&self, node: &Registered<'_>) -> Option<bool>;

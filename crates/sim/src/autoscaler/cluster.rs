@@ -31,8 +31,12 @@ pub(crate) struct Cluster {
     pub snapshot: Snapshot,
     /// By name: the order in which nodes are listed.
     nodes: BTreeMap<Arc<str>, NodeId>,
-    /// The group of each node that the cloud was asked about, by number.
-    groups: Vec<Option<(Arc<Node>, Option<GroupId>)>>,
+    /// The same again; none if nodes came or went since.
+    order: Option<Vec<NodeId>>,
+    /// How often a node came, went, or became another instance.
+    revision: u64,
+    /// Nodes that changed since this was last asked.
+    changed: Vec<NodeId>,
     /// Pods on no node, by age and then by name: the order in which pods are listed.
     waiting: BTreeSet<(Moment, PodName, PodId)>,
     pub daemon_sets: BTreeMap<PodName, Arc<DaemonSet>>,
@@ -129,7 +133,9 @@ impl Cluster {
             snapshot,
             gpus,
             nodes: BTreeMap::new(),
-            groups: Vec::new(),
+            order: None,
+            revision: 0,
+            changed: Vec::new(),
             waiting: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             controllers: BTreeMap::new(),
@@ -179,27 +185,37 @@ impl Cluster {
         None
     }
 
+    /// Whether a change is of a kind that means something to the autoscaler.
+    pub(crate) fn is_of_interest(&self, what: &What) -> bool {
+        let meta = what.object().meta();
+        meta.kind != "Event" && (meta.kind != "ConfigMap" || meta.name == PRIORITIES)
+    }
+
     // Nodes.
 
     /// All nodes, by name.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub(crate) fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + '_ {
         self.nodes.values().copied()
     }
 
+    /// All nodes, by name.
+    pub(crate) fn order(&mut self) -> &[NodeId] {
+        self.order.get_or_insert_with(|| self.nodes.values().copied().collect())
+    }
+
+    /// Nodes that changed since this was last asked; they may be gone.
+    pub(crate) fn take_changed(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Another number whenever there are other nodes, or nodes of other instances.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
     /// The group a node belongs to.
-    pub(crate) fn group_of(&mut self, id: NodeId, cloud: &dyn Cloud) -> Option<GroupId> {
-        if self.groups.len() <= id.index() {
-            self.groups.resize(id.index() + 1, None);
-        }
-        let node = self.snapshot.node(id);
-        match &self.groups[id.index()] {
-            Some((known, group)) if Arc::ptr_eq(known, node) => *group,
-            _ => {
-                let group = cloud.group_of(&Registered(node));
-                self.groups[id.index()] = Some((node.clone(), group));
-                group
-            }
-        }
+    pub(crate) fn group_of(&self, id: NodeId, cloud: &dyn Cloud) -> Option<GroupId> {
+        cloud.group_of(&Registered(self.snapshot.node(id)))
     }
 
     fn apply_node(&mut self, object: &Object, present: bool) {
@@ -207,19 +223,28 @@ impl Cluster {
         if !present {
             if let Some(id) = self.nodes.remove(&*name) {
                 self.snapshot.forget_node(id);
+                self.changed.push(id);
+                self.order = None;
+                self.revision += 1;
             }
             return;
         }
         let node = Arc::new(Node::read(object, self.snapshot.trial.scalars()));
+        let known = self.nodes.get(&node.name).map(|id| self.snapshot.node(*id));
+        if known.is_none_or(|known| known.instance() != node.instance()) {
+            self.order = None;
+            self.revision += 1;
+        }
         let name = node.name.clone();
         let id = self.snapshot.set_node(node);
         self.nodes.insert(name, id);
+        self.changed.push(id);
     }
 
     // Pods.
 
     /// Pods on no node, by age and then by name.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = PodId> + '_ {
+    pub(crate) fn waiting(&self) -> impl ExactSizeIterator<Item = PodId> + '_ {
         self.waiting.iter().map(|(.., id)| *id)
     }
 

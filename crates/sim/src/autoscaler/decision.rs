@@ -30,8 +30,6 @@ pub struct Loop {
     pub events: Vec<Event>,
     /// What the caller is to do, in this order.
     pub actions: Vec<Action>,
-    /// The `status` of the status ConfigMap; `None` if none is written.
-    pub status: Option<serde_json::Value>,
 }
 
 /// A group after a loop.

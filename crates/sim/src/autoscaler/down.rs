@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use model::Moment;
 
+use super::clock::Clock;
 use super::cloud::GroupId;
 use super::decision::{About, Event, RemovedNode, ScaleDown, ScaleDownResult};
 use super::settings::{Settings, Version};
@@ -29,7 +30,7 @@ use super::time::after;
 use super::{CANDIDATE, Context};
 use crate::scheduler::ids::NodeId;
 use actuation::Actuator;
-use candidates::Candidate;
+use candidates::{Candidate, Ranking};
 use crop::{AtomicSize, Batch, Budget};
 use groups::{Groups, registered};
 use planner::Planner;
@@ -40,6 +41,7 @@ pub(crate) use taints::clean_up;
 #[derive(Debug)]
 pub(crate) struct Down {
     planner: Planner,
+    ranking: Ranking,
     actuator: Actuator,
     /// What was unneeded when nodes were last looked at, whatever was forgotten since.
     previous: BTreeSet<Arc<str>>,
@@ -61,10 +63,16 @@ impl Down {
     pub(crate) fn new(settings: &Settings, start: Moment) -> Down {
         Down {
             planner: Planner::new(settings),
+            ranking: Ranking::default(),
             actuator: Actuator::default(),
             previous: BTreeSet::new(),
             begun: Some(start),
         }
+    }
+
+    /// Loops tell nothing of nodes that stay.
+    pub(crate) fn be_brief(&mut self) {
+        self.planner.brief = true;
     }
 
     /// Nodes on their way out now.
@@ -73,7 +81,10 @@ impl Down {
     }
 
     /// Nothing is unneeded any more.
-    pub(crate) fn forget_unneeded(&mut self) {
+    pub(crate) fn forget_unneeded(&mut self, clock: &Clock) {
+        if self.planner.unneeded.len() > 0 || self.begun.is_some() {
+            clock.disturb();
+        }
         self.planner.unneeded.clear();
         self.begun = None;
     }
@@ -88,13 +99,17 @@ impl Down {
         in_cooldown: bool,
     ) -> (ScaleDownResult, Vec<RemovedNode>) {
         if let Some(begun) = self.begun.take() {
+            context.clock.disturb();
             self.remember_marks(context, nodes, begun);
         }
         let groups = Groups::of(context);
         let summaries = &mut self.planner.summaries;
-        let candidates = candidates::candidates(context, &groups, summaries, nodes, &self.previous);
+        let candidates = self.ranking.candidates(context, &groups, summaries, nodes, &self.previous);
         self.planner.look(context, &groups, nodes, &candidates, in_progress);
-        self.previous = self.planner.unneeded.iter().map(|(name, _)| name.clone()).collect();
+        if !self.planner.unneeded.iter().map(|(name, _)| name).eq(&self.previous) {
+            context.clock.disturb();
+            self.previous = self.planner.unneeded.iter().map(|(name, _)| name.clone()).collect();
+        }
         let outcome = if in_cooldown {
             (ScaleDownResult::InCooldown, Vec::new())
         } else if candidates.is_empty() {
@@ -234,6 +249,17 @@ impl Down {
         counts
     }
 
+    /// Whether a loop at that moment, when nothing else is new, would look at nodes as the last one did: none is on its way
+    /// out, and as many are looked at.
+    pub(crate) fn is_at_rest(&self, now: Moment) -> bool {
+        self.actuator.is_idle() && self.planner.keeps_pace(now)
+    }
+
+    /// A loop at that moment would have come to what the last one came to.
+    pub(crate) fn looked_again(&mut self, last: Moment, now: Moment) {
+        self.planner.looked_again(last, now);
+    }
+
     /// When there is something to do in the background.
     pub(crate) fn next_wake(&self) -> Option<Moment> {
         self.actuator.next_wake()
@@ -245,6 +271,10 @@ impl Down {
 impl InProgress {
     pub(crate) fn contains(&self, node: &str) -> bool {
         self.empty.contains(node) || self.drained.contains(node)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.empty.iter().chain(&self.drained)
     }
 
     /// How many nodes of a group.

@@ -43,6 +43,9 @@ pub struct NodeGroup {
     pub template: Object,
     /// Pods that every new node has besides those of DaemonSets.
     pub pods: Vec<Object>,
+    /// Pods that the cloud says new nodes have, and that never come. They are reckoned with as long as the group has no node
+    /// to go by: so does cluster-autoscaler with the kube-proxy of the kwok provider.
+    pub believed: Vec<Object>,
     /// What a node costs an hour.
     pub price: Option<f64>,
     /// What it sets for itself.

@@ -1,6 +1,7 @@
 //! cluster-autoscaler's rules.
 
 mod backoff;
+mod clock;
 mod cloud;
 mod cluster;
 mod decision;
@@ -15,10 +16,12 @@ mod pending;
 mod pod;
 mod readiness;
 mod registry;
+mod repeat;
 mod run;
 mod settings;
 mod similar;
 mod snapshot;
+mod standing;
 pub(crate) mod status;
 mod templates;
 pub(crate) mod time;
@@ -28,17 +31,21 @@ mod up;
 mod view;
 mod yaml;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Moment, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
+use crate::scheduler::ids::NodeId;
+use clock::Clock;
 use cluster::Cluster;
 use down::Down;
 use packing::Packing;
-use readiness::Readiness;
 use registry::Registry;
+use repeat::Rest;
+use standing::Standing;
 use status::Status;
 use templates::Templates;
 use timing::Timing;
@@ -76,6 +83,8 @@ const LONG_AGO_NANOS: i64 = 3600 * 1_000_000_000;
 pub struct Autoscaler {
     settings: Settings,
     cluster: Cluster,
+    /// How every node stands, by number.
+    standing: Vec<Option<Standing>>,
     registry: Registry,
     templates: Templates,
     packing: Packing,
@@ -88,6 +97,8 @@ pub struct Autoscaler {
     is_clean: bool,
     last_scale_up: Moment,
     last_deletion: Moment,
+    /// The last loop, if the next may come to the same.
+    rest: Option<Rest>,
 }
 
 /// What came of work between two loops.
@@ -101,7 +112,7 @@ pub struct Background {
 
 /// What every part of one loop works with.
 pub(crate) struct Context<'a> {
-    pub now: Moment,
+    pub clock: &'a Clock,
     pub settings: &'a Settings,
     pub cloud: &'a mut dyn Cloud,
     pub cluster: &'a mut Cluster,
@@ -109,10 +120,35 @@ pub(crate) struct Context<'a> {
     /// What a new node of each group would be like.
     pub templates: &'a Templates,
     /// By node number, for every node of the cluster at the beginning of the loop.
-    pub readiness: &'a [Option<Readiness>],
+    pub standing: &'a [Option<Standing>],
     pub dice: &'a mut Pcg64,
     pub events: &'a mut Vec<Event>,
     pub actions: &'a mut Vec<Action>,
+}
+
+impl Context<'_> {
+    /// How a node stands that is as it was when the loop began.
+    pub(crate) fn standing(&self, id: NodeId) -> Option<&Standing> {
+        let standing = self.standing.get(id.index())?.as_ref()?;
+        Arc::ptr_eq(&standing.node, self.cluster.snapshot.get_node(id)?).then_some(standing)
+    }
+
+    /// The group of a node, if it is a machine: the cluster's limits mean no others.
+    pub(crate) fn group_of_machine(&self, id: NodeId) -> Option<Option<GroupId>> {
+        let (is_virtual, group) = match self.standing(id) {
+            Some(standing) => (standing.is_virtual, standing.group),
+            None => {
+                let is_virtual = self.cluster.snapshot.node(id).is_virtual();
+                (is_virtual, self.cluster.group_of(id, &*self.cloud))
+            }
+        };
+        (!is_virtual).then_some(group)
+    }
+
+    /// Whether a node was ready when the loop began.
+    pub(crate) fn is_ready(&self, id: NodeId) -> bool {
+        self.standing(id).is_some_and(|standing| standing.readiness.ready)
+    }
 }
 
 impl Autoscaler {
@@ -121,6 +157,7 @@ impl Autoscaler {
         let long_ago = start.plus_nanos(-LONG_AGO_NANOS);
         Autoscaler {
             cluster: Cluster::new(&settings),
+            standing: Vec::new(),
             registry: Registry::new(&settings, start),
             templates: Templates::default(),
             packing: Packing::default(),
@@ -132,13 +169,24 @@ impl Autoscaler {
             is_clean: false,
             last_scale_up: long_ago,
             last_deletion: long_ago,
+            rest: None,
             settings,
         }
+    }
+
+    /// The same, whose loops tell nothing of nodes that stay. Of large clusters that would be most of the work.
+    #[must_use]
+    pub fn being_brief(mut self) -> Autoscaler {
+        self.down.be_brief();
+        self
     }
 
     /// An object came, changed or went, as an informer would tell it. Kinds that mean nothing to the autoscaler are
     /// ignored.
     pub fn apply(&mut self, what: &What) {
+        if self.cluster.is_of_interest(what) {
+            self.rest = None;
+        }
         if let Some(since) = self.cluster.apply(what) {
             self.timing.see(since);
         }
@@ -147,16 +195,16 @@ impl Autoscaler {
     /// Does what is due between two loops: nodes are drained and deleted, instances asked for. The caller does as it is
     /// told, tells what came of it, and calls again, until nothing is left to do at this moment.
     pub fn background(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Background {
-        self.registry.refresh(now, cloud);
+        self.refresh(now, cloud);
         let mut work = Background::default();
         let mut context = Context {
-            now,
+            clock: &Clock::at(now),
             settings: &self.settings,
             cloud,
             cluster: &mut self.cluster,
             registry: &mut self.registry,
             templates: &self.templates,
-            readiness: &[],
+            standing: &[],
             dice: &mut self.dice,
             events: &mut work.events,
             actions: &mut work.actions,
@@ -173,6 +221,7 @@ impl Autoscaler {
         let requests = self.registry.requests();
         let done = self.run_once(now, cloud);
         (self.last_scale_up, self.last_deletion) = (last_scale_up, last_deletion);
+        self.rest = None;
         self.registry.restore(requests);
         self.down.let_stay(done.scale_down.nodes.iter().map(|removed| &removed.node));
         self.timing.was_idle();
@@ -181,6 +230,7 @@ impl Autoscaler {
 
     /// Somebody else made a group larger by so many nodes.
     pub fn saw_growth(&mut self, at: Moment, group: GroupId, by: i64, cloud: &dyn Cloud) {
+        self.rest = None;
         self.last_scale_up = self.last_scale_up.max(at);
         let within = registry::provision_time(cloud, group, &self.settings);
         self.registry.register_scale_up(group, by, at, within);
@@ -188,6 +238,7 @@ impl Autoscaler {
 
     /// Somebody else began to remove a node of a group.
     pub fn saw_removal(&mut self, at: Moment, group: GroupId) {
+        self.rest = None;
         self.last_deletion = self.last_deletion.max(at);
         self.registry.register_scale_down(group, at);
     }
@@ -195,6 +246,18 @@ impl Autoscaler {
     /// How old a pod must be before anything is done for it.
     pub fn new_pod_delay(&self) -> Duration {
         self.settings.new_pod_scale_up_delay
+    }
+
+    /// The `status` of the status ConfigMap as the last loop wrote it; `None` if none is written.
+    pub fn status(&self) -> Option<serde_json::Value> {
+        self.settings.write_status_configmap.then(|| self.status.document())?
+    }
+
+    /// How often a loop looks at a node: at each for itself, and for every pod that waits.
+    pub fn looks(&self, done: &Loop) -> u64 {
+        let upcoming: i64 = done.groups.iter().map(|group| group.upcoming).sum();
+        let nodes = self.cluster.nodes().len() as u64 + upcoming.max(0) as u64;
+        nodes.saturating_mul(1 + self.cluster.waiting().len() as u64)
     }
 
     /// When there is something to do between two loops.

@@ -152,6 +152,11 @@ impl Node {
         self.labels.get(key)
     }
 
+    /// Whether it is no machine.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.label("type") == Some("virtual-kubelet")
+    }
+
     /// The first taint of that key.
     pub(crate) fn taint(&self, key: &str) -> Option<&NodeTaint> {
         self.taints.iter().find(|taint| &*taint.key == key)

@@ -66,9 +66,11 @@ impl Packing {
         placed
     }
 
-    /// Forgets what was last remembered before this was last called.
-    pub(crate) fn drop_old_hints(&mut self) {
-        self.old_hints = std::mem::take(&mut self.hints);
+    /// Forgets what was last remembered before this was last called. Says whether it was other than what is remembered
+    /// since.
+    pub(crate) fn drop_old_hints(&mut self) -> bool {
+        let old = std::mem::replace(&mut self.old_hints, std::mem::take(&mut self.hints));
+        self.old_hints != old
     }
 
     /// Where a pod was put before hints were last dropped.

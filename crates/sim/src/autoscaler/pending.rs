@@ -8,6 +8,7 @@ use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use super::Context;
+use super::clock::Clock;
 use super::go_duration;
 use super::packing::Packing;
 use super::pod::Pod;
@@ -39,7 +40,7 @@ pub(crate) fn to_help(
     leave_out_schedulable(context, packing, &mut pods);
     pods.retain(|pod| {
         let pod = context.cluster.snapshot.pod(*pod);
-        !pod.is_of_daemon_set() && young_until(pod, context.now, context.settings).is_none()
+        !pod.is_of_daemon_set() && young_until(pod, context.clock, context.settings).is_none()
     });
     pods
 }
@@ -99,17 +100,19 @@ fn leave_out_schedulable(context: &mut Context<'_>, packing: &mut Packing, pods:
     *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
 
     let placed = packing.place(snapshot, context.settings.version, pods, false, &|_| true);
-    packing.drop_old_hints();
+    if packing.drop_old_hints() {
+        context.clock.disturb();
+    }
     let placed: FxHashSet<PodId> = placed.into_iter().map(|(pod, _)| pod).collect();
     pods.retain(|pod| !placed.contains(pod));
 }
 
 /// When a pod has waited for long enough if it has not yet: as long as the flag says, or the pod itself if that is longer.
-pub(crate) fn young_until(pod: &Pod, now: Moment, settings: &Settings) -> Option<Moment> {
+pub(crate) fn young_until(pod: &Pod, clock: &Clock, settings: &Settings) -> Option<Moment> {
     let least = nanos(settings.new_pod_scale_up_delay);
     let own = pod.annotation(SCALE_UP_DELAY).and_then(go_duration::parse);
     let wait = own.unwrap_or(least).max(least);
-    (now.nanos_since(pod.created) <= wait).then(|| pod.created.plus_nanos(wait))
+    Some(pod.created.plus_nanos(wait)).filter(|until| !clock.is_past(*until))
 }
 
 #[cfg(test)]
@@ -143,8 +146,8 @@ mod tests {
         fn target(&self, _: GroupId) -> i64 {
             0
         }
-        fn instances(&self, _: GroupId) -> Vec<Instance> {
-            Vec::new()
+        fn instances(&self, _: GroupId) -> Arc<[Instance]> {
+            Arc::default()
         }
         fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
             None
@@ -226,13 +229,13 @@ mod tests {
             let waiting: Vec<PodId> = waiting.iter().map(find).collect();
             let before: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();
             let mut context = Context {
-                now,
+                clock: &Clock::at(now),
                 settings: &settings,
                 cloud: &mut NoCloud,
                 cluster: &mut cluster,
                 registry: &mut Registry::new(&settings, now),
                 templates: &Templates::default(),
-                readiness: &[],
+                standing: &[],
                 dice: &mut Pcg64::seed_from_u64(0),
                 events: &mut Vec::new(),
                 actions: &mut Vec::new(),

@@ -9,11 +9,12 @@ use std::time::Duration;
 use model::Moment;
 
 use super::backoff::{BackedOff, Backoffs};
+use super::clock::Clock;
 use super::cloud::{Cloud, GroupId, Instance};
 use super::cluster::Cluster;
 use super::decision::{About, Event};
-use super::readiness::Readiness;
 use super::settings::{Settings, Version};
+use super::standing::Standing;
 use super::templates::Templates;
 use super::time::{after, nanos};
 use crate::scheduler::ids::NodeId;
@@ -29,6 +30,8 @@ pub(crate) struct Registry {
     pub backoffs: Backoffs,
     /// All nodes together.
     pub total: Counts,
+    /// When nodes were last counted.
+    pub counted: Moment,
     groups: Vec<Group>,
     unregistered: BTreeMap<Arc<str>, Unregistered>,
     instances: Instances,
@@ -62,7 +65,6 @@ pub(crate) struct Counts {
     pub deleted: i64,
     pub unregistered: i64,
     pub long_unregistered: i64,
-    pub at: Moment,
 }
 
 /// How many nodes a group should have.
@@ -73,7 +75,7 @@ pub(crate) struct Acceptable {
 }
 
 /// An instance that is not a node yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unregistered {
     pub group: GroupId,
     pub since: Moment,
@@ -88,7 +90,7 @@ pub(crate) struct WrongSize {
 }
 
 /// A group that was told to grow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Growing {
     by: i64,
     since: Moment,
@@ -105,11 +107,13 @@ pub(crate) struct Requests {
 #[derive(Debug, Default)]
 struct Instances {
     /// By group; `None` if they are to be asked for.
-    cached: Vec<Option<Vec<Instance>>>,
+    cached: Vec<Option<Arc<[Instance]>>>,
     /// As the last loop saw them.
-    current: Vec<Vec<Instance>>,
+    current: Vec<Arc<[Instance]>>,
     /// As the loop before saw them.
-    previous: Vec<Vec<Instance>>,
+    previous: Vec<Arc<[Instance]>>,
+    /// The nodes that they were last held against.
+    revision: Option<u64>,
     next_refresh: Moment,
 }
 
@@ -132,12 +136,12 @@ pub(crate) struct Upcoming {
 
 /// What the registry looks at in every loop.
 pub(crate) struct Looking<'a> {
-    pub now: Moment,
+    pub clock: &'a Clock,
     pub settings: &'a Settings,
     pub cloud: &'a mut dyn Cloud,
     pub cluster: &'a mut Cluster,
     pub templates: &'a Templates,
-    pub readiness: &'a [Option<Readiness>],
+    pub standing: &'a [Option<Standing>],
     pub events: &'a mut Vec<Event>,
 }
 
@@ -154,6 +158,7 @@ impl Registry {
             failed_scale_downs: BTreeMap::new(),
             backoffs: Backoffs::default(),
             total: Counts::default(),
+            counted: start,
             groups: Vec::new(),
             unregistered: BTreeMap::new(),
             instances: Instances { next_refresh: start, ..Instances::default() },
@@ -220,16 +225,22 @@ impl Registry {
         self.instances.next_refresh
     }
 
-    /// Asks for the instances of all groups, if it is time.
-    pub(crate) fn refresh(&mut self, now: Moment, cloud: &dyn Cloud) {
+    /// Asks for the instances of all groups, if it is time. Says whether there is something new.
+    pub(crate) fn refresh(&mut self, now: Moment, cloud: &dyn Cloud) -> bool {
         if self.instances.next_refresh > now {
-            return;
+            return false;
         }
-        self.instances.cached = ids(cloud).map(|group| Some(cloud.instances(group))).collect();
+        let told = ids(cloud).map(|group| Some(cloud.instances(group))).collect();
+        let known = std::mem::replace(&mut self.instances.cached, told);
         let interval = nanos(REFRESH_INTERVAL);
         let late = now.nanos_since(self.instances.next_refresh) / interval;
         self.instances.next_refresh =
             self.instances.next_refresh.plus_nanos(interval.saturating_mul(late.saturating_add(1)));
+        let is_known = |(told, known): (&Option<_>, &Option<_>)| match (told, known) {
+            (Some(told), Some(known)) => is_same(told, known),
+            _ => false,
+        };
+        self.instances.cached.len() != known.len() || !self.instances.cached.iter().zip(&known).all(is_known)
     }
 
     /// Takes in all nodes and instances.
@@ -241,6 +252,7 @@ impl Registry {
         }
         // As the loop found them: what the registry itself changes below is not seen until the next one.
         let targets: Vec<i64> = ids(looking.cloud).map(|group| looking.cloud.target(group)).collect();
+        let before = self.memory();
         self.look_at_instances(looking.cloud);
         self.find_unregistered(looking);
         self.count(looking);
@@ -248,7 +260,24 @@ impl Registry {
         self.update_requests(looking);
         self.find_creation_errors(looking);
         self.set_acceptable(&targets);
-        self.find_wrong_sizes(looking.now);
+        self.find_wrong_sizes(looking.clock.now());
+        if self.memory() != before || !self.instances.are_as_before() {
+            looking.clock.disturb();
+        }
+    }
+
+    /// What one look leaves for the next.
+    fn memory(&self) -> impl PartialEq + use<> {
+        let wrong_sizes: Vec<_> = self.groups.iter().map(|group| group.wrong_size).collect();
+        let requests = (self.growing.clone(), self.shrinking.clone(), self.backoffs.clone());
+        (requests, self.unregistered.clone(), wrong_sizes)
+    }
+
+    /// A loop at that moment would have looked, and seen the same.
+    pub(crate) fn counted_again(&mut self, last: Moment, now: Moment) {
+        if self.counted == last {
+            self.counted = now;
+        }
     }
 
     /// What groups were told to do, and when.
@@ -256,8 +285,9 @@ impl Registry {
         Requests { growing: self.growing.clone(), scale_ups: self.scale_ups.clone() }
     }
 
-    /// As if groups had been told only that.
-    pub(crate) fn restore(&mut self, requests: Requests) {
+    /// As if groups had been told only that. What was found to be done since, or to have failed, stays so.
+    pub(crate) fn restore(&mut self, mut requests: Requests) {
+        requests.growing.retain(|group, _| self.growing.contains_key(group));
         (self.growing, self.scale_ups) = (requests.growing, requests.scale_ups);
     }
 
@@ -290,15 +320,15 @@ impl Registry {
     }
 
     /// What a group is left alone for, if it is.
-    pub(crate) fn backed_off(&self, group: GroupId, now: Moment) -> Option<&BackedOff> {
-        self.group(group).has_template.then(|| self.backoffs.get(group, now))?
+    pub(crate) fn backed_off(&self, group: GroupId, clock: &Clock) -> Option<&BackedOff> {
+        self.group(group).has_template.then(|| self.backoffs.get(group, clock))?
     }
 
     /// Whether a group may grow.
-    pub(crate) fn safety(&self, group: GroupId, now: Moment, settings: &Settings) -> Safety {
+    pub(crate) fn safety(&self, group: GroupId, clock: &Clock, settings: &Settings) -> Safety {
         if !self.is_healthy(group, settings) {
             Safety::Unhealthy
-        } else if self.backed_off(group, now).is_some() {
+        } else if self.backed_off(group, clock).is_some() {
             Safety::BackedOff
         } else {
             Safety::Safe
@@ -306,14 +336,14 @@ impl Registry {
     }
 
     /// Nodes still to come, by group in the cloud's order.
-    pub(crate) fn upcoming(&self, now: Moment) -> Vec<Upcoming> {
+    pub(crate) fn upcoming(&self, clock: &Clock) -> Vec<Upcoming> {
         let groups = (0..self.groups.len()).map(|place| GroupId(place as u32));
         let upcoming = groups.filter_map(|group| {
             let counts = self.group(group).counts.as_ref();
             let target = self.group(group).acceptable.unwrap_or_default().target;
             let count = target - counts.map_or(0, Counts::arrived);
             let expected = self.version < Version::V1_36
-                || (self.growing.contains_key(&group) && self.backed_off(group, now).is_none());
+                || (self.growing.contains_key(&group) && self.backed_off(group, clock).is_none());
             let registered = counts.map_or_else(Vec::new, |counts| counts.not_started.clone());
             (count > 0 && expected).then_some(Upcoming { group, count, registered })
         });
@@ -337,9 +367,24 @@ impl Registry {
 
     /// Instances of a group that could not be made, by error and then in the cloud's order.
     pub(crate) fn failed_instances(&self, group: GroupId) -> Vec<Arc<str>> {
-        let instances = self.instances.current.get(group.index()).map_or(&[][..], Vec::as_slice);
+        let instances = self.instances.current.get(group.index()).map_or(&[][..], |instances| instances);
         by_error(instances).into_values().flatten().map(|(id, _)| id.clone()).collect()
     }
+}
+
+// === impl Instances ===
+
+impl Instances {
+    /// Whether this loop sees what the loop before saw.
+    fn are_as_before(&self) -> bool {
+        self.current.len() == self.previous.len()
+            && self.current.iter().zip(&self.previous).all(|(a, b)| is_same(a, b))
+    }
+}
+
+/// Whether lists of instances are the same. The cloud gives the same list again as long as nothing changes.
+fn is_same(a: &Arc<[Instance]>, b: &Arc<[Instance]>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
 }
 
 // === impl Counts ===

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use model::Moment;
 
+use super::clock::Clock;
 use super::cloud::Cloud;
 use super::decision::{
     About, Action, Event, GroupState, Loop, Remaining, RemovedNode, ScaleDown, ScaleDownResult, ScaleUp,
     ScaleUpResult,
 };
 use super::down::InProgress;
-use super::readiness::Readiness;
 use super::registry::{Looking, ids, warning};
 use super::settings::{Settings, Version};
+use super::standing::Standing;
 use super::status::Status;
 use super::templates::Template;
 use super::time::after;
@@ -42,41 +43,42 @@ struct Found {
 impl Autoscaler {
     /// Runs one loop.
     pub fn run_once(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Loop {
-        self.registry.refresh(now, cloud);
+        self.refresh(now, cloud);
+        let clock = &Clock::at(now);
+        let (before, made) = ((self.cluster.snapshot.last_match(), self.dice.clone()), self.templates.made());
         let (mut events, mut actions) = (Vec::new(), Vec::new());
-        let nodes: Vec<NodeId> = self.cluster.nodes().collect();
-        let readiness = self.readiness(&nodes, cloud.gpu_label());
-        let is_ready = |id: &NodeId| {
-            !self.cluster.snapshot.node(*id).unschedulable
-                && readiness[id.index()].is_some_and(|readiness| readiness.ready)
-        };
-        let ready = nodes.iter().filter(|id| is_ready(id)).count();
+        self.look_at_nodes(cloud);
+        let nodes = self.cluster.order().to_vec();
+        let ready = self.standing.iter().flatten().filter(|standing| standing.is_open()).count();
         if !std::mem::replace(&mut self.is_clean, true) {
-            self.clean_up(now, cloud, &mut events, &mut actions);
+            clock.disturb();
+            self.clean_up(clock, cloud, &mut events, &mut actions);
         }
         if !self.settings.scale_up_from_zero && ready == 0 {
-            return Loop { actions, ..self.nothing_to_work_with(now, cloud, nodes.is_empty(), events) };
+            let done = Loop { actions, ..self.nothing_to_work_with(clock, cloud, nodes.is_empty(), events) };
+            self.rest_after(&done, clock, 0);
+            return done;
         }
         self.cluster.snapshot.begin(nodes.clone());
-        self.templates.recompute(now, &self.settings, cloud, &mut self.cluster, &readiness);
+        self.templates.recompute(clock, &self.settings, cloud, &mut self.cluster, &self.standing);
         self.registry.update(&mut Looking {
-            now,
+            clock,
             settings: &self.settings,
             cloud,
             cluster: &mut self.cluster,
             templates: &self.templates,
-            readiness: &readiness,
+            standing: &self.standing,
             events: &mut events,
         });
         let in_progress = self.down.status();
         let mut context = Context {
-            now,
+            clock,
             settings: &self.settings,
             cloud,
             cluster: &mut self.cluster,
             registry: &mut self.registry,
             templates: &self.templates,
-            readiness: &readiness,
+            standing: &self.standing,
             dice: &mut self.dice,
             events: &mut events,
             actions: &mut actions,
@@ -95,14 +97,14 @@ impl Autoscaler {
         let scale_down = self.down.report(found.result, found.removed);
         let groups = states(&context);
         let healthy = context.registry.is_cluster_healthy(context.settings);
-        let status = self
-            .settings
-            .write_status_configmap
-            .then(|| self.status.write(now, &self.settings, context.cloud, context.registry));
+        self.status.update(clock, &self.settings, context.cloud, context.registry);
         self.cluster.snapshot.end();
         self.keep_told(&mut events);
         self.timing.ran(now, did_something);
-        Loop {
+        if did_something || (self.cluster.snapshot.last_match(), self.dice.clone()) != before {
+            clock.disturb();
+        }
+        let done = Loop {
             at: now,
             error: found.error,
             scale_ups: found.scale_ups,
@@ -112,8 +114,9 @@ impl Autoscaler {
             healthy,
             events,
             actions,
-            status,
-        }
+        };
+        self.rest_after(&done, clock, self.templates.made() - made);
+        done
     }
 
     /// Leaves out Events about the status ConfigMap, if there is none.
@@ -126,57 +129,59 @@ impl Autoscaler {
     /// Takes away what an earlier autoscaler left.
     fn clean_up(
         &mut self,
-        now: Moment,
+        clock: &Clock,
         cloud: &mut dyn Cloud,
         events: &mut Vec<Event>,
         actions: &mut Vec<Action>,
     ) {
         super::down::clean_up(&mut Context {
-            now,
+            clock,
             settings: &self.settings,
             cloud,
             cluster: &mut self.cluster,
             registry: &mut self.registry,
             templates: &self.templates,
-            readiness: &[],
+            standing: &[],
             dice: &mut self.dice,
             events,
             actions,
         });
     }
 
-    fn readiness(&self, nodes: &[NodeId], gpu_label: &str) -> Vec<Option<Readiness>> {
-        let end = nodes.iter().map(|id| id.index() + 1).max().unwrap_or(0);
-        let mut readiness = vec![None; end];
-        for id in nodes {
-            let node = self.cluster.snapshot.node(*id);
-            readiness[id.index()] = Some(Readiness::of(node, &self.settings, gpu_label));
+    /// Looks at nodes that changed since the last loop.
+    fn look_at_nodes(&mut self, cloud: &dyn Cloud) {
+        for id in self.cluster.take_changed() {
+            if self.standing.len() <= id.index() {
+                self.standing.resize(id.index() + 1, None);
+            }
+            let node = self.cluster.snapshot.get_node(id);
+            self.standing[id.index()] = node.map(|node| Standing::of(node, &self.settings, cloud));
         }
-        readiness
     }
 
     /// A cluster without ready nodes is left alone, if it must not be made larger from nothing.
     fn nothing_to_work_with(
         &mut self,
-        now: Moment,
+        clock: &Clock,
         cloud: &dyn Cloud,
         is_empty: bool,
         mut events: Vec<Event>,
     ) -> Loop {
-        self.down.forget_unneeded();
-        self.timing.ran(now, false);
+        self.down.forget_unneeded(clock);
+        self.timing.ran(clock.now(), false);
         let words = if is_empty { "Cluster has no nodes." } else { "Cluster has no ready nodes." };
-        let is_news = is_empty || now > self.started.plus_nanos(STARTING_NANOS);
+        let is_news = is_empty || clock.is_past(self.started.plus_nanos(STARTING_NANOS));
         events.extend(is_news.then(|| warning("ClusterUnhealthy", words.to_owned())));
         let group = |id| GroupState {
             name: cloud.groups()[super::cloud::GroupId::index(id)].name.clone(),
             target: cloud.target(id),
             upcoming: 0,
-            backed_off: self.registry.backed_off(id, now).is_some(),
+            backed_off: self.registry.backed_off(id, clock).is_some(),
             healthy: self.registry.is_healthy(id, &self.settings),
         };
+        self.status.initialize(clock.now(), words);
         Loop {
-            at: now,
+            at: clock.now(),
             error: None,
             scale_ups: Vec::new(),
             min_size: None,
@@ -185,7 +190,6 @@ impl Autoscaler {
             healthy: self.registry.is_cluster_healthy(&self.settings),
             events,
             actions: Vec::new(),
-            status: self.settings.write_status_configmap.then(|| Status::initializing(now, words)),
         }
     }
 }
@@ -219,7 +223,7 @@ impl Work<'_> {
         };
         trouble::remove_unregistered(context);
         if !context.registry.is_cluster_healthy(context.settings) {
-            self.down.forget_unneeded();
+            self.down.forget_unneeded(context.clock);
             context.events.push(warning("ClusterUnhealthy", "Cluster is unhealthy".to_owned()));
             return found;
         }
@@ -265,9 +269,9 @@ impl Work<'_> {
         if context.settings.scale_down_enabled && goes_on {
             let in_cooldown = scale_down_disabled || self.is_in_cooldown(context);
             let (result, removed) = self.down.scale_down(context, &nodes, in_progress, in_cooldown);
-            self.status.set_candidates(self.down.unneeded_by_group(), context.now);
+            self.status.set_candidates(self.down.unneeded_by_group(), context.clock.now());
             if result == ScaleDownResult::NodeDeleteStarted {
-                *self.last_deletion = context.now;
+                *self.last_deletion = context.clock.now();
                 self.did_something = true;
             }
             (found.result, found.removed) = (result, removed);
@@ -275,7 +279,7 @@ impl Work<'_> {
         if context.settings.enforce_node_group_min_size && goes_on {
             let scale_up = up::to_min_size(context, &all);
             if scale_up.result == ScaleUpResult::Successful {
-                *self.last_scale_up = context.now;
+                *self.last_scale_up = context.clock.now();
                 self.did_something = true;
             }
             up::tell(context, &scale_up);
@@ -309,7 +313,7 @@ impl Work<'_> {
             up::tell(context, &scale_up);
             let grew = scale_up.result == ScaleUpResult::Successful;
             if grew {
-                *self.last_scale_up = context.now;
+                *self.last_scale_up = context.clock.now();
                 self.did_something = true;
             }
             rounds.push(scale_up);
@@ -343,10 +347,10 @@ impl Work<'_> {
             ..
         } = context.settings;
         !scale_down_delay_type_local
-            && (after(*self.last_scale_up, *scale_down_delay_after_add) > context.now
+            && (!context.clock.has_come(after(*self.last_scale_up, *scale_down_delay_after_add))
                 // None fails to begin here: only what is assumed at the start counts.
-                || after(self.last_failure, *scale_down_delay_after_failure) > context.now
-                || after(*self.last_deletion, *scale_down_delay_after_delete) > context.now)
+                || !context.clock.has_come(after(self.last_failure, *scale_down_delay_after_failure))
+                || !context.clock.has_come(after(*self.last_deletion, *scale_down_delay_after_delete)))
     }
 }
 
@@ -380,7 +384,7 @@ fn unschedulable(context: &Context<'_>) -> Vec<PodId> {
 /// Adds nodes that are still to come. Those that have registered already and not started are taken out.
 fn add_upcoming(context: &mut Context<'_>) -> BTreeSet<NodeId> {
     let mut not_started = BTreeSet::new();
-    for upcoming in context.registry.upcoming(context.now) {
+    for upcoming in context.registry.upcoming(context.clock) {
         not_started.extend(upcoming.registered);
         let Some(template) = context.templates.get(upcoming.group).cloned() else { continue };
         for number in 0..upcoming.count {
@@ -428,17 +432,17 @@ fn first_glance(
 }
 
 fn are_new(context: &Context<'_>, pods: &[PodId]) -> bool {
-    let (mut oldest, mut oldest_with_gpu) = (context.now, None);
+    let (mut oldest, mut oldest_with_gpu) = (context.clock.now(), None);
     for id in pods {
         let pod = context.cluster.snapshot.pod(*id);
         oldest = oldest.min(pod.created);
         if context.cluster.asks_for_gpu(pod) {
-            let before = oldest_with_gpu.unwrap_or(context.now);
+            let before = oldest_with_gpu.unwrap_or(context.clock.now());
             oldest_with_gpu = Some(before.min(pod.created));
         }
     }
-    oldest.plus_nanos(NEW_POD_NANOS) > context.now
-        || oldest_with_gpu.is_some_and(|oldest| oldest.plus_nanos(NEW_GPU_POD_NANOS) > context.now)
+    !context.clock.has_come(oldest.plus_nanos(NEW_POD_NANOS))
+        || oldest_with_gpu.is_some_and(|oldest| !context.clock.has_come(oldest.plus_nanos(NEW_GPU_POD_NANOS)))
 }
 
 /// Adds the nodes that a round of a salvo asked for, and puts on them the pods that they are for.
@@ -466,12 +470,12 @@ fn add_salvo(
 
 /// Every group after the loop.
 fn states(context: &Context<'_>) -> Vec<GroupState> {
-    let upcoming = context.registry.upcoming(context.now);
+    let upcoming = context.registry.upcoming(context.clock);
     let state = |id| GroupState {
         name: context.cloud.groups()[super::cloud::GroupId::index(id)].name.clone(),
         target: context.cloud.target(id),
         upcoming: upcoming.iter().find(|one| one.group == id).map_or(0, |one| one.count),
-        backed_off: context.registry.backed_off(id, context.now).is_some(),
+        backed_off: context.registry.backed_off(id, context.clock).is_some(),
         healthy: context.registry.is_healthy(id, context.settings),
     };
     ids(context.cloud).map(state).collect()

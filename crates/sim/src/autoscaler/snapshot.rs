@@ -69,6 +69,11 @@ impl Snapshot {
         self.nodes[id.index()].as_ref().expect("a node's number is used while it is there")
     }
 
+    /// A node, if there is one of that number.
+    pub(crate) fn get_node(&self, id: NodeId) -> Option<&Arc<Node>> {
+        self.nodes.get(id.index())?.as_ref()
+    }
+
     /// The node of that name.
     pub(crate) fn find(&self, name: &str) -> Option<NodeId> {
         self.trial.node(name)

@@ -1,11 +1,13 @@
 //! What the autoscaler writes into its status ConfigMap.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::clock::Clock;
 use super::cloud::{Cloud, GroupId};
 use super::registry::{Counts, Registry, Safety, ids};
 use super::settings::Settings;
@@ -18,15 +20,57 @@ pub(crate) struct Status {
     candidates: BTreeMap<GroupId, i64>,
     /// When they were last looked for.
     looked: Option<Moment>,
+    written: Option<Written>,
 }
 
 /// How things are, and since when.
 type Condition = (&'static str, Option<Moment>);
 
+/// What a loop has to write.
+#[derive(Debug)]
+enum Written {
+    /// The cluster cannot be worked with.
+    Initializing {
+        at: Moment,
+        message: &'static str,
+    },
+    Running {
+        at: Moment,
+        counted: Moment,
+        cluster: Box<Part>,
+        groups: Vec<(OfGroup, Part)>,
+    },
+}
+
+/// The cluster, or a group.
+#[derive(Debug)]
+struct Part {
+    counts: Counts,
+    /// Whether nodes were counted.
+    is_counted: bool,
+    health: Condition,
+    scale_up: Condition,
+    scale_down: Condition,
+    candidates: i64,
+}
+
+/// What is written of groups only.
+#[derive(Debug)]
+struct OfGroup {
+    name: Arc<str>,
+    target: i64,
+    min: i64,
+    max: i64,
+    /// The code and the message of its last failure.
+    failure: Option<(String, String)>,
+}
+
 /// An error message is cut to this length.
 const LONGEST_MESSAGE: usize = 500;
 const CUT: &str = "<truncated>";
 const UTC: &str = " +0000 UTC";
+
+// === impl Status ===
 
 impl Status {
     /// Nodes that could go were looked for.
@@ -35,91 +79,123 @@ impl Status {
         self.looked = Some(now);
     }
 
-    /// What is written when the cluster cannot be worked with.
-    pub(crate) fn initializing(now: Moment, message: &str) -> Value {
-        let nothing = json!({ "lastProbeTime": null, "lastTransitionTime": null });
-        let mut health = nothing.clone();
-        health["nodeCounts"] = node_counts(&Counts::default());
-        json!({
-            "autoscalerStatus": "Initializing",
-            "clusterWide": { "health": health, "scaleDown": nothing, "scaleUp": nothing },
-            "message": message,
-            "time": go_time(now),
-        })
+    /// A loop ends that could not work with the cluster.
+    pub(crate) fn initialize(&mut self, at: Moment, message: &'static str) {
+        self.written = Some(Written::Initializing { at, message });
     }
 
-    /// What is written at the end of a loop.
-    pub(crate) fn write(
+    /// A loop ends.
+    pub(crate) fn update(
         &mut self,
-        now: Moment,
+        clock: &Clock,
         settings: &Settings,
         cloud: &dyn Cloud,
         registry: &Registry,
-    ) -> Value {
+    ) {
         let mut groups = Vec::new();
         let mut any_growing = false;
         for group in ids(cloud) {
-            let of = &cloud.groups()[group.index()];
-            let known = registry.group(group);
-            let nothing = Counts::default();
-            let counts = known.counts.as_ref().unwrap_or(&nothing);
-            let probed = known.counts.as_ref().map(|counts| counts.at);
-            let healthy = healthy(registry.is_healthy(group, settings));
-            let mut health = self.condition(Some(group), "health", healthy, probed);
-            health["nodeCounts"] = node_counts(counts);
-            health["cloudProviderTarget"] = known.acceptable.unwrap_or_default().target.into();
-            health["minSize"] = of.min.into();
-            health["maxSize"] = of.max.into();
-            let mut backoff = json!({});
-            let growth = match registry.safety(group, now, settings) {
+            let (of, known) = (&cloud.groups()[group.index()], registry.group(group));
+            let mut failure = None;
+            let growth = match registry.safety(group, clock, settings) {
                 _ if registry.is_scaling_up(group) => "InProgress",
                 Safety::Unhealthy => "Unhealthy",
                 Safety::BackedOff => {
-                    if let Some(why) = registry.backed_off(group, now) {
-                        put_text(&mut backoff, "errorCode", &why.code);
-                        put_text(&mut backoff, "errorMessage", &cut(&why.message));
-                    }
+                    let why = registry.backed_off(group, clock);
+                    failure = why.map(|why| (why.code.clone(), cut(&why.message)));
                     "Backoff"
                 }
                 Safety::Safe => "NoActivity",
             };
             any_growing |= growth == "InProgress";
-            let mut scale_up = self.condition(Some(group), "scaleUp", growth, probed);
-            scale_up["backoffInfo"] = backoff;
+            let of_group = OfGroup {
+                name: of.name.clone(),
+                target: known.acceptable.unwrap_or_default().target,
+                min: of.min,
+                max: of.max,
+                failure,
+            };
+            let probed = known.counts.as_ref().map(|_| registry.counted);
+            let is_healthy = registry.is_healthy(group, settings);
             let candidates = self.candidates.get(&group).copied().unwrap_or(0);
-            let scale_down = self.scale_down(Some(group), candidates);
-            groups.push(json!({
-                "name": &*of.name,
-                "health": health,
-                "scaleUp": scale_up,
-                "scaleDown": scale_down,
-            }));
+            let counts = known.counts.clone().unwrap_or_default();
+            groups.push((of_group, self.part(Some(group), counts, probed, is_healthy, growth, candidates)));
         }
-        let probed = Some(registry.total.at);
-        let mut health =
-            self.condition(None, "health", healthy(registry.is_cluster_healthy(settings)), probed);
-        health["nodeCounts"] = node_counts(&registry.total);
         let growth = if any_growing { "InProgress" } else { "NoActivity" };
-        let scale_up = self.condition(None, "scaleUp", growth, probed);
-        let scale_down = self.scale_down(None, self.candidates.values().sum());
-        let mut status = json!({
-            "autoscalerStatus": "Running",
-            "clusterWide": { "health": health, "scaleUp": scale_up, "scaleDown": scale_down },
-            "time": go_time(now),
-        });
-        if !groups.is_empty() {
-            status["nodeGroups"] = groups.into();
-        }
-        status
+        let is_healthy = registry.is_cluster_healthy(settings);
+        let (probed, candidates) = (Some(registry.counted), self.candidates.values().sum());
+        let cluster =
+            Box::new(self.part(None, registry.total.clone(), probed, is_healthy, growth, candidates));
+        self.written = Some(Written::Running { at: clock.now(), counted: registry.counted, cluster, groups });
     }
 
-    fn scale_down(&mut self, group: Option<GroupId>, candidates: i64) -> Value {
-        let status = if candidates > 0 { "CandidatesPresent" } else { "NoCandidates" };
-        let mut condition = self.condition(group, "scaleDown", status, self.looked);
-        if candidates > 0 {
-            condition["candidates"] = candidates.into();
+    /// A loop at that moment would have written the same.
+    pub(crate) fn written_again(&mut self, last: Moment, now: Moment) {
+        let renew = |moment: &mut Moment| {
+            if *moment == last {
+                *moment = now;
+            }
+        };
+        self.looked.as_mut().map(renew);
+        match &mut self.written {
+            Some(Written::Initializing { at, .. }) => renew(at),
+            Some(Written::Running { at, counted, .. }) => [at, counted].into_iter().for_each(renew),
+            None => {}
         }
-        condition
+    }
+
+    /// What the last loop wrote; `None` if there was none yet.
+    pub(crate) fn document(&self) -> Option<Value> {
+        Some(match self.written.as_ref()? {
+            Written::Initializing { at, message } => {
+                let nothing = json!({ "lastProbeTime": null, "lastTransitionTime": null });
+                let mut health = nothing.clone();
+                health["nodeCounts"] = node_counts(&Counts::default());
+                json!({
+                    "autoscalerStatus": "Initializing",
+                    "clusterWide": { "health": health, "scaleDown": nothing, "scaleUp": nothing },
+                    "message": message,
+                    "time": go_time(*at),
+                })
+            }
+            Written::Running { at, counted, cluster, groups } => {
+                let mut status = json!({
+                    "autoscalerStatus": "Running",
+                    "clusterWide": cluster.document(*counted, self.looked),
+                    "time": go_time(*at),
+                });
+                if !groups.is_empty() {
+                    let groups = groups.iter().map(|(of, part)| {
+                        let mut group = part.document(*counted, self.looked);
+                        of.put_into(&mut group);
+                        group
+                    });
+                    status["nodeGroups"] = groups.collect();
+                }
+                status
+            }
+        })
+    }
+
+    fn part(
+        &mut self,
+        group: Option<GroupId>,
+        counts: Counts,
+        probed: Option<Moment>,
+        is_healthy: bool,
+        growth: &'static str,
+        candidates: i64,
+    ) -> Part {
+        let health = if is_healthy { "Healthy" } else { "Unhealthy" };
+        let shrinking = if candidates > 0 { "CandidatesPresent" } else { "NoCandidates" };
+        Part {
+            counts,
+            is_counted: probed.is_some(),
+            health: self.condition(group, "health", health, probed),
+            scale_up: self.condition(group, "scaleUp", growth, probed),
+            scale_down: self.condition(group, "scaleDown", shrinking, self.looked),
+            candidates,
+        }
     }
 
     fn condition(
@@ -128,11 +204,44 @@ impl Status {
         name: &'static str,
         status: &'static str,
         probed: Option<Moment>,
-    ) -> Value {
+    ) -> Condition {
         let last = self.conditions.get(&(group, name)).copied();
         let changed = last.filter(|(before, _)| *before == status).map_or(probed, |(_, changed)| changed);
         self.conditions.insert((group, name), (status, changed));
-        json!({ "status": status, "lastProbeTime": seconds(probed), "lastTransitionTime": seconds(changed) })
+        (status, changed)
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn document(&self, counted: Moment, looked: Option<Moment>) -> Value {
+        let condition = |(status, changed): Condition, probed: Option<Moment>| json!({ "status": status, "lastProbeTime": seconds(probed), "lastTransitionTime": seconds(changed) });
+        let counted = self.is_counted.then_some(counted);
+        let mut health = condition(self.health, counted);
+        health["nodeCounts"] = node_counts(&self.counts);
+        let mut scale_down = condition(self.scale_down, looked);
+        if self.candidates > 0 {
+            scale_down["candidates"] = self.candidates.into();
+        }
+        json!({ "health": health, "scaleUp": condition(self.scale_up, counted), "scaleDown": scale_down })
+    }
+}
+
+// === impl OfGroup ===
+
+impl OfGroup {
+    fn put_into(&self, group: &mut Value) {
+        group["name"] = (*self.name).into();
+        group["health"]["cloudProviderTarget"] = self.target.into();
+        group["health"]["minSize"] = self.min.into();
+        group["health"]["maxSize"] = self.max.into();
+        let mut backoff = json!({});
+        if let Some((code, message)) = &self.failure {
+            put_text(&mut backoff, "errorCode", code);
+            put_text(&mut backoff, "errorMessage", message);
+        }
+        group["scaleUp"]["backoffInfo"] = backoff;
     }
 }
 
@@ -156,10 +265,6 @@ pub(crate) fn loop_told(map: &Object) -> Option<Moment> {
         status: Option<String>,
     }
     loop_of(&map.view::<MapJson>().ok()?.data.status?)
-}
-
-fn healthy(healthy: bool) -> &'static str {
-    if healthy { "Healthy" } else { "Unhealthy" }
 }
 
 fn node_counts(counts: &Counts) -> Value {

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use model::Moment;
 
-use super::TO_BE_DELETED;
+use super::clock::Clock;
 use super::cloud::{Cloud, GroupId};
 use super::cluster::Cluster;
 use super::groups::NodeGroup;
 use super::node::Node;
 use super::pod::Pod;
-use super::readiness::Readiness;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
+use super::standing::Standing;
+use super::time::after;
 use crate::scheduler::amounts::ScalarNames;
 use crate::scheduler::ids::NodeId;
 use daemons::Daemons;
@@ -90,27 +91,29 @@ impl Templates {
     /// Looks at the cluster anew, at the beginning of a loop.
     pub(crate) fn recompute(
         &mut self,
-        now: Moment,
+        clock: &Clock,
         settings: &Settings,
         cloud: &dyn Cloud,
         cluster: &mut Cluster,
-        readiness: &[Option<Readiness>],
+        standing: &[Option<Standing>],
     ) {
         self.groups.resize_with(cloud.groups().len(), Group::default);
         self.daemons.update(&cluster.daemon_sets, cluster.snapshot.trial.scalars());
-        let examples = Examples::find(now, cloud, cluster, readiness);
+        let examples = Examples::find(clock, cloud, cluster, standing);
         for (index, offer) in cloud.groups().iter().enumerate() {
             self.groups[index].current = None;
             if let Some(id) = examples.good[index] {
                 let example = Example::live(&cluster.snapshot, id);
                 let template = self.make(index, offer, settings, example, Source::Node);
-                self.groups[index].remembered = Some((template.clone(), now));
+                self.groups[index].remembered = Some((template.clone(), clock.now()));
                 self.groups[index].current = Some(template);
                 continue;
             }
             let group = &mut self.groups[index];
-            let kept = settings.node_info_cache_expire_time.as_nanos();
-            group.remembered.take_if(|(_, since)| i128::from(now.nanos_since(*since)) > kept as i128);
+            let kept = settings.node_info_cache_expire_time;
+            if group.remembered.take_if(|(_, since)| clock.is_past(after(*since, kept))).is_some() {
+                clock.disturb();
+            }
             if let Some((template, _)) = &group.remembered {
                 group.current = Some(template.clone());
                 continue;
@@ -122,6 +125,21 @@ impl Templates {
                 self.groups[index].current = Some(self.make(index, offer, settings, example, source));
             }
         }
+    }
+
+    /// A loop at that moment would have made the same templates again, under names of their own.
+    pub(crate) fn made_again(&mut self, last: Moment, now: Moment, made: u64) {
+        self.made += made;
+        for (_, since) in self.groups.iter_mut().filter_map(|group| group.remembered.as_mut()) {
+            if *since == last {
+                *since = now;
+            }
+        }
+    }
+
+    /// How many templates were made.
+    pub(crate) fn made(&self) -> u64 {
+        self.made
     }
 
     /// A template with a name of its own.
@@ -187,7 +205,7 @@ impl Example {
         if node.spec.trouble.is_some() {
             return None;
         }
-        let pods = group.pods.iter().map(|pod| Arc::new(Pod::read(pod, scalars)));
+        let pods = group.pods.iter().chain(&group.believed).map(|pod| Arc::new(Pod::read(pod, scalars)));
         Some(Example { node: Arc::new(node), pods: pods.filter(|pod| is_on_new_nodes(pod)).collect() })
     }
 
@@ -212,32 +230,29 @@ struct Examples {
 
 impl Examples {
     fn find(
-        now: Moment,
+        clock: &Clock,
         cloud: &dyn Cloud,
         cluster: &mut Cluster,
-        readiness: &[Option<Readiness>],
+        standing: &[Option<Standing>],
     ) -> Examples {
         let count = cloud.groups().len();
         let mut found = Examples { good: vec![None; count], bad: vec![None; count] };
-        let nodes: Vec<NodeId> = cluster.nodes().collect();
-        for id in nodes {
-            let Some(group) = cluster.group_of(id, cloud) else { continue };
-            let readiness = readiness.get(id.index()).copied().flatten();
-            let is_good = is_good_example(cluster.snapshot.node(id), readiness, now);
-            let place = if is_good { &mut found.good } else { &mut found.bad };
-            if let Some(first) = place.get_mut(group.index()) {
-                first.get_or_insert(id);
+        for id in cluster.order() {
+            let Some(standing) = standing.get(id.index()).and_then(Option::as_ref) else { continue };
+            let Some(group) = standing.group else { continue };
+            // Once there is a good one, nothing depends on the others, nor on how long they have been ready.
+            if found.good[group.index()].is_some() {
+                continue;
             }
+            let place = if is_good_example(standing, clock) { &mut found.good } else { &mut found.bad };
+            place[group.index()].get_or_insert(*id);
         }
         found
     }
 }
 
-fn is_good_example(node: &Node, readiness: Option<Readiness>, now: Moment) -> bool {
-    readiness.is_some_and(|readiness| {
-        readiness.ready && readiness.changed.plus_nanos(STABLE_AFTER.as_nanos() as i64) < now
-    }) && !node.unschedulable
-        && node.taint(TO_BE_DELETED).is_none()
+fn is_good_example(standing: &Standing, clock: &Clock) -> bool {
+    standing.is_open() && !standing.going && clock.is_past(after(standing.readiness.changed, STABLE_AFTER))
 }
 
 #[cfg(test)]

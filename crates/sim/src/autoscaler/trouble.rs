@@ -26,7 +26,8 @@ pub(crate) fn remove_unregistered(context: &mut Context<'_>) {
         if instances.is_empty() {
             continue;
         }
-        let deleted = context.cloud.delete(context.now, group, &instances);
+        context.clock.disturb();
+        let deleted = context.cloud.delete(context.clock.now(), group, &instances);
         context.registry.forget_instances(group);
         for id in &instances {
             context.events.push(match &deleted {
@@ -51,7 +52,8 @@ pub(crate) fn remove_failed(context: &mut Context<'_>) {
             continue;
         }
         let instances = all_or_none(context, group, failed);
-        if !instances.is_empty() && context.cloud.delete(context.now, group, &instances).is_ok() {
+        if !instances.is_empty() && context.cloud.delete(context.clock.now(), group, &instances).is_ok() {
+            context.clock.disturb();
             any = true;
             context.registry.forget_instances(group);
         }
@@ -68,13 +70,14 @@ pub(crate) fn fix_sizes(context: &mut Context<'_>) -> Result<bool, String> {
         let Some(wrong) = context.registry.wrong_size(group) else { continue };
         let missing = wrong.expected - wrong.current;
         let patience = provision_time(context.cloud, group, context.settings);
-        if after(wrong.since, patience) >= context.now || missing <= 0 {
+        if !context.clock.is_past(after(wrong.since, patience)) || missing <= 0 {
             continue;
         }
-        if let Err(error) = context.cloud.decrease(context.now, group, missing) {
+        if let Err(error) = context.cloud.decrease(context.clock.now(), group, missing) {
             let name = &context.cloud.groups()[group.index()].name;
             return Err(format!("failed to decrease {name}: {error}"));
         }
+        context.clock.disturb();
         fixed = true;
     }
     Ok(fixed)
@@ -83,7 +86,7 @@ pub(crate) fn fix_sizes(context: &mut Context<'_>) -> Result<bool, String> {
 fn long_unregistered(context: &Context<'_>) -> BTreeMap<GroupId, Vec<Arc<str>>> {
     let mut found: BTreeMap<GroupId, Vec<Arc<str>>> = BTreeMap::new();
     let is_late = |group: GroupId, since: Moment| {
-        after(since, provision_time(context.cloud, group, context.settings)) < context.now
+        context.clock.is_past(after(since, provision_time(context.cloud, group, context.settings)))
     };
     for (id, one) in context.registry.unregistered() {
         if is_late(one.group, one.since) {
@@ -99,7 +102,7 @@ fn all_or_none(context: &Context<'_>, group: GroupId, instances: Vec<Arc<str>>) 
         Some(options) if options.zero_or_max_node_scaling => {
             let all = context.cloud.instances(group);
             if all.len() == instances.len() || !options.allow_non_atomic_scale_up_to_max {
-                return all.into_iter().map(|instance| instance.id).collect();
+                return all.iter().map(|instance| instance.id.clone()).collect();
             }
             Vec::new()
         }

@@ -60,7 +60,7 @@ pub(crate) fn scale_up(context: &mut Context<'_>, pods: &[PodId], nodes: &[NodeI
         remaining: groups.iter().flat_map(|group| group.remaining(Arc::default())).collect(),
         ..ScaleUp::only(ScaleUpResult::Error)
     };
-    let upcoming = context.registry.upcoming(context.now);
+    let upcoming = context.registry.upcoming(context.clock);
     let unknown = upcoming.iter().filter(|upcoming| upcoming.count > 0);
     if let Some(group) =
         unknown.map(|upcoming| upcoming.group).find(|id| context.templates.get(*id).is_none())
@@ -138,7 +138,7 @@ pub(crate) fn to_min_size(context: &mut Context<'_>, nodes: &[NodeId]) -> ScaleU
         let (min, max) =
             (context.cloud.groups()[group.index()].min, context.cloud.groups()[group.index()].max);
         let from = context.cloud.target(group);
-        if from >= min || context.registry.safety(group, context.now, context.settings) != Safety::Safe {
+        if from >= min || context.registry.safety(group, context.clock, context.settings) != Safety::Safe {
             continue;
         }
         let Some(template) = context.templates.get(group) else { continue };
@@ -189,7 +189,7 @@ impl Search {
 
     /// Whether a group may get a node, or all of its nodes if it has all or none.
     fn may_grow(&mut self, context: &Context<'_>, group: GroupId) -> Result<(), String> {
-        match context.registry.safety(group, context.now, context.settings) {
+        match context.registry.safety(group, context.clock, context.settings) {
             Safety::Safe => {}
             Safety::Unhealthy => return Err(NOT_READY.to_owned()),
             Safety::BackedOff => return Err(BACKED_OFF.to_owned()),
@@ -287,7 +287,7 @@ impl Search {
             *other != group
                 && takes(*other)
                     .is_some_and(|others| taken.iter().all(|pods| others.binary_search(pods).is_ok()))
-                && context.registry.safety(*other, context.now, context.settings) == Safety::Safe
+                && context.registry.safety(*other, context.clock, context.settings) == Safety::Safe
                 && context.templates.get(*other).is_some_and(is_alike)
         };
         all(context).into_iter().filter(is_similar).collect()

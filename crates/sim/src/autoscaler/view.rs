@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::Moment;
 
 use super::Autoscaler;
+use super::clock::Clock;
 use super::cloud::{Cloud, GroupId};
 use super::decision::BlockingReason;
 use super::pending;
@@ -106,6 +107,7 @@ pub enum PodView {
 impl Autoscaler {
     /// What is known of a node; `None` if there is none of that name.
     pub fn view_node(&mut self, now: Moment, name: &str, cloud: &dyn Cloud) -> Option<NodeView> {
+        let clock = Clock::at(now);
         let id = self.cluster.nodes().find(|id| *self.cluster.snapshot.node(*id).name == *name)?;
         let group = self.cluster.group_of(id, cloud);
         let node = self.cluster.snapshot.node(id).clone();
@@ -118,7 +120,7 @@ impl Autoscaler {
             id,
             options.ignore_daemonsets_utilization,
             cloud.gpu_label(),
-            now,
+            &clock,
         );
         Some(NodeView {
             group: group.map(|group| cloud.groups()[group.index()].name.clone()),
@@ -129,10 +131,10 @@ impl Autoscaler {
                 false => options.scale_down_utilization_threshold,
             },
             wait: if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time },
-            pods: self.down.leaving(&self.settings, &self.cluster, id, now),
-            not_again_before: self.down.not_again_before(name, now),
+            pods: self.down.leaving(&self.settings, &self.cluster, id, &clock),
+            not_again_before: self.down.not_again_before(name, &clock),
             going: self.down.status().contains(name),
-            cooldown: self.cooldown(group, now),
+            cooldown: self.cooldown(group, &clock),
         })
     }
 
@@ -159,7 +161,7 @@ impl Autoscaler {
             PodView::FindsRoom { node: node.clone(), upcoming: self.cluster.snapshot.find(node).is_none() }
         } else if pod.is_of_daemon_set() {
             PodView::OfDaemonSet
-        } else if let Some(until) = pending::young_until(pod, now, &self.settings) {
+        } else if let Some(until) = pending::young_until(pod, &Clock::at(now), &self.settings) {
             PodView::Young { until }
         } else {
             PodView::Waits
@@ -167,7 +169,7 @@ impl Autoscaler {
     }
 
     /// The time in which no node of a group goes, if now is such a time: the one that ends last.
-    fn cooldown(&self, group: Option<GroupId>, now: Moment) -> Option<Cooldown> {
+    fn cooldown(&self, group: Option<GroupId>, clock: &Clock) -> Option<Cooldown> {
         let settings = &self.settings;
         let (up, down, failed) = match (settings.scale_down_delay_type_local, group) {
             (false, _) => {
@@ -190,6 +192,6 @@ impl Autoscaler {
             let until = after(since?, delay);
             Some(Cooldown { after: what, since: since.filter(|since| *since >= self.started), until })
         });
-        times.filter(|time| time.until > now).max_by_key(|time| time.until)
+        times.filter(|time| !clock.has_come(time.until)).max_by_key(|time| time.until)
     }
 }

@@ -42,6 +42,11 @@ impl Garbage {
         }
     }
 
+    /// Those that wait do so for news.
+    pub(super) fn has_work(&self) -> bool {
+        !self.doomed.is_empty()
+    }
+
     /// What is done about it.
     pub(super) fn collect(&mut self, world: &World) -> Vec<Do> {
         let mut done = Vec::new();

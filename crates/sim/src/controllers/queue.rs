@@ -57,6 +57,10 @@ impl Queue {
         self.now.pop_first()
     }
 
+    pub(super) fn has_work(&self) -> bool {
+        !self.now.is_empty()
+    }
+
     /// When the next task is due that is not due already.
     pub(super) fn next_time(&self) -> Option<Moment> {
         self.times.first().map(|(at, _)| *at)

@@ -1,6 +1,6 @@
 //! Templates of pods, and the pods that are made of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::requests::PodResources;
@@ -10,7 +10,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
-use super::table::{Held, Spec, created_now};
+use super::table::{Held, Metadata, Spec, created_now};
 use super::world::World;
 use crate::scheduler::PodName;
 
@@ -32,10 +32,14 @@ pub(super) struct Template {
     pub(super) text: Arc<str>,
 }
 
+/// The words by which templates were told apart in a recording, by what [`word_of`] tells of each.
+pub type Words = BTreeMap<u64, Arc<str>>;
+
 /// Makes names and uids.
 #[derive(Debug)]
 pub(super) struct Names {
     dice: Pcg64,
+    words: Words,
     /// Names of pods that were made in this look, which the world does not have yet.
     made: BTreeSet<PodName>,
 }
@@ -149,6 +153,28 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
+/// What tells a ReplicaSet's template from others, and the word that its Deployment has for it.
+pub fn word_of(replica_set: &Object) -> Option<(u64, Arc<str>)> {
+    #[derive(Deserialize)]
+    struct SetJson {
+        metadata: Metadata,
+        spec: SpecJson,
+    }
+    #[derive(Deserialize)]
+    struct SpecJson {
+        template: Template,
+    }
+    let set: SetJson = replica_set.view().ok()?;
+    let word = set.metadata.labels.get(TEMPLATE_HASH)?;
+    Some((template_key(&set.spec.template.text), word.into()))
+}
+
+/// FNV-1a: two templates of a cluster have the same one time in 10¹⁹.
+fn template_key(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 // === impl NewPod ===
 
 impl NewPod {
@@ -214,7 +240,19 @@ impl NewPod {
 
 impl Names {
     pub(super) fn new(seed: u64) -> Names {
-        Names { dice: Pcg64::seed_from_u64(seed), made: BTreeSet::new() }
+        Names { dice: Pcg64::seed_from_u64(seed), words: Words::new(), made: BTreeSet::new() }
+    }
+
+    pub(super) fn learn(&mut self, words: Words) {
+        self.words = words;
+    }
+
+    /// The word for a template: as recorded, or one of our own.
+    pub(super) fn word(&self, template: &Template, collisions: i64) -> String {
+        match self.words.get(&template_key(&template.text)).filter(|_| collisions == 0) {
+            Some(word) => word.to_string(),
+            None => template.hash(collisions),
+        }
     }
 
     /// What was made before is in the world by now.

@@ -18,16 +18,7 @@ use super::{Controller, Controllers, Do};
 
 const START: i64 = 1_794_700_800_000_000_000;
 const SECOND: i64 = 1_000_000_000;
-const ALL: [Controller; 8] = [
-    Controller::GarbageCollection,
-    Controller::CronJob,
-    Controller::Job,
-    Controller::DaemonSet,
-    Controller::Deployment,
-    Controller::ReplicaSet,
-    Controller::StatefulSet,
-    Controller::Disruption,
-];
+const ALL: [Controller; 8] = Controller::ALL;
 
 /// A cluster without a scheduler or kubelets: what becomes of pods is said by the test.
 struct Stage {

@@ -3,22 +3,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::What;
+use model::{Object, What};
 use serde_json::Value;
 
+use super::OwnerName;
 use super::cron_job::CronJobSpec;
 use super::daemon_set::DaemonSetSpec;
 use super::deployment::DeploymentSpec;
 use super::disruption::BudgetSpec;
 use super::job::JobSpec;
-use super::pod::{Pod, Pods};
+use super::pod::{Entry, Pod, Pods};
 use super::replica_set::ReplicaSetSpec;
 use super::revision::{Revision, Revisions};
 use super::stateful_set::StatefulSetSpec;
-use super::table::{Held, Spec, Table};
+use super::table::{Held, Owner, Spec, Table};
 use crate::scheduler::PodName;
 use crate::scheduler::labels::Labels;
 use crate::scheduler::taints::Taint;
+
+/// A pod, its ReplicaSet, its Deployment: chains are short.
+const MOST_OWNERS: usize = 4;
 
 /// All that is known of the cluster.
 #[derive(Debug)]
@@ -148,6 +152,29 @@ impl World {
         held.filter(|held| held.controller().is_some_and(|owner| *owner.uid == *uid)).cloned().collect()
     }
 
+    /// Who manages a pod, and who manages that in turn, as far as they are there.
+    pub(super) fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
+        let namespace: Arc<str> = (*pod.meta().namespace).into();
+        let mut next = Entry::read(pod).controller().cloned();
+        let mut owners = Vec::new();
+        while let Some(owner) = next {
+            let above = match &*owner.kind {
+                "ReplicaSet" => above(&self.replica_sets, &namespace, &owner),
+                "Deployment" => above(&self.deployments, &namespace, &owner),
+                "StatefulSet" => above(&self.stateful_sets, &namespace, &owner),
+                "DaemonSet" => above(&self.daemon_sets, &namespace, &owner),
+                "Job" => above(&self.jobs, &namespace, &owner),
+                "CronJob" => above(&self.cron_jobs, &namespace, &owner),
+                _ => None,
+            };
+            let Some(above) = above else { break };
+            owners.push(OwnerName { kind: owner.kind, namespace: namespace.clone(), name: owner.name });
+            // Some may say that they own each other.
+            next = above.filter(|_| owners.len() < MOST_OWNERS);
+        }
+        owners
+    }
+
     /// Takes note of a class of priority.
     pub(super) fn apply_class(&mut self, what: &What) {
         let name = what.object().meta().name;
@@ -157,6 +184,11 @@ impl World {
             self.classes.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
         }
     }
+}
+
+/// Who manages an owner, if that is there.
+fn above<S: Spec>(table: &Table<S>, namespace: &Arc<str>, owner: &Owner) -> Option<Option<Owner>> {
+    table.owner(namespace, owner).map(|held| held.controller().cloned())
 }
 
 // === impl Thing ===

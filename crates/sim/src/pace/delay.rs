@@ -17,6 +17,19 @@ pub enum Delay {
     /// What it took when, in order of time: one of those that began about then. What an API server takes for a write
     /// follows its load, and may be seven times as long a minute later.
     ByTime(Vec<(Moment, Duration)>),
+    /// As long as the work takes.
+    ByWork(Work),
+}
+
+/// What work takes that grows with the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// At least so long.
+    pub least: Duration,
+    /// For each thing that is looked at.
+    pub each: Duration,
+    /// At most so long.
+    pub most: Duration,
 }
 
 /// So many are about the same time: enough for what happens now and then to be among them.
@@ -32,17 +45,20 @@ enum DelayJson {
     /// Each with when it began, since 1970.
     #[serde(rename = "byTimeNanos")]
     ByTime(Vec<(i64, u64)>),
+    #[serde(rename = "byWorkNanos")]
+    ByWork { least: u64, each: u64, most: u64 },
 }
 
 // === impl Delay ===
 
 impl Delay {
     /// How long it takes when it begins now: at this position, a fraction of 2⁶⁴, among the possible ones. Nothing, if
-    /// there are none.
+    /// there are none. Work takes its least.
     pub fn pick(&self, now: Moment, position: u64) -> Duration {
         let place = |count: usize| ((u128::from(position) * count as u128) >> 64) as usize;
         match self {
             Delay::Constant(span) => *span,
+            Delay::ByWork(work) => work.least,
             Delay::Measured(all) => all.get(place(all.len())).copied().unwrap_or_default(),
             Delay::ByTime(all) => {
                 let mut spans: SmallVec<[Duration; NEAR]> =
@@ -55,6 +71,14 @@ impl Delay {
                 *spans.select_nth_unstable(place).1
             }
         }
+    }
+
+    /// How long it takes when so many things are to be looked at, if that makes a difference.
+    pub fn of_work(&self, things: u64) -> Option<Duration> {
+        let Delay::ByWork(work) = self else { return None };
+        let nanos = work.each.as_nanos().saturating_mul(things.into());
+        let longer = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        Some(work.least.saturating_add(longer).min(work.most))
     }
 }
 
@@ -72,6 +96,9 @@ impl From<Delay> for DelayJson {
     fn from(delay: Delay) -> DelayJson {
         match delay {
             Delay::Constant(span) => DelayJson::Constant(nanos(span)),
+            Delay::ByWork(Work { least, each, most }) => {
+                DelayJson::ByWork { least: nanos(least), each: nanos(each), most: nanos(most) }
+            }
             Delay::Measured(all) => DelayJson::Measured(all.into_iter().map(nanos).collect()),
             Delay::ByTime(all) => {
                 DelayJson::ByTime(all.into_iter().map(|(began, span)| (began.nanos(), nanos(span))).collect())
@@ -84,6 +111,10 @@ impl From<DelayJson> for Delay {
     fn from(json: DelayJson) -> Delay {
         match json {
             DelayJson::Constant(nanos) => Delay::Constant(Duration::from_nanos(nanos)),
+            DelayJson::ByWork { least, each, most } => {
+                let [least, each, most] = [least, each, most].map(Duration::from_nanos);
+                Delay::ByWork(Work { least, each, most })
+            }
             DelayJson::Measured(all) => Delay::Measured(all.into_iter().map(Duration::from_nanos).collect()),
             DelayJson::ByTime(mut all) => {
                 all.sort_by_key(|(began, _)| *began);
@@ -131,6 +162,16 @@ mod tests {
         let delay = Delay::ByTime([4, 1, 3, 2].map(|n| (at(0), seconds(n))).to_vec());
         let quarters = [0, 1, 2, 3].map(|quarter| delay.pick(at(0), quarter << 62));
         assert_eq!(quarters, [1, 2, 3, 4].map(seconds));
+    }
+
+    #[test]
+    fn more_work_takes_longer_up_to_a_limit() {
+        let delay = Delay::ByWork(Work { least: seconds(1), each: seconds(2), most: seconds(9) });
+        assert_eq!(
+            [0, 3, 100, u64::MAX].map(|things| delay.of_work(things)),
+            [1, 7, 9, 9].map(|span| Some(seconds(span)))
+        );
+        assert_eq!(Delay::Constant(seconds(1)).of_work(9), None);
     }
 
     #[test]

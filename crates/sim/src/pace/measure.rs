@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Moment, What};
+use rustc_hash::FxHashMap;
 
 use super::{Pace, Step};
 use crate::autoscaler::status::loop_told;
-use objects::{EventJson, NodeJson, OwnerJson, PodJson};
+use crate::seen::{Disruption, Owner, OwnerKind, Phase, PodSeen, Seen};
+use objects::{EventJson, NodeJson};
 use samples::Samples;
 use scheduler::{SchedulerLoop, Writes};
 
@@ -28,7 +30,7 @@ pub struct MeasurePace {
     samples: Samples,
     scheduler: SchedulerLoop,
     /// By uid.
-    pods: BTreeMap<Arc<str>, Pod>,
+    pods: FxHashMap<Arc<str>, Pod>,
     /// Pods that are gone, and since when. They are still known until all is told of them.
     departed: VecDeque<(Moment, Arc<str>)>,
     /// Nodes that are new, by name: since when, and the DaemonSets that have got a pod there.
@@ -56,37 +58,13 @@ struct Pod {
     writes: Writes,
     /// The last refusal, or the last victim after it.
     decided: Option<Moment>,
-    node: Option<String>,
+    node: Option<Arc<str>>,
     /// When it was seen to get its node.
     bound: Option<Moment>,
     ran: bool,
     succeeded: bool,
-    disruption: Disruption,
+    disruption: Option<Disruption>,
     leaving: Leaving,
-}
-
-/// A pod's controller.
-#[derive(Clone, Debug)]
-struct Owner {
-    kind: Kind,
-    uid: Arc<str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    ReplicaSet,
-    StatefulSet,
-    DaemonSet,
-    Job,
-}
-
-/// Whether something else than its owner ends a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disruption {
-    None,
-    Disrupted,
-    /// Its node had gone.
-    Collected,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +100,7 @@ impl MeasurePace {
         MeasurePace {
             samples: Samples::new(seed),
             scheduler: SchedulerLoop::default(),
-            pods: BTreeMap::new(),
+            pods: FxHashMap::default(),
             departed: VecDeque::new(),
             nodes: BTreeMap::new(),
             daemon_sets: BTreeMap::new(),
@@ -134,12 +112,13 @@ impl MeasurePace {
     }
 
     /// A change of a Pod, a Node, an Event or a ConfigMap; others tell nothing. Changes come in order.
-    pub fn see(&mut self, at: Moment, what: &What) {
+    pub fn see(&mut self, at: Moment, seen: &Seen) {
+        let what = &seen.what;
         let object = what.object();
-        match &*object.meta().kind {
+        match &*seen.key.kind.kind {
             "Pod" => {
-                if let Ok(json) = object.view::<PodJson>() {
-                    self.pod(at, what, json);
+                if let Some(pod) = &seen.pod {
+                    self.pod(at, what, pod);
                 }
             }
             "Node" => {
@@ -209,26 +188,26 @@ impl MeasurePace {
         }
     }
 
-    fn pod(&mut self, at: Moment, what: &What, json: PodJson) {
-        if json.metadata.uid.is_empty() {
+    fn pod(&mut self, at: Moment, what: &What, seen: &PodSeen) {
+        if !seen.has_uid {
             return;
         }
-        match self.pods.get_mut(&*json.metadata.uid) {
+        match self.pods.get_mut(&seen.uid) {
             None => {
-                let pod = Pod::first(at, what, &json);
+                let pod = Pod::first(at, what, seen);
                 if let Some(owner) = &pod.owner {
                     self.owned(at, owner, pod.is_new);
                 }
-                self.pods.insert(json.metadata.uid.as_str().into(), pod);
+                self.pods.insert(seen.uid.clone(), pod);
             }
             Some(pod) => {
                 let was_bound = pod.node.is_some();
-                let lost = pod.advance(at, &json, &mut self.samples);
+                let lost = pod.advance(at, seen, &mut self.samples);
                 if !was_bound && pod.node.is_some() {
                     if pod.is_new && !pod.refused {
                         self.scheduler.bound(pod.since, at);
                     }
-                    self.daemon(&json.metadata.uid);
+                    self.daemon(&seen.uid);
                 }
                 if let Some(owner) = lost {
                     self.awaited.entry(owner).or_default().push_back(at);
@@ -236,16 +215,16 @@ impl MeasurePace {
             }
         }
         if matches!(what, What::Deleted(_)) {
-            self.pod_is_gone(at, &json.metadata.uid);
+            self.pod_is_gone(at, &seen.uid);
         }
     }
 
     /// A controller has another pod. If it is new, it is the successor of the first that was lost.
     fn owned(&mut self, at: Moment, owner: &Owner, is_new: bool) {
         let step = match owner.kind {
-            Kind::ReplicaSet | Kind::StatefulSet => Step::Again,
-            Kind::Job => Step::NextOfJob,
-            Kind::DaemonSet => {
+            OwnerKind::ReplicaSet | OwnerKind::StatefulSet => Step::Again,
+            OwnerKind::Job => Step::NextOfJob,
+            OwnerKind::DaemonSet => {
                 self.daemon_sets.entry(owner.uid.clone()).or_insert((at, 0)).1 += 1;
                 return;
             }
@@ -265,7 +244,7 @@ impl MeasurePace {
         if let Some(Pod { since, is_new: true, owner: Some(owner), node: Some(node), .. }) =
             self.pods.get(uid)
             && let Some((had_pods, _)) = self.daemon_sets.get(&owner.uid)
-            && let Some((registered, daemons)) = self.nodes.get_mut(node)
+            && let Some((registered, daemons)) = self.nodes.get_mut(&**node)
             && daemons.insert(owner.uid.clone())
             && had_pods < registered
             && between(*registered, *since) <= FOLLOWS_NODE_WITHIN
@@ -277,10 +256,10 @@ impl MeasurePace {
     fn pod_is_gone(&mut self, at: Moment, uid: &str) {
         let Some((uid, pod)) = self.pods.get_key_value(uid) else { return };
         self.departed.push_back((at, uid.clone()));
-        let node_gone = pod.node.as_ref().and_then(|node| self.gone.get(node));
+        let node_gone = pod.node.as_ref().and_then(|node| self.gone.get(&**node));
         match (node_gone, pod.leaving) {
             (Some(since), _) => {
-                if pod.disruption == Disruption::Collected {
+                if pod.disruption == Some(Disruption::Collected) {
                     self.samples.add(Step::Collect, *since, between(*since, at));
                 }
             }
@@ -290,10 +269,10 @@ impl MeasurePace {
             (None, Leaving::No | Leaving::Before) => {}
         }
         match &pod.owner {
-            Some(Owner { kind: Kind::StatefulSet, uid }) if pod.disruption == Disruption::Disrupted => {
+            Some(Owner { kind: OwnerKind::StatefulSet, uid }) if pod.is_disrupted() => {
                 self.awaited.entry(uid.clone()).or_default().push_back(at);
             }
-            Some(Owner { kind: Kind::DaemonSet, uid }) => {
+            Some(Owner { kind: OwnerKind::DaemonSet, uid }) => {
                 if let Entry::Occupied(mut entry) = self.daemon_sets.entry(uid.clone()) {
                     entry.get_mut().1 -= 1;
                     if entry.get().1 == 0 {
@@ -310,77 +289,66 @@ impl MeasurePace {
 
 impl Pod {
     /// A pod that was not known: what is true of it already is not measured.
-    fn first(at: Moment, what: &What, json: &PodJson) -> Pod {
-        let node = Some(json.spec.node_name.clone()).filter(|node| !node.is_empty());
+    fn first(at: Moment, what: &What, seen: &PodSeen) -> Pod {
         let mut pod = Pod {
             since: at,
-            is_new: matches!(what, What::Added(_)) && is_new(json.metadata.creation_timestamp, at),
-            owner: json.controller().and_then(Owner::of),
+            is_new: matches!(what, What::Added(_)) && is_new(seen.created, at),
+            owner: seen.owner.clone(),
             refused: false,
             writes: Writes::default(),
             decided: None,
-            node,
+            node: seen.node.clone(),
             bound: None,
-            ran: json.status.phase != "Pending" && !json.status.phase.is_empty(),
-            succeeded: json.status.phase == "Succeeded",
-            disruption: json.disruption(),
-            leaving: if json.is_marked() { Leaving::Before } else { Leaving::No },
+            ran: seen.phase != Phase::Pending,
+            succeeded: seen.phase == Phase::Succeeded,
+            disruption: seen.disruption,
+            leaving: if seen.leaving { Leaving::Before } else { Leaving::No },
         };
-        pod.refusal(at, json);
+        pod.refusal(at, seen);
         pod
     }
 
     /// Another version of it. Answers with its controller if that must make another pod now.
-    fn advance(&mut self, at: Moment, json: &PodJson, samples: &mut Samples) -> Option<Arc<str>> {
+    fn advance(&mut self, at: Moment, seen: &PodSeen, samples: &mut Samples) -> Option<Arc<str>> {
         let mut lost_by = None;
-        self.refusal(at, json);
-        if self.node.is_none() && !json.spec.node_name.is_empty() {
-            self.node = Some(json.spec.node_name.clone());
+        self.refusal(at, seen);
+        if self.node.is_none() && seen.node.is_some() {
+            self.node = seen.node.clone();
             self.bound = Some(at);
         }
-        if !self.ran && matches!(&*json.status.phase, "Running" | "Succeeded" | "Failed") {
+        if !self.ran && (seen.phase == Phase::Running || seen.is_finished()) {
             self.ran = true;
-            if let Some(bound) = self.bound.filter(|_| json.status.phase == "Running") {
+            if let Some(bound) = self.bound.filter(|_| seen.phase == Phase::Running) {
                 samples.add(Step::Start, bound, between(bound, at));
             }
         }
-        if !self.succeeded && json.status.phase == "Succeeded" {
+        if !self.succeeded && seen.phase == Phase::Succeeded {
             self.succeeded = true;
-            lost_by = self.owner.as_ref().filter(|owner| owner.kind == Kind::Job);
+            lost_by = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::Job);
         }
-        self.disruption = json.disruption();
-        if matches!(self.leaving, Leaving::No) && json.is_marked() {
-            let has_ended = matches!(&*json.status.phase, "Succeeded" | "Failed");
-            let at_once =
-                self.node.is_none() || has_ended || json.metadata.deletion_grace_period_seconds == Some(0);
+        self.disruption = seen.disruption;
+        if matches!(self.leaving, Leaving::No) && seen.leaving {
+            let at_once = self.node.is_none() || seen.is_finished() || seen.grace == Some(0);
             self.leaving = Leaving::Since(at, if at_once { Step::Vanish } else { Step::End });
-            if self.disruption == Disruption::Disrupted {
-                lost_by = self.owner.as_ref().filter(|owner| owner.kind == Kind::ReplicaSet);
+            if self.is_disrupted() {
+                lost_by = self.owner.as_ref().filter(|owner| owner.kind == OwnerKind::ReplicaSet);
             }
         }
         lost_by.map(|owner| owner.uid.clone())
     }
 
-    fn refusal(&mut self, at: Moment, json: &PodJson) {
-        if let Some(message) = json.refusal() {
+    /// Takes note of what the scheduler says. Of one that is gated it says that it was not tried.
+    fn refusal(&mut self, at: Moment, seen: &PodSeen) {
+        if let Some(refusal) = seen.refusal.as_ref().filter(|refusal| !refusal.is_gated) {
             self.refused = true;
-            self.writes.see(at, message, &json.status.nominated_node_name);
+            let message = refusal.message.as_deref().unwrap_or_default();
+            self.writes.see(at, message, seen.nominated.as_deref().unwrap_or_default());
         }
     }
-}
 
-// === impl Owner ===
-
-impl Owner {
-    fn of(owner: &OwnerJson) -> Option<Owner> {
-        let kind = match &*owner.kind {
-            "ReplicaSet" => Kind::ReplicaSet,
-            "StatefulSet" => Kind::StatefulSet,
-            "DaemonSet" => Kind::DaemonSet,
-            "Job" => Kind::Job,
-            _ => return None,
-        };
-        Some(Owner { kind, uid: owner.uid.as_str().into() })
+    /// Whether something else than its owner ends it, on a node that is there.
+    fn is_disrupted(&self) -> bool {
+        self.disruption.is_some_and(|by| by != Disruption::Collected)
     }
 }
 

@@ -31,12 +31,16 @@ pub(super) enum Due {
     End(PodId),
     /// A pod loses its place.
     Lose(PodId, LostTo),
-    /// A pod has stayed as long as it tolerates this taint.
-    LoseToTaint(PodId, Arc<str>),
+    /// All victims of a pod are marked for deletion.
+    Preempted(PodId),
+    /// A pod has stayed as long as it tolerates a taint, if that is still when its time is over.
+    LoseToTaint(PodId, Moment),
     /// A pod is gone.
     Go(PodId),
     /// The pods of a node that is gone go.
     Collect(Arc<str>),
+    /// Controllers look at what is new.
+    Work,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Due {
     /// missed only after a while: all that may take long.
     fn is_passing(&self) -> bool {
         match self {
-            Due::Ask(_) | Due::Bind(_) | Due::Lose(..) | Due::Go(_) => true,
+            Due::Ask(_) | Due::Bind(_) | Due::Lose(..) | Due::Preempted(_) | Due::Go(_) | Due::Work => true,
             Due::Start(_) | Due::End(_) | Due::LoseToTaint(..) | Due::Collect(_) => false,
         }
     }

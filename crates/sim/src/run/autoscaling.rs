@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Moment, Object};
 
@@ -22,11 +23,16 @@ pub(super) struct Scaler {
     groups: BTreeMap<Arc<str>, Arc<str>>,
     /// Until when its last loop lasts.
     busy_until: Moment,
+    /// What its last loop came to.
+    pub(super) last: Option<Loop>,
     /// The last loop, if it changed nothing and left nothing for a later one.
     calm: Option<Moment>,
     /// Pods for which that loop could do nothing.
     given_up: BTreeSet<PodName>,
 }
+
+/// No loop takes no time: one that scans without pause would else never let time pass.
+const SHORTEST_LOOP: Duration = Duration::from_millis(1);
 
 /// How often work may go on at one moment. It needs a few times; more is a fault.
 const ROUNDS: usize = 100;
@@ -34,10 +40,11 @@ const ROUNDS: usize = 100;
 impl Scaler {
     pub(super) fn new(setup: AutoscalerSetup) -> Scaler {
         Scaler {
-            autoscaler: Autoscaler::new(setup.settings, setup.start),
+            autoscaler: Autoscaler::new(setup.settings, setup.start).being_brief(),
             cloud: setup.cloud,
             groups: BTreeMap::new(),
             busy_until: setup.start,
+            last: None,
             calm: None,
             given_up: BTreeSet::new(),
         }
@@ -68,6 +75,21 @@ impl Scaler {
         self.calm.is_some_and(|calm| calm >= after(news, self.autoscaler.new_pod_delay()))
     }
 
+    /// One that comes to what the last one came to is that one again.
+    fn run_loop(&mut self, now: Moment) -> Loop {
+        if let Some(last) = self.last.take()
+            && self.autoscaler.repeat(now, &self.cloud)
+        {
+            self.calm = self.calm.map(|_| now);
+            return Loop { at: now, ..last };
+        }
+        let done = self.autoscaler.run_once(now, &mut self.cloud);
+        self.calm = is_calm(&done).then_some(now);
+        let remaining = done.scale_ups.iter().flat_map(|up| &up.remaining);
+        self.given_up = remaining.map(|remaining| remaining.pod.clone()).collect();
+        done
+    }
+
     /// A node is there: the cloud says whose it is.
     pub(super) fn meet(&mut self, node: &Object) -> Option<Arc<str>> {
         let group = self.cloud.adopt(node)?;
@@ -76,9 +98,10 @@ impl Scaler {
         Some(group)
     }
 
-    /// A node is gone.
-    pub(super) fn part(&mut self, node: &str) {
-        self.groups.remove(node);
+    /// A node is gone, and with it its machine.
+    pub(super) fn part(&mut self, node: &Object) {
+        self.groups.remove(&*node.meta().name);
+        self.cloud.lose(node);
     }
 }
 
@@ -89,7 +112,7 @@ fn is_calm(done: &Loop) -> bool {
     ups.map(|up| up.result).all(rests) && done.scale_down.nodes.is_empty()
 }
 
-impl Run {
+impl Run<'_> {
     /// All that the autoscaler and the cloud have to do now.
     pub(super) fn scale(&mut self, audience: &mut dyn Audience) {
         self.cloud_changes(audience);
@@ -98,14 +121,12 @@ impl Run {
         let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next_loop() <= now) else {
             return;
         };
-        scaler.busy_until = after(now, self.pacer.draw(Step::Loop, now));
-        let done = scaler.autoscaler.run_once(now, &mut scaler.cloud);
-        scaler.calm = is_calm(&done).then_some(now);
-        let remaining = done.scale_ups.iter().flat_map(|up| &up.remaining);
-        scaler.given_up = remaining.map(|remaining| remaining.pod.clone()).collect();
+        let done = scaler.run_loop(now);
+        let took = self.pacer.draw_for_work(Step::Loop, now, scaler.autoscaler.looks(&done));
+        scaler.busy_until = after(now, took.max(SHORTEST_LOOP));
         let groups: Vec<Option<Arc<str>>> =
             done.scale_down.nodes.iter().map(|removed| scaler.groups.get(&removed.node).cloned()).collect();
-        audience.decided(now, &Decided::Looped(&done));
+        audience.decided(now, &Decided::Looped { done: &done, autoscaler: &scaler.autoscaler });
         for scale_up in done.scale_ups.iter().chain(&done.min_size).filter(|it| !it.increases.is_empty()) {
             audience.decided(now, &Decided::ScaledUp(scale_up));
         }
@@ -113,6 +134,9 @@ impl Run {
             audience.decided(now, &Decided::ScaledDown { removed, group: group.as_ref() });
         }
         self.do_all(&done.actions, &done.events, audience);
+        if let Some(scaler) = &mut self.scaler {
+            scaler.last = Some(done);
+        }
         self.background(audience);
     }
 

@@ -1,14 +1,14 @@
 //! The text of a pod: what its owner asked for, and around it what becomes of it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use model::{Moment, Object, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::given::{BadGiven, DemandMark};
 use super::told::LostTo;
 use crate::autoscaler::time::whole_second;
 use crate::scheduler::read::nullable;
@@ -22,6 +22,8 @@ pub(super) struct Body {
     pub(super) generate_name: Option<Arc<str>>,
     /// Fields of the metadata that stay, each followed by a comma.
     metadata: Box<str>,
+    /// Who has to let it go before it is gone, as a Job that counts its pods: a list; empty if nobody.
+    finalizers: Box<str>,
     /// Fields of the spec, each after a comma but the first.
     spec: Box<str>,
     /// Each container's name and image.
@@ -45,15 +47,19 @@ pub(super) struct Now<'a> {
     pub(super) ended: Option<(Moment, bool)>,
     /// When its deletion began, and how many seconds it gets.
     pub(super) leaving: Option<(Moment, i64)>,
+    /// It is not wanted any more.
+    pub(super) withdrawn: bool,
     pub(super) lost: Option<(&'a LostTo, Moment)>,
+    /// Those who have to take note of it have not.
+    pub(super) is_tracked: bool,
 }
 
 #[derive(Deserialize)]
 struct PodJson<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
-    metadata: BTreeMap<Cow<'a, str>, &'a RawValue>,
+    metadata: BTreeMap<Text<'a>, &'a RawValue>,
     #[serde(borrow, default, deserialize_with = "nullable")]
-    spec: BTreeMap<Cow<'a, str>, &'a RawValue>,
+    spec: BTreeMap<Text<'a>, &'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +71,7 @@ struct ContainerJson {
 }
 
 /// What the API server and others write, anew for every pod.
-const WRITTEN: [&str; 11] = [
+const WRITTEN: [&str; 13] = [
     "name",
     "namespace",
     "uid",
@@ -77,13 +83,26 @@ const WRITTEN: [&str; 11] = [
     "generation",
     "selfLink",
     "generateName",
+    FINALIZERS,
+    ANNOTATIONS,
 ];
+const FINALIZERS: &str = "finalizers";
+const ANNOTATIONS: &str = "annotations";
+/// Why a pod is deleted that is not wanted any more. Kubernetes does not say so of its pods; here it is known.
+pub const WITHDRAWN: &str = "Withdrawn";
 const GRACE: &str = "terminationGracePeriodSeconds";
 const USUAL_GRACE: i64 = 30;
 
 impl Body {
-    /// Takes a pod apart. What cannot be understood says why.
-    pub(super) fn of(pod: &Object) -> Result<Body, serde_json::Error> {
+    /// Takes a pod apart, and marks it as one of a demand. What cannot be understood says why.
+    pub(super) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, BadGiven> {
+        Body::take_apart(pod, mark).map_err(|source| {
+            let meta = pod.meta();
+            BadGiven { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
+        })
+    }
+
+    fn take_apart(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, serde_json::Error> {
         let json: PodJson<'_> = pod.view()?;
         let meta = pod.meta();
         let text = |key: &str| json.metadata.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -92,8 +111,10 @@ impl Body {
             field(&mut metadata, key, raw.get());
             metadata.push(',');
         }
+        annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), mark)?;
+        let finalizers = json.metadata.get(FINALIZERS).map(|raw| raw.get()).filter(|raw| raw.contains('"'));
         let mut spec = String::new();
-        for (key, raw) in json.spec.iter().filter(|(key, _)| **key != "nodeName") {
+        for (key, raw) in json.spec.iter().filter(|(key, _)| ***key != *"nodeName") {
             if !spec.is_empty() {
                 spec.push(',');
             }
@@ -111,6 +132,7 @@ impl Body {
             name: (*meta.name).into(),
             generate_name: text("generateName").filter(|name: &String| !name.is_empty()).map(Into::into),
             metadata: metadata.into(),
+            finalizers: finalizers.unwrap_or_default().into(),
             spec: spec.into(),
             containers: containers
                 .into_iter()
@@ -119,6 +141,10 @@ impl Body {
                 .collect(),
             grace_seconds: grace.unwrap_or(USUAL_GRACE).max(0),
         })
+    }
+
+    pub(super) fn has_finalizers(&self) -> bool {
+        !self.finalizers.is_empty()
     }
 
     /// The pod as it is now.
@@ -134,6 +160,9 @@ impl Body {
             json.push(',');
         }
         json.push_str(&self.metadata);
+        if now.is_tracked {
+            put(&mut json, format_args!(r#""{FINALIZERS}":{},"#, self.finalizers));
+        }
         text(&mut json, "uid", now.uid);
         json.push(',');
         text(&mut json, "creationTimestamp", &whole_second(now.came).to_string());
@@ -165,6 +194,10 @@ impl Body {
             (None, None) => "Pending",
         };
         text(json, "phase", phase);
+        if now.withdrawn {
+            json.push(',');
+            text(json, "reason", WITHDRAWN);
+        }
         if let Some(node) = now.nominated {
             json.push(',');
             text(json, "nominatedNodeName", node);
@@ -259,15 +292,46 @@ impl LostTo {
     }
 }
 
+/// The annotations of a pod, with the mark of its demand, followed by a comma.
+fn annotations(
+    json: &mut String,
+    own: Option<&str>,
+    mark: Option<&DemandMark>,
+) -> Result<(), serde_json::Error> {
+    let own: Option<BTreeMap<Text<'_>, &RawValue>> = own.map(serde_json::from_str).transpose()?.flatten();
+    let mut own = own.unwrap_or_default();
+    own.remove(DemandMark::KEY);
+    if own.is_empty() && mark.is_none() {
+        return Ok(());
+    }
+    put(json, format_args!(r#""{ANNOTATIONS}":{{"#));
+    for (key, raw) in &own {
+        field(json, key, raw.get());
+        json.push(',');
+    }
+    match mark {
+        Some(mark) => text(json, DemandMark::KEY, &mark.to_string()),
+        None => drop(json.pop()),
+    }
+    json.push_str("},");
+    Ok(())
+}
+
 fn field(json: &mut String, key: &str, raw: &str) {
-    json.push_str(&serde_json::Value::from(key).to_string());
+    quoted(json, key);
     json.push(':');
     json.push_str(raw);
 }
 
 /// A field whose value is a text.
 pub(super) fn text(json: &mut String, key: &str, value: &str) {
-    put(json, format_args!(r#""{key}":"#));
+    json.push('"');
+    json.push_str(key);
+    json.push_str("\":");
+    quoted(json, value);
+}
+
+fn quoted(json: &mut String, value: &str) {
     if value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');
         json.push_str(value);

@@ -27,7 +27,7 @@ struct Said<'a> {
     by: &'static str,
 }
 
-impl Run {
+impl Run<'_> {
     pub(super) fn tell_scheduled(&mut self, id: PodId, node: &str, audience: &mut dyn Audience) {
         self.tell_of_pod(id, audience, |name| {
             let note = format!("Successfully assigned {}/{} to {node}", name.namespace, name.name);

@@ -1,9 +1,15 @@
 //! What a run is given: what nobody in it decides about.
 
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Moment, Object, What};
+
+use super::body::Body;
+use super::told::Takes;
 
 /// A wish for a pod, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,13 +21,15 @@ pub enum Given {
     /// An object came, changed or went.
     Object(What),
     /// A pod is asked for.
-    Asked(Box<Demand>),
+    Asked(Box<Asked>),
     /// Whoever asked for a pod does not want it any more.
     Withdrawn(DemandId),
     /// The pod of a demand has ended, or will have, and nobody needs to know of it any more.
     CleanedUp(DemandId),
     /// Somebody deletes the pod of a demand, which is made again if its owner does that.
     Deleted(DemandId),
+    /// Somebody changes the pod of a demand: it is labelled otherwise, or tolerates more.
+    Changed(DemandId, Object),
 }
 
 /// A wish for a pod: one after the other, if the first is lost.
@@ -41,6 +49,37 @@ pub struct Demand {
     pub runs: Option<Runs>,
     /// Its pods as they were recorded, in their order.
     pub lives: Vec<Life>,
+    /// For how long its owner had not made the next one when no more was recorded, if the last was lost.
+    pub unmade: Option<Duration>,
+}
+
+/// A demand, its pod taken apart. That takes a while, and needs no run.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The demand.
+    pub demand: Demand,
+    pub(super) body: Arc<Body>,
+    pub(super) takes: Takes,
+}
+
+/// A pod that cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{pod} cannot be understood: {source}")]
+pub struct BadGiven {
+    /// Its name.
+    pub pod: String,
+    /// Why.
+    pub source: serde_json::Error,
+}
+
+/// What a run writes on its pods: which demand each is of. A replay of what came of the run knows them by it, and need
+/// not guess who was made instead of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DemandMark {
+    /// The demand.
+    pub demand: DemandId,
+    /// The one that had to end before.
+    pub after: Option<DemandId>,
 }
 
 /// A pod that is there before the run begins.
@@ -50,6 +89,10 @@ pub struct Begun {
     pub came: Moment,
     /// Its node.
     pub node: Option<Arc<str>>,
+    /// The node that it was promised.
+    pub nominated: Option<Arc<str>>,
+    /// What the scheduler last said when it refused it, and since when it does.
+    pub refused: Option<(Arc<str>, Moment)>,
     /// Since when its containers run.
     pub started: Option<Moment>,
     /// Its deletion has begun.
@@ -86,11 +129,90 @@ pub struct Life {
     /// The node it was bound to.
     pub node: Option<Arc<str>>,
     /// How long it took from its coming until it was seen on its node, where nothing but the API server was waited for.
-    pub bind: Option<Duration>,
+    pub bind: Option<Took>,
     /// How long its containers took to start, from its binding.
-    pub start: Option<Duration>,
+    pub start: Option<Took>,
     /// How long it took to go, from the beginning of its deletion.
-    pub end: Option<Duration>,
+    pub end: Option<Took>,
     /// How long its owner took to make it, from the loss or the end of the one before.
-    pub again: Option<Duration>,
+    pub again: Option<Took>,
+}
+
+/// How long something took, as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Took {
+    /// So long.
+    pub time: Duration,
+    /// It was not over then: something else came between, or nothing more was recorded.
+    pub longer: bool,
+}
+
+// === impl Given ===
+
+impl Given {
+    /// A pod is asked for, if it can be understood.
+    pub fn asked(demand: Demand) -> Result<Given, BadGiven> {
+        Ok(Given::Asked(Box::new(Asked::of(demand)?)))
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    pub(super) fn of(demand: Demand) -> Result<Asked, BadGiven> {
+        let body = Body::of(&demand.pod, demand.mark().as_ref())?;
+        Ok(Asked { body: Arc::new(body), takes: Takes::of(&demand.pod), demand })
+    }
+}
+
+// === impl Demand ===
+
+impl Demand {
+    /// What is written on its pods; nothing if nobody gave it.
+    pub(super) fn mark(&self) -> Option<DemandMark> {
+        (self.id.0 < u64::MAX / 2).then_some(DemandMark { demand: self.id, after: self.after })
+    }
+}
+
+// === impl DemandMark ===
+
+impl DemandMark {
+    /// The annotation.
+    pub const KEY: &str = "replay.kinescope.io/demand";
+}
+
+impl fmt::Display for DemandMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.after {
+            None => write!(f, "{}", self.demand.0),
+            Some(after) => write!(f, "{} after {}", self.demand.0, after.0),
+        }
+    }
+}
+
+impl FromStr for DemandMark {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<DemandMark, ParseIntError> {
+        let (demand, after) =
+            text.split_once(" after ").map_or((text, None), |(demand, after)| (demand, Some(after)));
+        Ok(DemandMark {
+            demand: DemandId(demand.parse()?),
+            after: after.map(str::parse).transpose()?.map(DemandId),
+        })
+    }
+}
+
+// === impl Took ===
+
+impl Took {
+    /// So long.
+    pub fn exactly(time: Duration) -> Took {
+        Took { time, longer: false }
+    }
+
+    /// Longer than that.
+    pub fn longer_than(time: Duration) -> Took {
+        Took { time, longer: true }
+    }
 }

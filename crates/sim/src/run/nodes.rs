@@ -1,75 +1,44 @@
 //! Nodes: those that are given, those the autoscaler asks for, and what their end means for pods.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use model::{Moment, Object, What};
+use model::{Kind, Object, What};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Run;
 use super::agenda::Due;
 use super::pods::Pod;
-use super::told::{Audience, Decided, LostTo, PodId};
-use super::{Run, after};
+use super::told::{Audience, Decided, LostTo};
 use crate::autoscaler::Action;
 use crate::pace::Step;
+use crate::scheduler::read::nullable;
+use crate::scheduler::taints::Taint;
 
 /// Taints that only an autoscaler gives and takes.
 const SCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"];
 
 #[derive(Default, Deserialize)]
-struct NodeJson {
-    #[serde(default)]
-    spec: NodeSpecJson,
+pub(super) struct NodeJson {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) spec: NodeSpecJson,
 }
 
 #[derive(Default, Deserialize)]
-struct NodeSpecJson {
-    #[serde(default)]
-    taints: Vec<TaintJson>,
+pub(super) struct NodeSpecJson {
+    #[serde(default, deserialize_with = "nullable")]
+    pub(super) taints: Vec<Taint>,
 }
 
-#[derive(Deserialize)]
-struct TaintJson {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    value: String,
-    #[serde(default)]
-    effect: String,
-}
-
-#[derive(Default, Deserialize)]
-struct PodJson {
-    #[serde(default)]
-    spec: PodSpecJson,
-}
-
-#[derive(Default, Deserialize)]
-struct PodSpecJson {
-    #[serde(default)]
-    tolerations: Vec<TolerationJson>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TolerationJson {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    operator: String,
-    #[serde(default)]
-    value: String,
-    #[serde(default)]
-    effect: String,
-    #[serde(default)]
-    toleration_seconds: Option<i64>,
-}
-
-impl Run {
+impl Run<'_> {
     pub(super) fn give_object(&mut self, what: What, audience: &mut dyn Audience) {
         let meta = what.object().meta();
-        if meta.kind != "Node" || meta.api_version != "v1" {
+        let kind = Kind::of(&meta.api_version, &meta.kind);
+        if self.is_controlled(&kind) {
+            self.give_controlled(&kind, what, audience);
+            return;
+        }
+        if kind != Kind::new("", "Node") {
             self.tell(what, audience);
             return;
         }
@@ -95,7 +64,10 @@ impl Run {
         if is_new {
             self.gone_nodes.remove(name);
             let group = self.scaler.as_mut().and_then(|scaler| scaler.meet(&node));
-            audience.decided(self.now, &Decided::NodeCame { node: name, group: group.as_ref() });
+            let came = Decided::NodeCame { node: name, group: group.as_ref(), object: &node };
+            audience.decided(self.now, &came);
+        } else {
+            audience.decided(self.now, &Decided::NodeChanged { object: &node });
         }
         self.tell(if is_new { What::Added(node) } else { What::Modified(node) }, audience);
         if is_new {
@@ -107,15 +79,16 @@ impl Run {
                 self.agenda.put(at, Due::Go(id));
             }
         }
-        self.evict_by_taints(name);
+        self.mind_node(name);
         self.may_try = true;
     }
 
     pub(super) fn remove_node(&mut self, name: &Arc<str>, audience: &mut dyn Audience) {
         let Some(node) = self.nodes.remove(name) else { return };
-        audience.decided(self.now, &Decided::NodeWent { node: name });
+        self.driving.remove(name);
+        audience.decided(self.now, &Decided::NodeWent { node: name, object: &node });
         if let Some(scaler) = &mut self.scaler {
-            scaler.part(name);
+            scaler.part(&node);
         }
         self.tell(What::Deleted(node), audience);
         if self.on_node.contains_key(name) {
@@ -173,63 +146,13 @@ impl Run {
         change(&mut node["spec"]);
         self.set_node(name, Object::trusted(node.to_string()), audience);
     }
-
-    /// Pods that do not tolerate a taint of their node leave it.
-    fn evict_by_taints(&mut self, name: &Arc<str>) {
-        let Some(pods) = self.on_node.get(name) else { return };
-        let Some(node) = self.nodes.get(name) else { return };
-        let node: NodeJson = node.view().unwrap_or_default();
-        let taints: Vec<TaintJson> =
-            node.spec.taints.into_iter().filter(|taint| taint.effect == "NoExecute").collect();
-        if taints.is_empty() {
-            return;
-        }
-        let mut due: Vec<(Moment, PodId, Arc<str>)> = Vec::new();
-        for id in pods {
-            let Some(pod) = self.pods.get(id) else { continue };
-            let tolerations = pod.object().view::<PodJson>().unwrap_or_default().spec.tolerations;
-            let stays = taints.iter().map(|taint| (taint, tolerated(taint, &tolerations)));
-            let first =
-                stays.filter_map(|(taint, stays)| Some((stays?, taint))).min_by_key(|(stays, _)| *stays);
-            if let Some((stays, taint)) = first {
-                due.push((after(self.now, stays), *id, taint.key.as_str().into()));
-            }
-        }
-        for (at, id, key) in due {
-            self.agenda.put(at, Due::LoseToTaint(id, key));
-        }
-    }
-
-    /// The time a taint gave a pod is over: it goes, if the taint is still there.
-    pub(super) fn lose_to_taint(&mut self, id: PodId, key: Arc<str>, audience: &mut dyn Audience) {
-        let node = self.pods.get(&id).and_then(|pod| self.nodes.get(pod.node.as_ref()?));
-        let node: NodeJson = node.and_then(|node| node.view().ok()).unwrap_or_default();
-        if node.spec.taints.iter().any(|taint| taint.key == *key && taint.effect == "NoExecute") {
-            self.lose(id, LostTo::Taint(key), audience);
-        }
-    }
-}
-
-/// How long a pod may stay in spite of a taint; `None` for ever.
-fn tolerated(taint: &TaintJson, tolerations: &[TolerationJson]) -> Option<Duration> {
-    let matching = tolerations.iter().filter(|it| {
-        (it.effect.is_empty() || it.effect == taint.effect)
-            && (it.key == taint.key || (it.key.is_empty() && it.operator == "Exists"))
-            && (it.operator == "Exists" || it.value == taint.value)
-    });
-    let times: Vec<Option<i64>> = matching.map(|it| it.toleration_seconds).collect();
-    match times.iter().flatten().min() {
-        _ if times.is_empty() => Some(Duration::ZERO),
-        None => None,
-        Some(seconds) => Some(Duration::from_secs((*seconds).max(0).unsigned_abs())),
-    }
 }
 
 /// A node with an autoscaler's taints as they are in this run, not as they were recorded.
 fn with_taints_of(node: &Object, known: &Object) -> Object {
     let own = |object: &Object| {
         let spec = object.view::<NodeJson>().unwrap_or_default().spec;
-        spec.taints.iter().any(|taint| SCALERS.contains(&taint.key.as_str()))
+        spec.taints.iter().any(|taint| SCALERS.contains(&&*taint.key))
     };
     if !own(node) && !own(known) {
         return node.clone();

@@ -1,7 +1,6 @@
-//! The lives of pods: from the wish to the end, as a controller and a kubelet would have it.
+//! The lives of pods: from the wish until they run, as a controller and a kubelet would have it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use model::{Moment, Object, What};
 use rand::{RngExt, SeedableRng};
@@ -9,11 +8,12 @@ use rand_pcg::Pcg64;
 
 use super::agenda::Due;
 use super::body::{Body, Now};
-use super::given::{Again, Begun, Demand, DemandId, Life};
+use super::given::{Again, Asked, BadGiven, Begun, Demand, DemandId, Life, Took};
+use super::taints::Eviction;
 use super::told::{Audience, Decided, LostTo, PodId, Takes};
-use super::{BadGiven, Run, after};
+use super::{Run, after};
 use crate::pace::Step;
-use crate::scheduler::{Placement, PodName};
+use crate::scheduler::{Inclined, Placement, PodName};
 
 /// A demand, and how far it has come.
 #[derive(Debug)]
@@ -22,15 +22,15 @@ pub(super) struct DemandState {
     body: Arc<Body>,
     takes: Takes,
     /// How many pods were made for it.
-    made: u32,
+    pub(super) made: u32,
     /// How many of them are there.
-    there: u32,
+    pub(super) there: u32,
     /// Nobody wants it any more, or it is done.
-    over: bool,
+    pub(super) over: bool,
     /// It goes when it is done.
-    cleaned_up: bool,
+    pub(super) cleaned_up: bool,
     /// Demands that wait for its end.
-    waiting: Vec<DemandId>,
+    pub(super) waiting: Vec<DemandId>,
 }
 
 /// A pod.
@@ -38,24 +38,32 @@ pub(super) struct DemandState {
 pub(super) struct Pod {
     pub(super) name: PodName,
     uid: Arc<str>,
-    body: Arc<Body>,
-    takes: Takes,
+    pub(super) body: Arc<Body>,
+    pub(super) takes: Takes,
     pub(super) came: Moment,
     pub(super) stage: Stage,
     /// The node it is on, or on its way to.
     pub(super) node: Option<Arc<str>>,
     pub(super) nominated: Option<Arc<str>>,
-    bound: Option<Moment>,
+    pub(super) bound: Option<Moment>,
     pub(super) placement: Option<Placement>,
     /// What the scheduler last said, and since when it says no.
     refused: Option<(Arc<str>, Moment)>,
     pub(super) refusals: u32,
     started: Option<Moment>,
-    ended: Option<(Moment, bool)>,
-    leaving: Option<(Moment, i64)>,
-    lost: Option<(LostTo, Moment)>,
+    pub(super) ended: Option<(Moment, bool)>,
+    /// When a taint of its node drives it out.
+    pub(super) eviction: Option<Eviction>,
+    pub(super) leaving: Option<(Moment, i64)>,
+    /// It is not wanted any more.
+    pub(super) withdrawn: bool,
+    pub(super) lost: Option<(LostTo, Moment)>,
+    /// Somebody has still to take note of it before it can go.
+    pub(super) is_tracked: bool,
+    /// It would be gone if nobody had to.
+    pub(super) is_over: bool,
     /// Demands that wait until its name is free.
-    then: Vec<DemandId>,
+    pub(super) then: Vec<DemandId>,
 }
 
 /// How far a pod has come.
@@ -72,35 +80,51 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// So often the API server makes up a name that is taken before it gives up.
+const NAMES_TRIED: usize = 8;
 
-impl Run {
+impl Run<'_> {
     /// A pod that comes with its node.
     pub(super) fn come_with(&mut self, node: &Arc<str>, pod: Object, audience: &mut dyn Audience) {
-        self.own_demands += 1;
+        if self.is_made_by_controller(&pod) {
+            return;
+        }
         let meta = pod.meta();
         let uid = meta.uid.as_deref().unwrap_or_default().into();
         let life = Life { name: (*meta.name).into(), uid, ..Life::default() };
-        let begun =
-            Begun { came: self.now, node: Some(node.clone()), started: Some(self.now), leaving: false };
+        let begun = Begun {
+            came: self.now,
+            node: Some(node.clone()),
+            nominated: None,
+            refused: None,
+            started: Some(self.now),
+            leaving: false,
+        };
         let demand = Demand {
-            // Counted from the end: those that are given are counted from the beginning.
-            id: DemandId(u64::MAX - self.own_demands),
+            id: self.own_demand(),
             after: None,
             begun: Some(begun),
             again: Again::Never,
             runs: None,
             lives: vec![life],
+            unmade: None,
             pod,
         };
         // One that cannot be understood is in the template of its group, which was read.
-        let _ = self.ask(demand, audience);
+        if let Ok(asked) = Asked::of(demand) {
+            self.ask(asked, audience);
+        }
     }
 
-    pub(super) fn ask(&mut self, demand: Demand, audience: &mut dyn Audience) -> Result<(), BadGiven> {
-        let body = Body::of(&demand.pod).map_err(|source| {
-            let meta = demand.pod.meta();
-            BadGiven { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
-        })?;
+    /// A number for a demand that nobody gave.
+    pub(super) fn own_demand(&mut self) -> DemandId {
+        self.own_demands += 1;
+        // Counted from the end: those that are given are counted from the beginning.
+        DemandId(u64::MAX - self.own_demands)
+    }
+
+    pub(super) fn ask(&mut self, asked: Asked, audience: &mut dyn Audience) {
+        let Asked { demand, body, takes } = asked;
         let (id, begun) = (demand.id, demand.begun.clone());
         let after = demand.after.filter(|_| begun.is_none());
         let before = after.and_then(|after| self.demands.get_mut(&after)).filter(|state| !state.over);
@@ -109,9 +133,9 @@ impl Run {
             state.waiting.push(id);
         }
         let state = DemandState {
-            takes: Takes::of(&demand.pod),
             demand,
-            body: Arc::new(body),
+            body,
+            takes,
             made: 0,
             there: 0,
             over: false,
@@ -124,7 +148,6 @@ impl Run {
             None if waits => {}
             None => self.make(id, audience),
         }
-        Ok(())
     }
 
     /// Makes the next pod of a demand.
@@ -132,16 +155,39 @@ impl Run {
         let Some(id) = self.create(demand, self.now) else { return };
         self.tell_came(id, audience);
         self.tell_pod(id, What::Added, audience);
+        self.may_be_placed(id);
+    }
+
+    /// A pod waits for a node: it is inclined to the recorded one. What another scheduler decides is as recorded.
+    fn may_be_placed(&mut self, id: PodId) {
         let node = self.recorded(id).and_then(|life| life.node.clone());
-        if let (Some(node), Some(pod)) = (node, self.pods.get(&id)) {
+        let (Some(node), Some(pod)) = (node, self.pods.get(&id)) else { return };
+        if self.scheduler.schedules(&pod.name.namespace, &pod.name.name) {
             self.scheduler.incline(&pod.name.namespace, &pod.name.name, &node);
+            return;
         }
+        let at = self.takes(id, |life| life.bind, Step::Bind);
+        let inclined = Some(Inclined::Taken);
+        let placement =
+            Placement { node, volumes: Vec::new(), looked_at: 0, fitting: 0, equals: 0, inclined };
+        self.will_bind(id, placement, at);
+    }
+
+    /// A pod is on its way to a node, and seen there at that moment.
+    pub(super) fn will_bind(&mut self, id: PodId, placement: Placement, at: Moment) {
+        let Some(pod) = self.pods.get_mut(&id) else { return };
+        pod.stage = Stage::Binding;
+        pod.node = Some(placement.node.clone());
+        self.on_node.entry(placement.node.clone()).or_default().insert(id);
+        pod.placement = Some(placement);
+        self.agenda.put(at, Due::Bind(id));
     }
 
     /// A pod that was there before.
     fn begin(&mut self, demand: DemandId, begun: &Begun, audience: &mut dyn Audience) {
         let Some(id) = self.create(demand, begun.came) else { return };
         let Some(pod) = self.pods.get_mut(&id) else { return };
+        (pod.nominated, pod.refused) = (begun.nominated.clone(), begun.refused.clone());
         if let Some(node) = &begun.node {
             pod.node = Some(node.clone());
             (pod.stage, pod.bound, pod.started) = (Stage::Bound, Some(begun.came), begun.started);
@@ -152,12 +198,7 @@ impl Run {
         self.tell_came(id, audience);
         let state = self.demands.get(&demand);
         match (&begun.node, begun.started) {
-            (None, _) => {
-                let node = state.and_then(|state| state.demand.lives.first()?.node.clone());
-                if let (Some(node), Some(pod)) = (node, self.pods.get(&id)) {
-                    self.scheduler.incline(&pod.name.namespace, &pod.name.name, &node);
-                }
-            }
+            (None, _) => self.may_be_placed(id),
             (Some(_), None) => self.will_start(id),
             (Some(_), Some(started)) => {
                 if let Some(runs) = state.and_then(|state| state.demand.runs) {
@@ -167,8 +208,9 @@ impl Run {
         }
         if begun.leaving {
             self.delete(id, None, audience);
-            self.make_again(id);
+            self.make_again(id, audience);
         }
+        self.mind_taints(id);
         if let Some(node) = begun.node.as_ref().filter(|node| !self.nodes.contains_key(*node)) {
             self.node_is_gone(node);
         }
@@ -184,8 +226,11 @@ impl Run {
     fn create(&mut self, demand: DemandId, came: Moment) -> Option<PodId> {
         let state = self.demands.get_mut(&demand).filter(|state| !state.over)?;
         let id = PodId { demand, life: state.made };
-        let (name, uid) = name(state, id, self.seed);
-        let name = PodName { namespace: state.body.namespace.clone(), name };
+        let namespace = state.body.namespace.clone();
+        let (name, uid) = name(state, id, self.seed, |name| {
+            self.names.contains_key(&PodName { namespace: namespace.clone(), name: name.clone() })
+        });
+        let name = PodName { namespace, name };
         if let Some(holder) = self.names.get(&name).and_then(|id| self.pods.get_mut(id)) {
             holder.then.push(demand);
             return None;
@@ -206,8 +251,12 @@ impl Run {
             refusals: 0,
             started: None,
             ended: None,
+            eviction: None,
             leaving: None,
+            withdrawn: false,
             lost: None,
+            is_tracked: state.body.has_finalizers(),
+            is_over: false,
             then: Vec::new(),
             name: name.clone(),
         };
@@ -222,7 +271,8 @@ impl Run {
         let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.stage == Stage::Binding) else { return };
         let Some(node) = pod.node.clone() else { return };
         let name = pod.name.clone();
-        if !self.nodes.contains_key(&node) {
+        // Neither a node that is gone nor a pod that is going is bound.
+        if pod.leaving.is_some() || !self.nodes.contains_key(&node) {
             (pod.stage, pod.node) = (Stage::Waiting, None);
             self.leave_node(id, &node);
             self.scheduler.bind_failed(now, &name.namespace, &name.name);
@@ -231,14 +281,19 @@ impl Run {
         (pod.stage, pod.bound, pod.nominated) = (Stage::Bound, Some(now), None);
         let (placement, came, refusals) = (pod.placement.take(), pod.came, pod.refusals);
         audience.decided(now, &Decided::Sits { id, node: &node, takes: pod.takes });
-        self.scheduler.placed(now, &name.namespace, &name.name);
-        self.tell_pod_but_scheduler(id, What::Modified, audience);
+        if self.scheduler.schedules(&name.namespace, &name.name) {
+            self.scheduler.placed(now, &name.namespace, &name.name);
+            self.tell_pod_but_scheduler(id, What::Modified, audience);
+        } else {
+            self.tell_pod(id, What::Modified, audience);
+        }
         if let Some(placement) = placement {
             self.tell_scheduled(id, &node, audience);
             let decided = Decided::Bound { id, pod: &name, came, placement: &placement, refusals };
             audience.decided(now, &decided);
         }
         self.will_start(id);
+        self.mind_taints(id);
     }
 
     fn will_start(&mut self, id: PodId) {
@@ -252,9 +307,23 @@ impl Run {
     }
 
     /// When something is over that begins for a pod now: it takes as long as recorded, or as usual.
-    fn takes(&self, id: PodId, recorded: fn(&Life) -> Option<Duration>, step: Step) -> Moment {
+    pub(super) fn takes(&self, id: PodId, recorded: fn(&Life) -> Option<Took>, step: Step) -> Moment {
+        self.takes_since(self.now, id, recorded, step)
+    }
+
+    /// The same, where what was recorded began then.
+    pub(super) fn takes_since(
+        &self,
+        began: Moment,
+        id: PodId,
+        recorded: fn(&Life) -> Option<Took>,
+        step: Step,
+    ) -> Moment {
         match self.recorded(id).and_then(recorded) {
-            Some(duration) => after(self.now, duration),
+            Some(Took { time, longer: false }) => after(began, time),
+            Some(Took { time, longer: true }) => {
+                self.over_for(id, step).max(after(began, time).plus_nanos(1))
+            }
             None => self.over_for(id, step),
         }
     }
@@ -284,175 +353,33 @@ impl Run {
         if let Some(runs) = self.demands.get(&id.demand).and_then(|state| state.demand.runs) {
             self.agenda.put(after(now, runs.lasting), Due::End(id));
         }
-        // Nobody decides by it.
-        if audience.wants_changes() {
-            let object = self.pods[&id].object();
-            audience.changed(now, What::Modified(object));
-        }
-    }
-
-    /// The containers of a pod have ended.
-    pub(super) fn end(&mut self, id: PodId, audience: &mut dyn Audience) {
-        let now = self.now;
-        let Some(pod) = self.pods.get_mut(&id) else { return };
-        if pod.stage != Stage::Bound || pod.leaving.is_some() {
-            return;
-        }
-        let fails =
-            self.demands.get(&id.demand).and_then(|state| state.demand.runs).is_some_and(|runs| runs.fails);
-        (pod.stage, pod.ended) = (Stage::Ended, Some((now, fails)));
-        let node = pod.node.clone();
-        if let Some(node) = &node {
-            audience.decided(now, &Decided::Rises { id, node, takes: pod.takes });
-        }
-        self.tell_pod(id, What::Modified, audience);
-        if let Some(node) = node {
-            self.leave_node(id, &node);
-        }
-        self.demand_is_over(id.demand);
-        if self.demands.get(&id.demand).is_some_and(|state| state.cleaned_up) {
-            self.withdraw(id.demand, audience);
-        }
-    }
-
-    /// A demand is no more: those that wait for it come.
-    fn demand_is_over(&mut self, demand: DemandId) {
-        let Some(state) = self.demands.get_mut(&demand) else { return };
-        state.over = true;
-        for waiting in std::mem::take(&mut state.waiting) {
-            let first = PodId { demand: waiting, life: 0 };
-            let at = self.takes(first, |life| life.again, Step::NextOfJob);
-            self.agenda.put(at, Due::Ask(waiting));
-        }
-        self.forget_if_done(demand);
-    }
-
-    fn forget_if_done(&mut self, demand: DemandId) {
-        if self.demands.get(&demand).is_some_and(|state| state.over && state.there == 0) {
-            self.demands.remove(&demand);
-        }
-    }
-
-    /// The pod of a demand goes when it has ended.
-    pub(super) fn clean_up(&mut self, demand: DemandId, audience: &mut dyn Audience) {
-        let Some(state) = self.demands.get_mut(&demand) else { return };
-        if state.over {
-            self.withdraw(demand, audience);
-        } else {
-            state.cleaned_up = true;
-        }
-    }
-
-    /// Nobody wants a demand any more.
-    pub(super) fn withdraw(&mut self, demand: DemandId, audience: &mut dyn Audience) {
-        self.demand_is_over(demand);
-        for id in self.pods_of(demand) {
-            self.delete(id, None, audience);
-        }
-    }
-
-    /// Somebody deletes the pod of a demand.
-    pub(super) fn delete_given(&mut self, demand: DemandId, audience: &mut dyn Audience) {
-        let Some(id) = self.pods_of(demand).pop() else { return };
-        if self.pods[&id].leaving.is_none() {
-            self.delete(id, None, audience);
-            self.make_again(id);
-        }
-    }
-
-    /// A pod loses its place.
-    pub(super) fn lose(&mut self, id: PodId, to: LostTo, audience: &mut dyn Audience) {
-        let Some(pod) = self.pods.get(&id).filter(|pod| pod.leaving.is_none() && pod.stage != Stage::Ended)
-        else {
-            return;
-        };
-        let (name, node) = (pod.name.clone(), pod.node.clone());
-        let decided = Decided::Lost { id, pod: &name, node: node.as_ref(), to: &to };
-        audience.decided(self.now, &decided);
-        if let LostTo::Preemption(by) = &to {
-            self.tell_preempted(id, by, audience);
-        }
-        self.delete(id, Some(to), audience);
-        self.make_again(id);
-    }
-
-    /// Its owner makes a pod again that is being deleted.
-    fn make_again(&mut self, id: PodId) {
-        let Some(state) = self.demands.get(&id.demand).filter(|state| !state.over) else { return };
-        match state.demand.again {
-            Again::Never => self.demand_is_over(id.demand),
-            Again::AtOnce => {
-                let next = PodId { demand: id.demand, life: state.made };
-                let at = self.takes(next, |life| life.again, Step::Again);
-                self.agenda.put(at, Due::Ask(id.demand));
-            }
-            Again::WhenGone => {}
-        }
-    }
-
-    /// Begins to delete a pod.
-    fn delete(&mut self, id: PodId, to: Option<LostTo>, audience: &mut dyn Audience) {
-        let now = self.now;
-        let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.leaving.is_none()) else { return };
-        let is_forced =
-            matches!(to, Some(LostTo::NodeGone)) || pod.stage == Stage::Ended || pod.bound.is_none();
-        let grace = if is_forced { 0 } else { pod.body.grace_seconds };
-        pod.leaving = Some((now, grace));
-        if let Some(to) = to {
-            if to == LostTo::NodeGone {
-                pod.ended = pod.ended.or(Some((now, true)));
-            }
-            pod.lost = Some((to, now));
-        }
-        if is_forced {
-            self.gone(id, audience);
-            return;
-        }
-        self.tell_pod(id, What::Modified, audience);
-        // Where the node is gone nobody ends a pod.
-        let node = self.pods.get(&id).and_then(|pod| pod.node.clone());
-        if node.is_some_and(|node| self.nodes.contains_key(&node)) {
-            let at = self.takes(id, |life| life.end, Step::End);
-            self.agenda.put(at, Due::Go(id));
-        }
-    }
-
-    /// A pod is gone.
-    pub(super) fn gone(&mut self, id: PodId, audience: &mut dyn Audience) {
-        if !self.pods.contains_key(&id) {
-            return;
-        }
-        self.tell_pod(id, What::Deleted, audience);
-        let Some(pod) = self.pods.remove(&id) else { return };
-        let waited = pod.bound.is_none();
-        audience.decided(self.now, &Decided::Went { id, pod: &pod.name, waited });
-        if let (Stage::Bound, Some(node)) = (pod.stage, &pod.node) {
-            audience.decided(self.now, &Decided::Rises { id, node, takes: pod.takes });
-        }
-        self.names.remove(&pod.name);
-        for demand in pod.then {
-            self.agenda.put(self.now, Due::Ask(demand));
-        }
-        if let Some(node) = &pod.node {
-            self.leave_node(id, node);
-        }
-        let Some(state) = self.demands.get_mut(&id.demand) else { return };
-        state.there = state.there.saturating_sub(1);
-        if !state.over && state.demand.again == Again::WhenGone && state.there == 0 {
-            let next = PodId { demand: id.demand, life: state.made };
-            let at = self.takes(next, |life| life.again, Step::Again);
-            self.agenda.put(at, Due::Ask(id.demand));
-        }
-        self.forget_if_done(id.demand);
-    }
-
-    fn leave_node(&mut self, id: PodId, node: &Arc<str>) {
-        if let Some(pods) = self.on_node.get_mut(node) {
-            pods.remove(&id);
-            if pods.is_empty() {
-                self.on_node.remove(node);
+        // Neither the scheduler nor the autoscaler decides by it.
+        if self.control.is_some() || audience.wants_changes() {
+            let what = What::Modified(self.pods[&id].object());
+            self.tell_controllers(&what);
+            if audience.wants_changes() {
+                audience.changed(now, what);
             }
         }
+    }
+
+    /// Somebody changes the pod of a demand.
+    pub(super) fn change(
+        &mut self,
+        demand: DemandId,
+        changed: &Object,
+        audience: &mut dyn Audience,
+    ) -> Result<(), BadGiven> {
+        let mark = self.demands.get(&demand).and_then(|state| state.demand.mark());
+        let body = Arc::new(Body::of(changed, mark.as_ref())?);
+        if let Some(id) = self.pods_of(demand).pop()
+            && let Some(pod) = self.pods.get_mut(&id)
+        {
+            pod.body = body;
+            self.tell_pod(id, What::Modified, audience);
+            self.mind_taints(id);
+        }
+        Ok(())
     }
 
     pub(super) fn pods_of(&self, demand: DemandId) -> Vec<PodId> {
@@ -472,6 +399,20 @@ impl Run {
         }
     }
 
+    /// Tells everybody that a pod takes no room any more.
+    pub(super) fn tell_gone(
+        &mut self,
+        id: PodId,
+        how: fn(model::Object) -> What,
+        audience: &mut dyn Audience,
+    ) {
+        if let Some(pod) = self.pods.get(&id) {
+            // That it is gone is all that the scheduler asks for.
+            self.scheduler.gone(self.now, &pod.name.namespace, &pod.name.name, || pod.object());
+            self.tell_pod_but_scheduler(id, how, audience);
+        }
+    }
+
     /// Tells everybody but the scheduler, which knows.
     pub(super) fn tell_pod_but_scheduler(
         &mut self,
@@ -479,11 +420,11 @@ impl Run {
         how: fn(model::Object) -> What,
         audience: &mut dyn Audience,
     ) {
-        if self.scaler.is_none() && !audience.wants_changes() {
+        if self.scaler.is_none() && self.control.is_none() && !audience.wants_changes() {
             return;
         }
         if let Some(pod) = self.pods.get(&id) {
-            self.tell_scaler(how(pod.object()), audience);
+            self.tell_others(how(pod.object()), audience);
         }
     }
 }
@@ -503,7 +444,9 @@ impl Pod {
             started: self.started,
             ended: self.ended,
             leaving: self.leaving,
+            withdrawn: self.withdrawn,
             lost: self.lost.as_ref().map(|(to, at)| (to, *at)),
+            is_tracked: self.is_tracked,
         })
     }
 
@@ -529,8 +472,13 @@ impl Pod {
     }
 }
 
-/// The name and uid of the next pod of a demand: as recorded, or made up.
-fn name(state: &DemandState, id: PodId, seed: u64) -> (Arc<str>, Arc<str>) {
+/// The name and uid of the next pod of a demand: as recorded, or made up, with a name that is not taken.
+fn name(
+    state: &DemandState,
+    id: PodId,
+    seed: u64,
+    is_taken: impl Fn(&Arc<str>) -> bool,
+) -> (Arc<str>, Arc<str>) {
     let recorded = state.demand.lives.get(id.life as usize);
     let mut dice =
         Pcg64::seed_from_u64(seed ^ id.demand.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.life));
@@ -538,8 +486,18 @@ fn name(state: &DemandState, id: PodId, seed: u64) -> (Arc<str>, Arc<str>) {
         (Some(life), _) => life.name.clone(),
         (None, None) => state.body.name.clone(),
         (None, Some(stem)) => {
-            let letters = (0..5).map(|_| char::from(LETTERS[dice.random_range(0..LETTERS.len())]));
-            format!("{stem}{}", letters.collect::<String>()).into()
+            let mut draw = || -> Arc<str> {
+                let letters = (0..5).map(|_| char::from(LETTERS[dice.random_range(0..LETTERS.len())]));
+                format!("{stem}{}", letters.collect::<String>()).into()
+            };
+            let mut name = draw();
+            for _ in 1..NAMES_TRIED {
+                if !is_taken(&name) {
+                    break;
+                }
+                name = draw();
+            }
+            name
         }
     };
     let uid = match recorded.map(|life| &life.uid).filter(|uid| !uid.is_empty()) {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use model::What;
 
 use super::agenda::Due;
-use super::pods::Stage;
 use super::told::{Audience, Decided, LostTo, PodId};
 use super::{Run, after};
 use crate::pace::Step;
-use crate::scheduler::{Attempted, Decision, Placement, Rejection};
+use crate::scheduler::{Attempted, Decision, Placement, PodName, Rejection};
 
-impl Run {
+impl Run<'_> {
     /// Tries the pod whose turn it is. Says whether there was one.
     pub(super) fn try_one(&mut self, audience: &mut dyn Audience) -> bool {
         let Some(Attempted { pod, decision }) = self.scheduler.schedule_one(self.now) else {
@@ -36,18 +35,13 @@ impl Run {
 
     fn placed(&mut self, id: PodId, placement: Placement) {
         self.busy_until = self.over(Step::Attempt);
-        let recorded = self.recorded(id).and_then(|life| life.bind);
         let Some(pod) = self.pods.get(&id) else { return };
-        let bound = match recorded.filter(|_| pod.refusals == 0) {
-            Some(bind) => after(pod.came, bind),
-            None => self.over_for(id, Step::Bind),
+        let bound = if pod.refusals == 0 {
+            self.takes_since(pod.came, id, |life| life.bind, Step::Bind)
+        } else {
+            self.over_for(id, Step::Bind)
         };
-        let Some(pod) = self.pods.get_mut(&id) else { return };
-        pod.stage = Stage::Binding;
-        pod.node = Some(placement.node.clone());
-        self.on_node.entry(placement.node.clone()).or_default().insert(id);
-        pod.placement = Some(placement);
-        self.agenda.put(bound.max(self.busy_until), Due::Bind(id));
+        self.will_bind(id, placement, bound.max(self.busy_until));
     }
 
     fn refused(&mut self, id: PodId, rejection: &Rejection, audience: &mut dyn Audience) {
@@ -67,18 +61,38 @@ impl Run {
         }
         self.tell_refused(id, rejection, audience);
         audience.decided(now, &Decided::Refused { id, pod: &name, rejection });
-        let mut at = now;
-        for victim in &rejection.victims {
-            if let Some(victim) = self.names.get(victim).copied() {
-                at = after(at, self.pacer.draw(Step::Preempt, now));
-                self.agenda.put(at, Due::Lose(victim, LostTo::Preemption(name.clone())));
-            }
-        }
+        self.preempt(id, &name, rejection);
         for cleared in rejection.cleared.iter().filter(|cleared| **cleared != name) {
             let Some(other) = self.names.get(cleared).copied() else { continue };
             if self.pods.get_mut(&other).is_some_and(|pod| pod.promise(None)) {
                 self.tell_pod_but_scheduler(other, What::Modified, audience);
             }
+        }
+    }
+
+    /// Deletes the victims of a pod, one after the other, and keeps the pod back until that is done.
+    fn preempt(&mut self, id: PodId, name: &PodName, rejection: &Rejection) {
+        let mut at = self.now;
+        for victim in &rejection.victims {
+            if let Some(victim) = self.names.get(victim).copied() {
+                at = after(at, self.pacer.draw(Step::Preempt, self.now));
+                self.agenda.put(at, Due::Lose(victim, LostTo::Preemption(name.clone())));
+            }
+        }
+        if at == self.now {
+            return;
+        }
+        if self.scheduler.preempts(&name.namespace, &name.name) {
+            self.agenda.put(at, Due::Preempted(id));
+        } else {
+            self.busy_until = self.busy_until.max(at);
+        }
+    }
+
+    /// All victims of a pod are marked for deletion.
+    pub(super) fn has_preempted(&mut self, id: PodId) {
+        if let Some(pod) = self.pods.get(&id) {
+            self.scheduler.has_preempted(&pod.name.namespace, &pod.name.name);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::told::Audience;
 use super::{Run, after};
 
-impl Run {
+impl Run<'_> {
     /// Lets everything happen until nothing more comes of what was given, or until so long after the last node came.
     /// Says whether the cluster has come to rest.
     pub fn settle(&mut self, patience: Duration, audience: &mut dyn Audience) -> bool {

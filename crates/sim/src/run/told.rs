@@ -6,7 +6,7 @@ use kubernetes::requests::PodResources;
 use model::{Moment, Object, What};
 
 use super::given::DemandId;
-use crate::autoscaler::{Loop, RemovedNode, ScaleUp};
+use crate::autoscaler::{Autoscaler, Loop, RemovedNode, ScaleUp};
 use crate::scheduler::{Placement, PodName, Rejection};
 
 /// Who listens to a run.
@@ -121,19 +121,35 @@ pub enum Decided<'a> {
         group: Option<&'a Arc<str>>,
     },
     /// The autoscaler has looked at everything.
-    Looped(&'a Loop),
+    Looped {
+        /// What came of it.
+        done: &'a Loop,
+        /// Who did: one may ask for its status.
+        autoscaler: &'a Autoscaler,
+    },
     /// A node is there.
     NodeCame {
         /// Its name.
         node: &'a Arc<str>,
         /// Its group, if the autoscaler asked for it.
         group: Option<&'a Arc<str>>,
+        /// What it is like.
+        object: &'a Object,
+    },
+    /// A node is otherwise from now on.
+    NodeChanged {
+        /// What it is like.
+        object: &'a Object,
     },
     /// A node is gone.
     NodeWent {
         /// Its name.
         node: &'a Arc<str>,
+        /// What it was like.
+        object: &'a Object,
     },
+    /// Nobody wants a demand any more, and none of its pods is there.
+    Over(DemandId),
 }
 
 /// What a pod asks for.

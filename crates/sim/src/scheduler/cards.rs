@@ -1,5 +1,5 @@
 //! What is remembered of nodes and shapes: what the node itself, and what is on it, mean to pods of that shape. A card
-//! holds until the node changes.
+//! holds until the node changes. Pods whose shapes differ only in what the node is not asked about share their cards.
 
 use std::sync::Arc;
 

@@ -91,10 +91,10 @@ pub(super) fn decide(
         }
     };
     let mut diagnosis = Diagnosis { plugins: before.narrowed_by.clone(), ..Diagnosis::default() };
-    let shape_id = look.world.shape_id(look.pod_id);
+    let (shape_id, shape) = look.world.local_shape(look.pod_id);
     // One that goes to a few nodes by name, or to one, has no use for cards: nobody else is like it.
     let alone = before.only.is_some() || look.pod.node_name.is_some();
-    let mut kept = memory.cards.take(shape_id, &look.pod.shape);
+    let mut kept = memory.cards.take(shape_id, shape);
     let mut chosen = None;
     if let Some(nominated) = look.pod.nominated_node.as_ref().and_then(|name| look.world.nodes.by_name(name))
     {
@@ -290,8 +290,8 @@ pub(super) fn survey(look: &mut Look<'_>, memory: &mut Memory) -> Result<Survey,
         before.only.as_ref().is_none_or(|names| names.binary_search(name).is_ok())
     });
     let considered: Vec<NodeId> = considered.collect();
-    let shape_id = look.world.shape_id(look.pod_id);
-    let mut kept = memory.cards.take(shape_id, &look.pod.shape);
+    let (shape_id, shape) = look.world.local_shape(look.pod_id);
+    let mut kept = memory.cards.take(shape_id, shape);
     let mut verdicts = Vec::new();
     let mut feasible = Vec::new();
     for &node in &considered {

@@ -131,7 +131,8 @@ impl Scheduler {
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(what, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
-            ("", "Pod") => self.apply_pod(now, object, present),
+            ("", "Pod") if present => self.set_pod(now, object),
+            ("", "Pod") => self.lose_pod(now, &meta.namespace, &meta.name, || object.clone()),
             ("", "Node") if present => self.set_node(now, object),
             ("", "Node") => self.remove_node(now, &meta.name),
             (group, kind) => {
@@ -150,6 +151,13 @@ impl Scheduler {
                 self.apply_thing(now, group, kind, object, present);
             }
         }
+    }
+
+    /// A pod is gone, or has run to its end: the same as by [`Scheduler::apply`], without a look at the pod, which is
+    /// made only if somebody waits for what its volumes took.
+    pub fn gone(&mut self, now: Moment, namespace: &str, name: &str, pod: impl FnOnce() -> Object) {
+        self.advance(now);
+        self.lose_pod(now, namespace, name, pod);
     }
 
     /// Every node's verdict and scores for a pod, and what the scheduler would decide now. It takes notice of what has

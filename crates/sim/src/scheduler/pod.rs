@@ -185,6 +185,24 @@ impl Shape {
             && self.preferred_affinity.is_empty())
     }
 
+    /// As much of it as a node by itself and what is on it are asked about: the images, for one, are of no account, so
+    /// that far fewer are different.
+    pub(crate) fn local(&self) -> Shape {
+        Shape {
+            scheduler_name: self.scheduler_name.clone(),
+            requests: self.requests.clone(),
+            scored_requests: self.scored_requests.clone(),
+            balanced_requests: self.balanced_requests.clone(),
+            tolerations: self.tolerations.clone(),
+            node_selector: self.node_selector.clone(),
+            required_nodes: self.required_nodes.clone(),
+            preferred_nodes: self.preferred_nodes.clone(),
+            ports: self.ports.clone(),
+            features: self.features.clone(),
+            ..Shape::default()
+        }
+    }
+
     /// Whether it selects the node: `nodeSelector` and required affinity. A term that makes no sense never matches.
     pub(crate) fn selects(&self, name: &str, labels: &Labels) -> bool {
         let label = |key: &str| labels.get(key);

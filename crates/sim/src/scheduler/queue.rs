@@ -27,7 +27,7 @@ use super::pod::Pod;
 use super::rules::Rules;
 use super::settings::{Settings, Version};
 use super::world::World;
-use events::Event;
+use events::{Event, Sort};
 use hints::Extras;
 use things::Things;
 
@@ -81,6 +81,10 @@ pub(super) struct Queue {
     refused: BTreeMap<Plugin, BTreeSet<PodId>>,
     /// Those refused, by the moment they were put there.
     since: BTreeSet<(Moment, PodId)>,
+    /// Whether victims are deleted while the scheduler goes on.
+    preempts_aside: bool,
+    /// Those whose victims are being deleted.
+    preempting: BTreeSet<PodId>,
     things: Things,
 }
 
@@ -156,6 +160,8 @@ impl Queue {
             errors: BTreeSet::new(),
             refused: BTreeMap::new(),
             since: BTreeSet::new(),
+            preempts_aside: settings.version >= Version::V1_33,
+            preempting: BTreeSet::new(),
             things: Things::default(),
         }
     }
@@ -182,6 +188,7 @@ impl Queue {
     fn remove(&mut self, id: PodId) {
         self.take_out(id);
         self.entries.remove(&id);
+        self.preempting.remove(&id);
     }
 
     /// A pod that waits changed in these ways.
@@ -218,8 +225,10 @@ impl Queue {
         for (plugin, pods) in &self.refused {
             if hints::asks(*plugin, event.sort) {
                 let is_helped = |id: &&PodId| {
+                    let entry = &self.entries[*id];
                     such(known.world.pod(**id))
-                        && hints::helps(*plugin, known, **id, &self.entries[*id], event)
+                        && entry.hears(event)
+                        && hints::helps(*plugin, known, **id, entry, event)
                 };
                 helped.extend(pods.iter().filter(is_helped));
             }
@@ -331,17 +340,30 @@ impl Queue {
             (true, true) => State::Errors,
         };
         let is_asked = !waits || self.timing.pops_from_backoff;
-        match kept_back(id, known).filter(|_| is_asked) {
-            None => self.put_in(id, state),
-            Some(plugin) => {
-                self.change(id, |entry| {
-                    if let Err(place) = entry.rejectors.binary_search(&plugin) {
-                        entry.rejectors.insert(place, plugin);
-                    }
-                });
-                self.put_in(id, State::Gated(plugin));
+        let Some(plugin) = self.kept_back(id, known).filter(|_| is_asked) else {
+            self.put_in(id, state);
+            return;
+        };
+        self.change(id, |entry| {
+            if let Err(place) = entry.rejectors.binary_search(&plugin) {
+                entry.rejectors.insert(place, plugin);
             }
-        }
+        });
+        // Who waits for its victims is helped when they are gone, as others may be.
+        let is_gated = plugin == Plugin::SchedulingGates;
+        self.put_in(id, if is_gated { State::Gated(plugin) } else { State::Refused });
+    }
+
+    /// Who keeps a pod out of the queue. Of the plugins that may, these are simulated.
+    fn kept_back(&self, id: PodId, known: Known<'_>) -> Option<Plugin> {
+        let pod = known.world.pod(id);
+        let asked = &known.rules(pod)?.profile.pre_enqueue;
+        let keeps = |plugin: &Plugin| match plugin {
+            Plugin::SchedulingGates => scheduling_gates::pre_enqueue(pod).is_err(),
+            Plugin::DefaultPreemption => self.preempting.contains(&id),
+            _ => false,
+        };
+        asked.iter().copied().find(keeps)
     }
 
     fn put_in(&mut self, id: PodId, state: State) {
@@ -388,13 +410,6 @@ impl Queue {
     }
 }
 
-/// Who keeps a pod out of the queue. Of the plugins that may, only this one is simulated.
-fn kept_back(id: PodId, known: Known<'_>) -> Option<Plugin> {
-    let pod = known.world.pod(id);
-    let asked = known.rules(pod)?.profile.pre_enqueue.contains(&Plugin::SchedulingGates);
-    (asked && scheduling_gates::pre_enqueue(pod).is_err()).then_some(Plugin::SchedulingGates)
-}
-
 fn forget(index: &mut BTreeMap<Plugin, BTreeSet<PodId>>, plugin: Plugin, id: PodId) {
     if let Some(pods) = index.get_mut(&plugin) {
         pods.remove(&id);
@@ -413,6 +428,15 @@ fn flush_of(since: Moment) -> Moment {
 /// The next multiple after a number; the greatest of all numbers if there is none.
 fn next_multiple(number: i64, of: i64) -> i64 {
     (number.div_euclid(of) + 1).checked_mul(of).unwrap_or(i64::MAX)
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// Whether the pod is told of an event: while it is kept back, only of those that the one who does so asks for.
+    fn hears(&self, event: &Event<'_>) -> bool {
+        event.sort == Sort::PodDeleted || !self.rejectors.contains(&Plugin::DefaultPreemption)
+    }
 }
 
 // === impl Timing ===

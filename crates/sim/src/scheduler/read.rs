@@ -1,6 +1,6 @@
 //! Reading objects: what is absent or null is nothing, what makes no sense is named by its path.
 
-use model::{Moment, Object};
+use model::{Moment, Object, Text};
 use serde::{Deserialize, Deserializer};
 
 /// Null is the default.
@@ -12,7 +12,7 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>
 
 /// A time as Kubernetes writes it.
 pub(crate) fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Moment>, D::Error> {
-    let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+    let text = Option::<Text<'de>>::deserialize(deserializer)?;
     text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
 }
 

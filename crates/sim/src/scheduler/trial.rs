@@ -15,7 +15,7 @@ use super::plan::Plans;
 use super::plugin::Plugin;
 use super::pod::Pod;
 use super::rules::Rules;
-use super::settings::Settings;
+use super::settings::{Settings, SpreadDefaults};
 use super::storage::StorageKind;
 use super::verdict::{Code, Refusal};
 use super::world::{RelationKind, World};
@@ -154,12 +154,23 @@ impl Trial {
 
     /// Whether a pod passes the filters of a node.
     pub(crate) fn check(&mut self, pod: PodId, node: NodeId) -> Result<(), Refused> {
-        self.ask(pod, std::iter::once(node)).map(drop)
+        self.ask(pod, std::iter::once(node)).map(drop).map_err(Refused::from)
     }
 
     /// The first of the nodes whose filters a pod passes.
     pub(crate) fn first(&mut self, pod: PodId, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
         self.ask(pod, nodes).ok()
+    }
+
+    /// Whether it matters to a pod that one node takes which taints another has: pods on nodes that it does not tolerate
+    /// may not count for how it is spread.
+    pub(crate) fn minds_taints_elsewhere(&self, id: PodId) -> bool {
+        let own = &self.world.pod(id).shape.spread;
+        match &self.rules.profile.spread {
+            _ if !own.is_empty() => own.iter().any(|it| it.hard == Some(true) && it.honor_taints),
+            SpreadDefaults::List(list) => list.iter().any(|it| it.hard && it.honor_taints),
+            SpreadDefaults::System => false,
+        }
     }
 
     /// Whether nothing matters to a pod but a node's own words and how much it has left: no other pod's place, no port
@@ -180,15 +191,16 @@ impl Trial {
             && pod.shape.requests.scalars.iter().all(is_counted)
     }
 
-    /// The first node that takes the pod, or what the last one says that does not.
-    fn ask(&mut self, pod: PodId, nodes: impl Iterator<Item = NodeId>) -> Result<NodeId, Refused> {
+    /// The first node that takes the pod, or what the last one says that does not; nothing, if the pod alone wants none
+    /// of them.
+    fn ask(&mut self, pod: PodId, nodes: impl Iterator<Item = NodeId>) -> Result<NodeId, Option<Refusal>> {
         self.cards.tidy();
         let plan = self.plans.plan(&mut self.world, &self.rules, pod);
         let mut look = Look::new(&self.world, &self.rules, &self.nobody, pod, &plan);
-        let before = look.pre_filter().map_err(Refused::from)?;
-        let shape_id = self.world.shape_id(pod);
-        let mut kept = before.only.is_none().then(|| self.cards.take(shape_id, &look.pod.shape));
-        let mut answer = Err(Refused { reasons: Vec::new() });
+        let before = look.pre_filter().map_err(Some)?;
+        let (shape_id, shape) = self.world.local_shape(pod);
+        let mut kept = before.only.is_none().then(|| self.cards.take(shape_id, shape));
+        let mut answer = Err(None);
         for node in nodes {
             let name = self.world.nodes.name(node);
             if before.only.as_ref().is_some_and(|names| names.binary_search(name).is_err()) {
@@ -199,21 +211,22 @@ impl Trial {
                     answer = Ok(node);
                     break;
                 }
-                Some(refusal) => answer = Err(self.cards.refusal(refusal).clone().into()),
+                Some(refusal) => answer = Err(Some(refusal)),
             }
         }
         drop(look);
         if let Some(kept) = kept {
             self.cards.put_back(shape_id, kept);
         }
-        answer
+        answer.map_err(|refusal| refusal.map(|refusal| self.cards.refusal(refusal).clone()))
     }
 }
 
 // === impl Refused ===
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Refused {
+impl From<Option<Refusal>> for Refused {
+    fn from(refusal: Option<Refusal>) -> Refused {
+        let Some(refusal) = refusal else { return Refused { reasons: Vec::new() } };
         match refusal.code {
             Code::Error => Refused { reasons: vec![refusal.message()] },
             _ => Refused { reasons: refusal.reasons.iter().map(|reason| reason.to_string()).collect() },

@@ -4,26 +4,18 @@ use std::sync::Arc;
 
 use model::Moment;
 
-use super::{Extra, Manager, Meta, Printed, microsecond, put, quoted, second};
+use super::{Extra, Manager, Meta, Printed, microsecond, put, quoted};
 
-/// One Event, of either recorder: the scheduler's new one, or the old one that everything else still uses.
+/// One Event of the scheduler.
 pub(crate) struct Event {
     pub(crate) meta: Meta,
-    pub(crate) by: Reporter,
+    pub(crate) action: &'static str,
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) regarding: Regarding,
     pub(crate) note: String,
     pub(crate) last: Moment,
     pub(crate) count: u32,
-}
-
-/// Who says it.
-#[derive(Clone)]
-pub(crate) enum Reporter {
-    Scheduler { action: &'static str },
-    Controller(&'static str),
-    Kubelet { node: Arc<str> },
 }
 
 /// What it is about.
@@ -39,25 +31,11 @@ pub(crate) struct Regarding {
     pub(crate) container: Option<String>,
 }
 
-const NEW_FIELDS: &str = r#"{"f:action":{},"f:eventTime":{},"f:note":{},"f:reason":{},"f:regarding":{},"f:reportingController":{},"f:reportingInstance":{},"f:type":{}}"#;
-const OLD_FIELDS: &str = r#"{"f:count":{},"f:firstTimestamp":{},"f:involvedObject":{},"f:lastTimestamp":{},"f:message":{},"f:reason":{},"f:reportingComponent":{},"f:source":{"f:component":{}},"f:type":{}}"#;
-const KUBELET_FIELDS: &str = r#"{"f:count":{},"f:firstTimestamp":{},"f:involvedObject":{},"f:lastTimestamp":{},"f:message":{},"f:reason":{},"f:reportingComponent":{},"f:reportingInstance":{},"f:source":{"f:component":{},"f:host":{}},"f:type":{}}"#;
+const FIELDS: &str = r#"{"f:action":{},"f:eventTime":{},"f:note":{},"f:reason":{},"f:regarding":{},"f:reportingController":{},"f:reportingInstance":{},"f:type":{}}"#;
 
 // === impl Regarding ===
 
 impl Regarding {
-    pub(crate) fn of(meta: &Meta, api_version: &'static str) -> Regarding {
-        Regarding {
-            kind: meta.key.kind.kind.clone(),
-            api_version,
-            namespace: meta.key.namespace.clone(),
-            name: meta.key.name.clone(),
-            uid: meta.uid.clone(),
-            version: meta.version,
-            container: None,
-        }
-    }
-
     fn write(&self, out: &mut String) {
         let Regarding { kind, api_version, namespace, name, uid, version, container } = self;
         put(out, format_args!(r#","regarding":{{"kind":"{kind}""#));
@@ -80,13 +58,13 @@ impl Regarding {
 
 impl Event {
     fn managed_fields(&self) -> String {
-        let (name, api_version, fields) = match &self.by {
-            Reporter::Scheduler { .. } => ("kube-scheduler", "events.k8s.io/v1", NEW_FIELDS),
-            Reporter::Controller("cluster-autoscaler") => ("cluster-autoscaler", "v1", OLD_FIELDS),
-            Reporter::Controller(_) => ("kube-controller-manager", "v1", OLD_FIELDS),
-            Reporter::Kubelet { .. } => ("kubelet", "v1", KUBELET_FIELDS),
-        };
-        Manager::list(&[Manager { name, api_version, at: self.last, fields, of_status: false }])
+        Manager::list(&[Manager {
+            name: "kube-scheduler",
+            api_version: "events.k8s.io/v1",
+            at: self.last,
+            fields: FIELDS,
+            of_status: false,
+        }])
     }
 }
 
@@ -103,51 +81,24 @@ impl Printed for Event {
         out.push_str(r#"{"kind":"Event","apiVersion":"events.k8s.io/v1","#);
         let managed = if self.meta.managed { self.managed_fields() } else { String::new() };
         self.meta.write(out, &Extra { managed: &managed, ..Extra::default() });
-        let created = self.meta.created;
-        match &self.by {
-            Reporter::Scheduler { action } => {
-                out.push_str(r#","eventTime":"#);
-                microsecond(out, created);
-                if self.count > 1 {
-                    put(out, format_args!(r#","series":{{"count":{},"lastObservedTime":"#, self.count));
-                    microsecond(out, self.last);
-                    out.push('}');
-                }
-                put(
-                    out,
-                    format_args!(
-                        r#","reportingController":"default-scheduler","reportingInstance":"default-scheduler-control-1","action":"{action}""#
-                    ),
-                );
-            }
-            Reporter::Controller(name) => {
-                put(out, format_args!(r#","eventTime":null,"reportingController":"{name}""#));
-            }
-            Reporter::Kubelet { node } => put(
-                out,
-                format_args!(
-                    r#","eventTime":null,"reportingController":"kubelet","reportingInstance":"{node}""#
-                ),
-            ),
+        out.push_str(r#","eventTime":"#);
+        microsecond(out, self.meta.created);
+        if self.count > 1 {
+            put(out, format_args!(r#","series":{{"count":{},"lastObservedTime":"#, self.count));
+            microsecond(out, self.last);
+            out.push('}');
         }
+        put(
+            out,
+            format_args!(
+                r#","reportingController":"default-scheduler","reportingInstance":"default-scheduler-control-1","action":"{}""#,
+                self.action
+            ),
+        );
         put(out, format_args!(r#","reason":"{}""#, self.reason));
         self.regarding.write(out);
         let kind = if self.warning { "Warning" } else { "Normal" };
-        put(out, format_args!(r#","note":{},"type":"{kind}","deprecatedSource":{{"#, quoted(&self.note)));
-        match &self.by {
-            Reporter::Scheduler { .. } => {
-                out.push_str(r#"},"deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}"#);
-                return;
-            }
-            Reporter::Controller(name) => put(out, format_args!(r#""component":"{name}""#)),
-            Reporter::Kubelet { node } => {
-                put(out, format_args!(r#""component":"kubelet","host":"{node}""#));
-            }
-        }
-        out.push_str(r#"},"deprecatedFirstTimestamp":"#);
-        second(out, created);
-        out.push_str(r#","deprecatedLastTimestamp":"#);
-        second(out, self.last);
-        put(out, format_args!(r#","deprecatedCount":{}}}"#, self.count));
+        put(out, format_args!(r#","note":{},"type":"{kind}","deprecatedSource":{{}}"#, quoted(&self.note)));
+        out.push_str(r#","deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}"#);
     }
 }

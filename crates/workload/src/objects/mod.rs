@@ -3,10 +3,8 @@
 //! Each kind is a plain struct of what varies, and a writer for it; what never varies stands in the writer.
 
 pub(crate) mod event;
-pub(crate) mod fixed;
 pub(crate) mod node;
 pub(crate) mod pod;
-pub(crate) mod policy;
 pub(crate) mod template;
 pub(crate) mod workloads;
 
@@ -91,11 +89,6 @@ impl Meta {
             owner: None,
             managed: true,
         }
-    }
-
-    /// This object as the owner of another.
-    pub(crate) fn as_owner(&self, api_version: &'static str, kind: &'static str) -> Owner {
-        Owner { api_version, kind, name: self.key.name.clone(), uid: self.uid.clone() }
     }
 
     /// `"metadata":{…}`.

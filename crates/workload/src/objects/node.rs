@@ -15,8 +15,7 @@ pub(crate) struct Node {
     pub(crate) subnet: usize,
     pub(crate) unschedulable: bool,
     pub(crate) taints: Vec<Taint>,
-    pub(crate) health: Health,
-    /// When the health last changed.
+    /// Since when it is ready.
     pub(crate) since: Moment,
     pub(crate) heartbeat: Moment,
     pub(crate) started: Moment,
@@ -36,13 +35,6 @@ pub(crate) struct Taint {
     pub(crate) added: Option<Moment>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Health {
-    Starting,
-    Ready,
-    Lost,
-}
-
 /// What a node has for pods, in thousandths of a processor and in MiB.
 pub(crate) const ALLOCATABLE: (i64, i64) = (3_920, 14_848);
 
@@ -52,11 +44,6 @@ const MADE_FIELDS: &str = r#"{"f:metadata":{"f:annotations":{".":{},"f:volumes.k
 // === impl Node ===
 
 impl Node {
-    /// Whether the taint of that key is on it.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.taints.iter().any(|taint| taint.key == key)
-    }
-
     /// The value of its `dedicated` taint.
     pub(crate) fn dedicated(&self) -> Option<&str> {
         self.taints.iter().find(|taint| taint.key == "dedicated").map(|taint| &*taint.value)
@@ -103,33 +90,17 @@ impl Node {
             ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
             ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
         ] {
-            match self.health {
-                Health::Lost => self.write_lost(out, kind),
-                Health::Ready | Health::Starting => {
-                    self.write_condition(out, kind, "False", self.started, reason, message);
-                }
-            }
+            self.write_condition(out, kind, "False", self.started, reason, message);
             out.push(',');
         }
-        match self.health {
-            Health::Lost => self.write_lost(out, "Ready"),
-            Health::Ready => self.write_condition(
-                out,
-                "Ready",
-                "True",
-                self.since,
-                "KubeletReady",
-                "kubelet is posting ready status",
-            ),
-            Health::Starting => self.write_condition(
-                out,
-                "Ready",
-                "False",
-                self.since,
-                "KubeletNotReady",
-                "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized",
-            ),
-        }
+        self.write_condition(
+            out,
+            "Ready",
+            "True",
+            self.since,
+            "KubeletReady",
+            "kubelet is posting ready status",
+        );
         put(
             out,
             format_args!(
@@ -155,11 +126,6 @@ impl Node {
             );
         }
         out.push_str(if self.images.is_empty() { "}" } else { "]}" });
-    }
-
-    fn write_lost(&self, out: &mut String, kind: &str) {
-        let message = "Kubelet stopped posting node status.";
-        self.write_condition(out, kind, "Unknown", self.since, "NodeStatusUnknown", message);
     }
 
     fn write_condition(

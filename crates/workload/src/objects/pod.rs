@@ -38,13 +38,11 @@ pub(crate) enum Phase {
     Pending,
     Running,
     Succeeded,
-    Failed,
 }
 
 /// The condition `PodScheduled`.
 pub(crate) enum Scheduled {
     Untried,
-    Failed { since: Moment, message: String },
     Done { since: Moment },
 }
 
@@ -95,7 +93,6 @@ pub(crate) struct Disruption {
 }
 
 const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Initialized\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"PodReadyToStartContainers\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Ready\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:observedGeneration":{},"f:status":{},"f:type":{}}},"f:containerStatuses":{},"f:hostIP":{},"f:hostIPs":{},"f:observedGeneration":{},"f:phase":{},"f:podIP":{},"f:podIPs":{".":{},"k:{\"ip\":\"$IP\"}":{".":{},"f:ip":{}}},"f:startTime":{}}}"#;
-const SCHEDULER_FIELDS: &str = r#"{"f:status":{"f:conditions":{".":{},"k:{\"type\":\"PodScheduled\"}":{".":{},"f:lastProbeTime":{},"f:lastTransitionTime":{},"f:message":{},"f:observedGeneration":{},"f:reason":{},"f:status":{},"f:type":{}}}}}"#;
 
 // === impl Pod ===
 
@@ -120,18 +117,6 @@ impl Pod {
             running: None,
             disruption: None,
         }
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.ready.holds)
-    }
-
-    pub(crate) fn is_finished(&self) -> bool {
-        matches!(self.phase, Phase::Succeeded | Phase::Failed)
-    }
-
-    pub(crate) fn is_deleting(&self) -> bool {
-        self.meta.deletion.is_some()
     }
 
     fn write_spec(&self, out: &mut String) {
@@ -178,7 +163,6 @@ impl Pod {
             Phase::Pending => "Pending",
             Phase::Running => "Running",
             Phase::Succeeded => "Succeeded",
-            Phase::Failed => "Failed",
         };
         out.push_str(r#""status":{"#);
         if self.running.is_some() {
@@ -248,10 +232,6 @@ impl Pod {
         }
         match &self.scheduled {
             Scheduled::Untried => {}
-            Scheduled::Failed { since, message } => {
-                begin(out, "PodScheduled", generation, false, *since);
-                put(out, format_args!(r#","reason":"Unschedulable","message":{}}}"#, quoted(message)));
-            }
             Scheduled::Done { since } => {
                 // The binding carries no generation; the kubelet's report does.
                 let generation = if self.running.is_some() { generation } else { 0 };
@@ -280,15 +260,6 @@ impl Pod {
             fields: &made,
             of_status: false,
         }];
-        if let Scheduled::Failed { since, .. } = self.scheduled {
-            managers.push(Manager {
-                name: "kube-scheduler",
-                api_version: "v1",
-                at: since,
-                fields: SCHEDULER_FIELDS,
-                of_status: true,
-            });
-        }
         if let Some(running) = &self.running {
             reported = STATUS_FIELDS.replace("$IP", &self.ip);
             managers.push(Manager {

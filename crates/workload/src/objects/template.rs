@@ -55,14 +55,7 @@ pub(crate) struct Template {
     pub(crate) fields: String,
 }
 
-/// Every cluster's own classes, and the shop's.
-pub(crate) const NODE_CRITICAL: Class =
-    Class { name: "system-node-critical", value: 2_000_001_000, preempts: true };
-pub(crate) const CLUSTER_CRITICAL: Class =
-    Class { name: "system-cluster-critical", value: 2_000_000_000, preempts: true };
-pub(crate) const CUSTOMER: Class = Class { name: "customer-critical", value: 100_000, preempts: true };
 pub(crate) const STANDARD: Class = Class { name: "standard", value: 1_000, preempts: false };
-pub(crate) const BACKGROUND: Class = Class { name: "background", value: -100, preempts: true };
 
 /// What the API server's admission, or the DaemonSet controller, adds to every pod.
 const DAEMON_TOLERATIONS: &str = r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/disk-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/pid-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","operator":"Exists","effect":"NoSchedule"}"#;
@@ -152,11 +145,6 @@ impl Template {
         }
         let fields = spec_fields(&outline);
         Template { amounts, container: (head, tail), policies, scheduling, spec, fields, outline }
-    }
-
-    /// The same work with another image.
-    pub(crate) fn with_image(&self, image: &str, digest: String) -> Template {
-        Template::new(Outline { image: image.to_owned(), digest, ..self.outline.clone() })
     }
 
     /// The labels of its pods, with those that a controller adds, as JSON.

@@ -1,224 +1,389 @@
-//! What the shop runs.
+//! What the shop runs: services, databases, batch work, and what every cluster has.
 
-use std::sync::Arc;
+use model::{Moment, Object};
+use serde_json::{Value, json};
+use sim::autoscaler::Settings;
 
-use model::What;
-
+use super::nodes::{BATCH, DATA, DEDICATED, DISK, MEMORY, POOL, ZONE, object, second};
 use crate::objects::SECOND;
-use crate::objects::fixed::Fixed;
-use crate::objects::node::Taint;
-use crate::objects::policy::{Budget, Scaler};
-use crate::objects::template::{
-    BACKGROUND, CLUSTER_CRITICAL, CUSTOMER, Class, NODE_CRITICAL, Outline, STANDARD, Shape, Template,
-};
-use crate::objects::workloads::{CronJob, DaemonSet, SetStatus, StatefulSet};
 
-use super::cluster::{Cluster, Due};
-use super::nodes::ZONES;
+/// A Deployment.
+pub(super) struct Service {
+    namespace: &'static str,
+    pub(super) name: &'static str,
+    version: &'static str,
+    milli_cpu: i64,
+    mebibytes: i64,
+    /// By night.
+    pub(super) replicas: i64,
+    class: &'static str,
+    place: Place,
+}
 
-/// The shop has been there since the spring.
-const FOUNDED: i64 = 200 * 86_400 * SECOND;
+/// Where pods may go.
+#[derive(Clone, Copy)]
+enum Place {
+    /// To any node that has no taint.
+    Anywhere,
+    /// To nodes of this pool alone.
+    Pool(&'static str),
+    /// To nodes that have this disk.
+    Disk(&'static str),
+}
 
-/// A Deployment: namespace, name, version, thousandths of a processor, MiB, replicas, class, seconds that a lost
-/// node is tolerated.
-type Service = (&'static str, &'static str, &'static str, i64, i64, i64, Class, i64);
+pub(super) const WEB: &str = "web";
+/// What visitors see first, and of which there is most.
+pub(super) const FRONT: &str = "storefront";
+/// The one whose new version asks for what no node has.
+pub(super) const BROKEN: &str = "recommendations";
 
-const SERVICES: [Service; 11] = [
-    ("kube-system", "coredns", "1.13.1", 100, 170, 2, CLUSTER_CRITICAL, 300),
-    ("kube-system", "metrics-server", "0.8.0", 100, 200, 1, CLUSTER_CRITICAL, 300),
-    ("kube-system", "cluster-autoscaler", "1.36.1", 100, 600, 1, CLUSTER_CRITICAL, 300),
-    ("web", "checkout", "2.13.4", 500, 768, 6, CUSTOMER, 30),
-    ("web", "payments", "1.9.0", 300, 512, 2, CUSTOMER, 300),
-    ("web", "storefront", "5.40.2", 400, 512, 4, STANDARD, 30),
-    ("web", "search", "3.2.1", 500, 1_536, 2, STANDARD, 300),
-    ("web", "catalog", "4.4.0", 300, 640, 3, STANDARD, 300),
-    ("web", "recommendations", "0.27.3", 600, 2_048, 2, STANDARD, 300),
-    ("web", "notifications", "1.3.7", 200, 256, 1, STANDARD, 300),
-    ("data", "cache", "8.2.2", 500, 3_072, 2, STANDARD, 300),
+const CUSTOMER: &str = "customer-critical";
+const STANDARD: &str = "standard";
+const BACKGROUND: &str = "background";
+const CLUSTER_CRITICAL: &str = "system-cluster-critical";
+const NODE_CRITICAL: &str = "system-node-critical";
+
+const CLASSES: [(&str, i64, &str); 5] = [
+    (CUSTOMER, 100_000, "Without it nobody can pay."),
+    (STANDARD, 1_000, "The rest of the shop."),
+    (BACKGROUND, 0, "May wait, and makes room for everything else."),
+    (
+        CLUSTER_CRITICAL,
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        NODE_CRITICAL,
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
 ];
 
-impl Cluster {
-    /// Sets everything up, as if it had always been there. Pods start at once.
-    pub(super) fn stock(&mut self) {
-        for name in ["batch", "data", "default", "kube-node-lease", "kube-public", "kube-system", "web"] {
-            let meta = self.log.meta("", "Namespace", "", name);
-            self.add_fixed(Fixed::namespace(meta));
-        }
-        for (class, is_default, description) in [
-            (BACKGROUND, false, "May wait, and makes room for everything else."),
-            (CUSTOMER, false, "Without it nobody can pay."),
-            (STANDARD, true, "The rest of the shop."),
-            (
-                CLUSTER_CRITICAL,
-                false,
-                "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-            ),
-            (
-                NODE_CRITICAL,
-                false,
-                "Used for system critical pods that must not be moved from their current node.",
-            ),
-        ] {
-            let meta = self.log.meta("scheduling.k8s.io", "PriorityClass", "", class.name);
-            self.add_fixed(Fixed::priority_class(meta, class, is_default, description));
-        }
-        let meta = self.log.meta("storage.k8s.io", "StorageClass", "", "ssd");
-        self.add_fixed(Fixed::storage_class(meta));
-        self.add_databases();
-        for (number, (namespace, app, ..)) in SERVICES.iter().enumerate() {
-            let meta = self.log.meta("", "Service", namespace, app);
-            self.add_fixed(Fixed::service(meta, app, 80, &format!("10.96.12.{}", 20 + number)));
-        }
-        for zone in [0, 0, 1, 1, 2, 2] {
-            let last = self.nodes.len() == 5;
-            let taint =
-                Taint { key: "dedicated", value: "data".to_owned(), effect: "NoSchedule", added: None };
-            let taints = if last { vec![taint] } else { Vec::new() };
-            let node = self.add_node(zone, taints, false);
-            self.nodes[node].it.node.meta.created = self.log.now.plus_nanos(-FOUNDED / 4);
-            let nanos = self.log.millis(1_000, 2_000);
-            self.after(nanos, Due::NodeReady(node));
-        }
-        for app in ["kube-proxy", "node-exporter"] {
-            self.add_daemon(app);
-        }
-        for (namespace, app, version, milli_cpu, mebibytes, replicas, class, patience) in SERVICES {
-            let mut outline =
-                self.outline(namespace, app, version, (milli_cpu, mebibytes), class, Shape::Serving);
-            outline.patience = patience;
-            outline.tolerates = (namespace == "data").then_some("data");
-            let deployment = self.create_deployment(Template::new(outline), replicas);
-            self.deployments[deployment].it.meta.created = self.log.now.plus_nanos(-FOUNDED);
-        }
-        for (app, min_available) in [("checkout", 4), ("orders-db", 2), ("payments", 1)] {
-            self.add_budget(app, min_available);
-        }
-        self.add_scaler("search", (2, 5, 60));
-        self.add_scaler("storefront", (4, 24, 70));
-        // Every ten minutes, and at two in the night.
-        self.add_cron("stock-sync", "*/10 * * * *", (250, 256), 600);
-        self.add_cron("nightly-report", "0 2 * * *", (1_000, 2_048), 20 * 3_600);
-    }
+#[rustfmt::skip]
+pub(super) const SERVICES: [Service; 10] = [
+    Service { namespace: "kube-system", name: "coredns", version: "1.13.1", milli_cpu: 100, mebibytes: 170, replicas: 3, class: CLUSTER_CRITICAL, place: Place::Anywhere },
+    Service { namespace: "kube-system", name: "metrics-server", version: "0.8.0", milli_cpu: 200, mebibytes: 400, replicas: 1, class: CLUSTER_CRITICAL, place: Place::Anywhere },
+    Service { namespace: WEB, name: FRONT, version: "5.40.2", milli_cpu: 1_500, mebibytes: 1_024, replicas: 56, class: STANDARD, place: Place::Anywhere },
+    Service { namespace: WEB, name: "checkout", version: "2.13.4", milli_cpu: 1_500, mebibytes: 1_024, replicas: 22, class: CUSTOMER, place: Place::Anywhere },
+    Service { namespace: WEB, name: "payments", version: "1.9.0", milli_cpu: 500, mebibytes: 768, replicas: 8, class: CUSTOMER, place: Place::Anywhere },
+    Service { namespace: WEB, name: "catalog", version: "4.4.0", milli_cpu: 500, mebibytes: 640, replicas: 24, class: STANDARD, place: Place::Anywhere },
+    Service { namespace: WEB, name: "notifications", version: "1.3.7", milli_cpu: 250, mebibytes: 256, replicas: 6, class: STANDARD, place: Place::Anywhere },
+    Service { namespace: WEB, name: "search", version: "3.2.1", milli_cpu: 1_500, mebibytes: 8_192, replicas: 12, class: STANDARD, place: Place::Pool(MEMORY) },
+    Service { namespace: WEB, name: BROKEN, version: "0.27.3", milli_cpu: 1_000, mebibytes: 6_144, replicas: 16, class: STANDARD, place: Place::Disk("nvme") },
+    Service { namespace: DATA, name: "cache", version: "8.2.2", milli_cpu: 1_000, mebibytes: 12_288, replicas: 6, class: STANDARD, place: Place::Pool(MEMORY) },
+];
 
-    /// A template's outline with what all of the shop's images have in common.
-    pub(super) fn outline(
-        &mut self,
+/// A CronJob.
+struct Batch {
+    name: &'static str,
+    schedule: &'static str,
+    milli_cpu: i64,
+    mebibytes: i64,
+    parallelism: i64,
+    completions: i64,
+    place: Place,
+}
+
+/// One that prices are watched with every minute, for a few seconds; pictures once an hour, wherever there is room; and a
+/// model four times a day, on machines of its own.
+#[rustfmt::skip]
+const BATCHES: [Batch; 3] = [
+    Batch { name: "price-watch", schedule: "* * * * *", milli_cpu: 100, mebibytes: 128, parallelism: 1, completions: 1, place: Place::Anywhere },
+    Batch { name: "thumbnails", schedule: "50 * * * *", milli_cpu: 2_000, mebibytes: 2_048, parallelism: 24, completions: 72, place: Place::Anywhere },
+    Batch { name: "demand-model", schedule: "55 7,10,13,16 * * *", milli_cpu: 3_500, mebibytes: 6_144, parallelism: 48, completions: 96, place: Place::Pool(BATCH) },
+];
+
+/// The shop has been there since the spring.
+const AGE: i64 = 200 * 86_400 * SECOND;
+const DATABASE: &str = "orders-db";
+const DATABASES: usize = 3;
+
+/// All that is there but nodes and the autoscaler.
+pub(super) fn all(start: Moment) -> Vec<Object> {
+    let made = Made { at: start.plus_nanos(-AGE) };
+    let mut all = Vec::new();
+    for name in ["batch", DATA, "default", "kube-node-lease", "kube-public", "kube-system", WEB] {
+        let labels = json!({"labels": {"kubernetes.io/metadata.name": name}});
+        let rest = json!({"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        all.push(made.object("v1", "Namespace", "", name, labels, rest));
+    }
+    for (name, value, description) in CLASSES {
+        let policy = if name == BACKGROUND { "Never" } else { "PreemptLowerPriority" };
+        let mut rest = json!({"value": value, "description": description, "preemptionPolicy": policy});
+        if name == STANDARD {
+            rest["globalDefault"] = true.into();
+        }
+        all.push(made.object("scheduling.k8s.io/v1", "PriorityClass", "", name, json!({}), rest));
+    }
+    all.extend(made.disks());
+    for service in &SERVICES {
+        all.push(made.front(service.namespace, service.name, 80));
+        all.push(made.deployment(service));
+    }
+    all.push(made.front(DATA, DATABASE, 5432));
+    all.push(made.database());
+    for (namespace, name, least) in
+        [(WEB, "checkout", "80%"), (WEB, FRONT, "80%"), (WEB, "payments", "75%"), (DATA, DATABASE, "2")]
+    {
+        let least = least.parse::<i64>().map_or_else(|_| json!(least), |count| json!(count));
+        let rest = json!({"spec": {"minAvailable": least, "selector": {"matchLabels": {"app": name}}}});
+        all.push(made.object(
+            "policy/v1",
+            "PodDisruptionBudget",
+            namespace,
+            name,
+            json!({"generation": 1}),
+            rest,
+        ));
+    }
+    for app in ["kube-proxy", "node-exporter"] {
+        all.push(made.daemon(app));
+    }
+    all.extend(BATCHES.iter().map(|batch| made.batch(batch)));
+    all
+}
+
+/// The autoscaler's own Deployment: its flags are how it is set.
+pub(super) fn autoscaler(start: Moment) -> Object {
+    let name = "cluster-autoscaler";
+    let container = json!({
+        "name": name,
+        "image": "registry.k8s.io/autoscaling/cluster-autoscaler:v1.36.1",
+        "command": [
+            "./cluster-autoscaler",
+            "--cloud-provider=externalgrpc",
+            "--expander=least-waste",
+            "--scale-down-unneeded-time=6m",
+            "--scale-down-delay-after-add=6m",
+            "--skip-nodes-with-local-storage=false",
+        ],
+        "resources": {"requests": {"cpu": "200m", "memory": "600Mi"}},
+    });
+    let spec = json!({
+        "containers": [container],
+        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "priorityClassName": CLUSTER_CRITICAL,
+        "schedulerName": "default-scheduler",
+        "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}],
+    });
+    Made { at: start.plus_nanos(-AGE) }.workload("kube-system", name, "Deployment", deployed(name, 1, &spec))
+}
+
+/// How that one is set.
+pub(super) fn settings(autoscaler: &Object) -> Settings {
+    let running = Settings::from_deployment(autoscaler).expect("its flags are those of 1.36");
+    running.expect("it runs the autoscaler").settings
+}
+
+/// The node affinity of pods that need a disk.
+pub(super) fn affinity(disk: &str) -> Value {
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": DISK, "operator": "In", "values": [disk]}]},
+    ]}}})
+}
+
+/// Writes objects that were made at a moment.
+struct Made {
+    at: Moment,
+}
+
+// === impl Made ===
+
+impl Made {
+    fn object(
+        &self,
+        api_version: &str,
+        kind: &str,
         namespace: &str,
-        app: &str,
-        version: &str,
-        (milli_cpu, mebibytes): (i64, i64),
-        class: Class,
-        shape: Shape,
-    ) -> Outline {
-        let registry =
-            if namespace == "kube-system" { "registry.example/system" } else { "registry.example/shop" };
-        let env = if namespace == "kube-system" {
-            Vec::new()
-        } else {
-            vec![
-                ("LOG_LEVEL", "info".to_owned()),
-                ("SERVICE", app.to_owned()),
-                ("TRACES", "http://collector.kube-system:4318".to_owned()),
-            ]
-        };
-        Outline {
-            app: app.to_owned(),
-            namespace: namespace.to_owned(),
-            image: format!("{registry}/{app}:{version}"),
-            digest: self.log.chance.hex(64),
-            env,
-            milli_cpu,
-            mebibytes,
-            class,
-            shape,
-            tolerates: None,
-            patience: 300,
+        name: &str,
+        more: Value,
+        rest: Value,
+    ) -> Object {
+        let mut value = rest;
+        let mut metadata = more;
+        metadata["name"] = name.into();
+        if !namespace.is_empty() {
+            metadata["namespace"] = namespace.into();
         }
+        metadata["uid"] = uid(kind, namespace, name).into();
+        metadata["creationTimestamp"] = second(self.at).into();
+        value["metadata"] = metadata;
+        value["apiVersion"] = api_version.into();
+        value["kind"] = kind.into();
+        object(&value)
     }
 
-    /// The database: three pods, each with a disk in a zone of its own.
-    fn add_databases(&mut self) {
-        let app = "orders-db";
-        for (number, zone) in ZONES.iter().enumerate() {
-            let claim = self.log.meta("", "PersistentVolumeClaim", "data", &format!("data-{app}-{number}"));
-            let volume = self.log.meta("", "PersistentVolume", "", &format!("pvc-{}", claim.uid));
-            self.add_fixed(Fixed::claim(claim.clone(), app, &volume));
-            self.add_fixed(Fixed::volume(volume, &claim, zone));
+    fn workload(&self, namespace: &str, name: &str, kind: &str, spec: Value) -> Object {
+        let more = json!({"generation": 1, "labels": {"app": name}});
+        self.object("apps/v1", kind, namespace, name, more, json!({"spec": spec}))
+    }
+
+    fn front(&self, namespace: &str, app: &str, port: u16) -> Object {
+        let rest = json!({"spec": {
+            "type": "ClusterIP",
+            "selector": {"app": app},
+            "ports": [{"name": "main", "port": port, "protocol": "TCP", "targetPort": "main"}],
+        }, "status": {"loadBalancer": {}}});
+        self.object("v1", "Service", namespace, app, json!({"labels": {"app": app}}), rest)
+    }
+
+    fn deployment(&self, service: &Service) -> Object {
+        let Service { namespace, name, version, milli_cpu, mebibytes, replicas, class, place } = service;
+        let registry = if *namespace == "kube-system" { "system" } else { "shop" };
+        let image = format!("registry.example/{registry}/{name}:{version}");
+        let spec = place.applied(json!({
+            "containers": [container(name, &image, *milli_cpu, *mebibytes)],
+            "priorityClassName": class,
+            "schedulerName": "default-scheduler",
+        }));
+        self.workload(namespace, name, "Deployment", deployed(name, *replicas, &spec))
+    }
+
+    /// Three databases, each with a disk of its own.
+    fn database(&self) -> Object {
+        let mut container = container(DATABASE, "registry.example/shop/orders-db:17.6", 3_000, 16_384);
+        container["volumeMounts"] = json!([{"name": "data", "mountPath": "/var/lib/data"}]);
+        let spec = Place::Pool(DATA).applied(json!({
+            "containers": [container],
+            "priorityClassName": CUSTOMER,
+            "schedulerName": "default-scheduler",
+        }));
+        self.workload(
+            DATA,
+            DATABASE,
+            "StatefulSet",
+            json!({
+                "replicas": DATABASES,
+                "serviceName": DATABASE,
+                "podManagementPolicy": "OrderedReady",
+                "selector": {"matchLabels": {"app": DATABASE}},
+                "template": {"metadata": {"labels": {"app": DATABASE}}, "spec": spec},
+                "updateStrategy": {"type": "RollingUpdate"},
+                "volumeClaimTemplates": [{
+                    "metadata": {"name": "data"},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "ssd", "resources": {"requests": {"storage": "50Gi"}}},
+                }],
+            }),
+        )
+    }
+
+    /// The class of disks, and the disks of the databases.
+    fn disks(&self) -> Vec<Object> {
+        let driver = "disk.csi.cloud.example";
+        let class = json!({"provisioner": driver, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"});
+        let mut all = vec![self.object("storage.k8s.io/v1", "StorageClass", "", "ssd", json!({}), class)];
+        for number in 0..DATABASES {
+            let claim = format!("data-{DATABASE}-{number}");
+            let claim_uid = uid("PersistentVolumeClaim", DATA, &claim);
+            let volume = format!("pvc-{claim_uid}");
+            let shared = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "ssd", "volumeMode": "Filesystem"});
+            let mut of_claim = shared.clone();
+            of_claim["volumeName"] = volume.as_str().into();
+            of_claim["resources"] = json!({"requests": {"storage": "50Gi"}});
+            let notes = json!({"annotations": {"pv.kubernetes.io/bind-completed": "yes"}, "labels": {"app": DATABASE}});
+            let rest = json!({"spec": of_claim, "status": {"phase": "Bound", "capacity": {"storage": "50Gi"}, "accessModes": ["ReadWriteOnce"]}});
+            all.push(self.object("v1", "PersistentVolumeClaim", DATA, &claim, notes, rest));
+            let mut of_volume = shared;
+            of_volume["capacity"] = json!({"storage": "50Gi"});
+            of_volume["csi"] =
+                json!({"driver": driver, "volumeHandle": format!("vol-{number}"), "fsType": "ext4"});
+            of_volume["claimRef"] = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": DATA, "name": claim, "uid": claim_uid});
+            of_volume["persistentVolumeReclaimPolicy"] = "Delete".into();
+            of_volume["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [ZONE]},
+            ]}]}});
+            let rest = json!({"spec": of_volume, "status": {"phase": "Bound"}});
+            all.push(self.object("v1", "PersistentVolume", "", &volume, json!({}), rest));
         }
-        let meta = self.log.meta("", "Service", "data", app);
-        self.add_fixed(Fixed::service(meta, app, 5432, "None"));
-        let mut outline = self.outline("data", app, "17.6", (1_000, 4_096), CUSTOMER, Shape::WithDisk);
-        outline.tolerates = Some("data");
-        let template = Arc::new(Template::new(outline));
-        let mut meta = self.log.meta("apps", "StatefulSet", "data", app);
-        meta.created = self.log.now.plus_nanos(-FOUNDED);
-        let hash = self.log.chance.suffix(10);
-        let mut set = StatefulSet { meta, template, hash, replicas: 3, status: SetStatus::default() };
-        self.log.publish(What::Added, &mut set);
-        self.stateful.push(set);
-        self.soon(Due::Stateful(self.stateful.len() - 1));
+        all
     }
 
-    fn add_fixed(&mut self, mut object: Fixed) {
-        object.meta.created = object.meta.created.plus_nanos(-FOUNDED);
-        self.log.publish(What::Added, &mut object);
-        self.fixed.push(object);
+    fn daemon(&self, app: &str) -> Object {
+        let image = format!("registry.example/system/{app}:1.36.4");
+        let spec = json!({
+            "containers": [container(app, &image, 100, 128)],
+            "priorityClassName": NODE_CRITICAL,
+            "schedulerName": "default-scheduler",
+            "tolerations": [{"operator": "Exists"}],
+        });
+        let spec = json!({
+            "selector": {"matchLabels": {"app": app}},
+            "template": {"metadata": {"labels": {"app": app}}, "spec": spec},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        });
+        self.workload("kube-system", app, "DaemonSet", spec)
     }
 
-    fn add_daemon(&mut self, app: &str) {
-        let outline =
-            self.outline("kube-system", app, "1.36.4", (100, 128), NODE_CRITICAL, Shape::OnEveryNode);
-        let template = Arc::new(Template::new(outline));
-        let mut meta = self.log.meta("apps", "DaemonSet", "kube-system", app);
-        meta.created = self.log.now.plus_nanos(-FOUNDED);
-        let hash = self.log.chance.suffix(10);
-        let mut daemon = DaemonSet { meta, template, hash, status: (0, 0, 0) };
-        self.log.publish(What::Added, &mut daemon);
-        self.daemons.push(daemon);
-        self.soon(Due::Daemon(self.daemons.len() - 1));
+    fn batch(&self, batch: &Batch) -> Object {
+        let Batch { name, schedule, milli_cpu, mebibytes, parallelism, completions, place } = batch;
+        let image = format!("registry.example/shop/{name}:1.1.0");
+        let pod = place.applied(json!({
+            "containers": [container(name, &image, *milli_cpu, *mebibytes)],
+            "priorityClassName": BACKGROUND,
+            "restartPolicy": "Never",
+            "schedulerName": "default-scheduler",
+        }));
+        // Whoever has to make room comes back, however often.
+        let job = json!({
+            "backoffLimit": 1_000,
+            "completions": completions,
+            "parallelism": parallelism,
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
+        });
+        let rest = json!({"spec": {
+            "schedule": schedule,
+            "concurrencyPolicy": "Forbid",
+            "successfulJobsHistoryLimit": 2,
+            "failedJobsHistoryLimit": 1,
+            "jobTemplate": {"spec": job},
+        }});
+        self.object("batch/v1", "CronJob", "batch", name, json!({"generation": 1}), rest)
     }
+}
 
-    fn add_budget(&mut self, app: &'static str, min_available: i64) {
-        let namespace = if app == "orders-db" { "data" } else { "web" };
-        let mut meta = self.log.meta("policy", "PodDisruptionBudget", namespace, app);
-        meta.created = self.log.now.plus_nanos(-FOUNDED);
-        let mut budget = Budget { meta, app, min_available, healthy: 0, expected: 0, since: self.log.now };
-        self.log.publish(What::Added, &mut budget);
-        self.budgets.push(budget);
-    }
+// === impl Place ===
 
-    fn add_scaler(&mut self, target: &'static str, (min, max, aim): (i64, i64, i64)) {
-        let mut meta = self.log.meta("autoscaling", "HorizontalPodAutoscaler", "web", target);
-        meta.created = self.log.now.plus_nanos(-FOUNDED);
-        meta.generation = 0;
-        let now = self.log.now;
-        let mut scaler = Scaler {
-            meta,
-            target,
-            min,
-            max,
-            aim,
-            current: min,
-            desired: min,
-            seen: (0, 0),
-            last_scale: None,
-            able: ("ReadyForNewScale", "recommended size matches current size".to_owned(), now),
-            limited: (false, "DesiredWithinRange", "the desired count is within the acceptable range", now),
-        };
-        self.log.publish(What::Added, &mut scaler);
-        self.scalers.push((scaler, Vec::new()));
-        self.after(90 * SECOND, Due::Scaler(self.scalers.len() - 1));
+impl Place {
+    /// The spec of a pod that goes there.
+    fn applied(self, mut spec: Value) -> Value {
+        match self {
+            Place::Anywhere => {}
+            Place::Disk(disk) => spec["affinity"] = affinity(disk),
+            Place::Pool(pool) => {
+                spec["nodeSelector"] = json!({POOL: pool});
+                if pool != MEMORY {
+                    spec["tolerations"] = json!([{"key": DEDICATED, "operator": "Equal", "value": pool, "effect": "NoSchedule"}]);
+                }
+            }
+        }
+        spec
     }
+}
 
-    fn add_cron(&mut self, app: &str, schedule: &'static str, size: (i64, i64), first: i64) {
-        let outline = self.outline("batch", app, "1.1.0", size, BACKGROUND, Shape::ToTheEnd);
-        let template = Arc::new(Template::new(outline));
-        let mut meta = self.log.meta("batch", "CronJob", "batch", app);
-        meta.created = self.log.now.plus_nanos(-FOUNDED);
-        let (active, last_schedule, last_success) = (Vec::new(), None, None);
-        let mut cron = CronJob { meta, template, schedule, active, last_schedule, last_success };
-        self.log.publish(What::Added, &mut cron);
-        self.crons.push(cron);
-        self.after(first * SECOND + SECOND / 3, Due::Cron(self.crons.len() - 1));
+fn container(name: &str, image: &str, milli_cpu: i64, mebibytes: i64) -> Value {
+    let (cpu, memory) = (format!("{milli_cpu}m"), format!("{mebibytes}Mi"));
+    json!({
+        "name": name,
+        "image": image,
+        "resources": {"limits": {"memory": memory}, "requests": {"cpu": cpu, "memory": memory}},
+    })
+}
+
+fn deployed(app: &str, replicas: i64, pod: &Value) -> Value {
+    json!({
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": app}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+        "template": {"metadata": {"labels": {"app": app}}, "spec": pod},
+    })
+}
+
+/// A uid that an object always has.
+fn uid(kind: &str, namespace: &str, name: &str) -> String {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in [kind, "/", namespace, "/", name].iter().flat_map(|part| part.bytes()) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
     }
+    let digits = format!("{hash:032x}");
+    format!("{}-{}-4{}-a{}-{}", &digits[..8], &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..])
 }

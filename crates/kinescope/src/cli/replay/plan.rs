@@ -11,10 +11,12 @@ use anyhow::{Context, bail};
 use model::{Kind, Moment, Object, Window};
 use replay::classes::Classes;
 use replay::film::Film;
+use replay::level::Level;
 use replay::play::{Part, whole_from};
 use replay::report::{About, Reservation};
 use replay::settings::{NodesBy, ReplaySettings};
 use sim::autoscaler::{Delay, NodeGroup, Provisioning, SimulatedCloud};
+use sim::controllers::Controller;
 use sim::pace::Pace;
 use sim::run::{AutoscalerSetup, Setup as RunSetup};
 use sim::scheduler::Version;
@@ -34,6 +36,7 @@ pub(super) struct Plan {
     /// The last moment that counts.
     pub(super) end: Moment,
     pub(super) seed: u64,
+    pub(super) level: Level,
     pub(super) scheduler: Which,
     pub(super) autoscaler: Setup,
     pub(super) nodes: Nodes,
@@ -47,6 +50,8 @@ pub(super) struct Plan {
     pace: Pace,
     /// Whether the pace is that of the replay that made the history.
     keeps_pace: bool,
+    /// Whether nodes are called as in that replay: if it is played from its beginning.
+    keeps_names: bool,
     edits: Vec<String>,
     reservations: Vec<Reservation>,
 }
@@ -64,9 +69,12 @@ impl Plan {
                 "say with --node-groups FILE what nodes an autoscaler may ask for, or nothing can be said of where pods go",
             )?;
         }
-        refuse_without(chosen, "Pod", "there is nothing to replay")?;
         let (from, end) = window(asked, chosen, &source)?;
         let kept = kept(chosen, &source, from)?;
+        let level = asked.level.or(kept.as_ref().map(|kept| kept.level)).unwrap_or_default();
+        if level == Level::Pods || !has_workloads(chosen)? {
+            refuse_without(chosen, "Pod", "there is nothing to replay")?;
+        }
         let edits_of = |root: Root| -> Vec<Edit> {
             asked.set.iter().filter(|edit| edit.root == root).cloned().collect()
         };
@@ -100,14 +108,16 @@ impl Plan {
             part: Part { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
             seed: asked.seed.or(kept.as_ref().map(|kept| kept.seed)).unwrap_or(1),
+            level,
             scheduler,
             classes: Classes::new(autoscaler.groups.clone()),
             autoscaler,
             nodes,
             groups,
             start,
-            names: BTreeMap::new(),
             keeps_pace: kept.is_some(),
+            keeps_names: kept.is_some() && chosen.history.span()?.is_some_and(|(start, _)| start == from),
+            names: kept.as_ref().map(|kept| kept.node_names.clone()).unwrap_or_default(),
             pace: kept.map_or_else(Pace::usual, |kept| kept.pace),
             edits: asked.set.iter().map(Edit::to_string).collect(),
             reservations,
@@ -124,7 +134,9 @@ impl Plan {
     /// as they were, and the autoscaler begins when it did.
     pub(super) fn take_measured(&mut self, measured: Measured) {
         let Measured { pace, provisioning, names, first_loop } = measured;
-        self.names = names;
+        if !self.keeps_names {
+            self.names = names;
+        }
         if !self.keeps_pace {
             self.pace = pace;
             let interval =
@@ -141,6 +153,7 @@ impl Plan {
         let all = |delay: fn(&Provisioning) -> &Delay| {
             let spans = measured.iter().flatten().flat_map(|it| match delay(it) {
                 Delay::Constant(span) => vec![*span],
+                Delay::ByWork(work) => vec![work.least],
                 Delay::Measured(spans) => spans.clone(),
                 Delay::ByTime(spans) => spans.iter().map(|(_, span)| *span).collect(),
             });
@@ -235,6 +248,7 @@ impl Plan {
         };
         ReplaySettings {
             seed: self.seed,
+            level: self.level,
             scheduler_version: self.scheduler.settings.version.to_string(),
             pace: self.pace.clone(),
             node_groups: match nodes {
@@ -242,6 +256,7 @@ impl Plan {
                 NodesBy::Nobody | NodesBy::Autoscaler { .. } => self.autoscaler.groups_document(),
             },
             nodes,
+            node_names: self.names.clone(),
         }
     }
 
@@ -309,6 +324,11 @@ fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<
         bail!("--from and --to are the same moment, {from}: there is nothing between them");
     }
     Ok((from, to))
+}
+
+/// Whether there is something that pods come of.
+fn has_workloads(chosen: &Chosen) -> anyhow::Result<bool> {
+    Ok(chosen.history.kinds()?.iter().any(|kind| Controller::of(&kind.kind).is_some()))
 }
 
 fn refuse_without(chosen: &Chosen, kind: &str, so: &str) -> anyhow::Result<()> {

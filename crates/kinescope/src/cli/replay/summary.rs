@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstyle::Style;
 use replay::compare::{Evictions, Placements};
 use replay::figures::Figures;
-use replay::report::{GroupScaling, Report, Size};
+use replay::report::{GroupScaling, Moves, Report, Size};
 
 use super::clock::factor;
 use super::folder::Folder;
@@ -206,15 +206,40 @@ fn fidelity(out: &mut Out, report: &Report) -> anyhow::Result<()> {
         line(out, "", &text, Style::new())?;
     }
     let Evictions { recorded, same, otherwise, not_lost, not_recorded } = &report.fidelity.evictions;
+    if recorded + not_recorded > 0 {
+        let rows = [
+            (*same, "of the same pod for the same reason"),
+            (*otherwise, "of the same pod for another reason"),
+            (*not_lost, "did not happen"),
+        ];
+        counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))?;
+    }
+    moves(out, "Scale-ups", &report.scaling.ups)?;
+    moves(out, "Scale-downs", &report.scaling.downs)
+}
+
+/// How nodes came or went.
+fn moves(out: &mut Out, label: &str, moves: &Moves) -> anyhow::Result<()> {
+    let Moves {
+        recorded,
+        same_node,
+        same_group,
+        within_ten_seconds,
+        within_a_minute,
+        not_happened,
+        not_recorded,
+    } = moves;
     if recorded + not_recorded == 0 {
         return Ok(());
     }
     let rows = [
-        (*same, "of the same pod for the same reason"),
-        (*otherwise, "of the same pod for another reason"),
-        (*not_lost, "did not happen"),
+        (*same_group, "of a node of the same group"),
+        (*within_ten_seconds, "of one within ten seconds of the recorded moment"),
+        (*within_a_minute, "within a minute"),
+        (*same_node, "of a node of the same name"),
+        (*not_happened, "did not happen"),
     ];
-    counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))
+    counts(out, label, *recorded, &rows, (*not_recorded, "happened that nobody recorded"))
 }
 
 /// What became of all that was recorded, and what came besides.

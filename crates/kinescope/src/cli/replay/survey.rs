@@ -12,6 +12,7 @@ use replay::recorded::{Curve, Recorded};
 use serde::Deserialize;
 use sim::autoscaler::{Measure, Provisioning};
 use sim::pace::{MeasurePace, Pace};
+use sim::seen::Seen;
 
 use super::plan::{Nodes, Plan};
 use super::seconds;
@@ -33,8 +34,6 @@ pub(super) struct Known {
     pub(super) figures: Figures,
     /// How many nodes there were.
     pub(super) curve: Curve,
-    /// What each node was like.
-    pub(super) classes: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// What a recording tells of how long things took, and when.
@@ -73,31 +72,26 @@ impl Surveyed {
         let progress = Progress::reading(out, seconds(plan.end.nanos_since(from)));
         let class_of = |node: &Object| Some(plan.classes.class_of(node));
         let mut recorded = Recorded::new(from);
-        let mut classes = BTreeMap::new();
         let mut measuring = Measuring::new(plan);
-        let causes = survey(&chosen.history, &plan.part, plan.nodes == Nodes::Autoscaled, |at, what| {
-            if what.object().meta().kind == "Node"
-                && let Some(node) = what.state()
-            {
-                classes.insert((*node.meta().name).into(), plan.classes.class_of(node));
-            }
-            measuring.see(at, what);
-            recorded.see(at, what, &class_of);
+        let scales = plan.nodes == Nodes::Autoscaled;
+        let controllers = plan.level.controllers(scales);
+        let (history, part, counted) = (&chosen.history, &plan.part, Some(&mut recorded));
+        let causes = survey(history, part, scales, controllers, &class_of, counted, |at, seen| {
+            measuring.see(at, seen);
             progress.at(seconds(at.nanos_since(from)));
         })?;
         signals::check()?;
-        if causes.demands.is_empty() {
+        if causes.totals.demands == 0 && causes.made.controllers().is_empty() {
             bail!("there is no pod from {from} to {}: there is nothing to replay", plan.end);
         }
-        if classes.is_empty() && plan.nodes != Nodes::Autoscaled {
+        if recorded.curve.0.is_empty() && !scales {
             bail!("there is no node from {from} to {}: nothing can be said of where pods go", plan.end);
         }
-        let lost = causes.lives.iter().filter_map(|life| life.lost);
-        for why in lost.filter(|lost| *lost != Lost::People) {
-            recorded.lost(why.word());
+        for (why, count) in causes.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
+            recorded.lost(why.word(), *count);
         }
         let (figures, curve) = recorded.finish(plan.end);
-        let known = Known { causes, figures, curve, classes };
+        let known = Known { causes, figures, curve };
         Ok(Surveyed { known, measured: measuring.finish() })
     }
 }
@@ -116,10 +110,10 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    fn see(&mut self, at: Moment, what: &What) {
-        self.pace.see(at, what);
-        self.provisioning.see(at, what);
-        match (&*what.object().meta().kind, what) {
+    fn see(&mut self, at: Moment, seen: &Seen) {
+        self.pace.see(at, seen);
+        self.provisioning.see(at, seen);
+        match (&*seen.key.kind.kind, &seen.what) {
             ("Node", What::Added(node)) if at > self.plan.part.window.from => self.node(node),
             ("ConfigMap", What::Added(map) | What::Modified(map)) if self.first_loop.is_none() => {
                 self.first_loop = self.loop_of(map);

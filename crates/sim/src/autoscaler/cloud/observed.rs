@@ -84,7 +84,7 @@ impl Cloud for ObservedCloud {
         state.target.unwrap_or(state.nodes.len() as i64) + state.asked
     }
 
-    fn instances(&self, group: GroupId) -> Vec<Instance> {
+    fn instances(&self, group: GroupId) -> Arc<[Instance]> {
         let ids = self.states[group.index()].nodes.values();
         ids.map(|id| Instance { id: id.clone(), state: InstanceState::Running }).collect()
     }

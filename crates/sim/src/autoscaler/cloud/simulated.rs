@@ -5,7 +5,7 @@ mod node;
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::{Moment, Object};
@@ -29,6 +29,8 @@ pub struct SimulatedCloud {
     owners: BTreeMap<Arc<str>, GroupId>,
     /// Nodes that are gone, until that is told.
     gone: Vec<(Moment, Arc<str>)>,
+    /// When there will be something to tell.
+    wake: Option<Moment>,
     quota: Option<i64>,
     pricing: Option<Pricing>,
     gpu_label: Arc<str>,
@@ -68,6 +70,8 @@ struct State {
     names: VecDeque<Arc<str>>,
     /// In the order in which they came.
     machines: Vec<Machine>,
+    /// The same as instances, once somebody asked.
+    told: OnceLock<Arc<[Instance]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +100,7 @@ impl SimulatedCloud {
             groups,
             owners: BTreeMap::new(),
             gone: Vec::new(),
+            wake: None,
             quota: None,
             pricing: None,
             gpu_label: Arc::from(""),
@@ -138,6 +143,18 @@ impl SimulatedCloud {
         Some(group)
     }
 
+    /// A node is gone though nobody asked for that: its machine is too, and its group is to have one less.
+    pub fn lose(&mut self, node: &Object) {
+        let known = crate::autoscaler::node::Node::read(node, &mut Default::default());
+        let Some(group) = self.owners.remove(&**known.instance()) else { return };
+        let state = &mut self.states[group.index()];
+        let machines = state.machines.len();
+        state.machines.retain(|machine| machine.id != *known.instance());
+        state.told.take();
+        state.target -= i64::from(state.machines.len() < machines);
+        self.wake = self.find_wake();
+    }
+
     /// A machine that was there before the cloud was asked for anything, and never becomes a node.
     pub fn adopt_lost(&mut self, group: GroupId, name: &str) {
         let id = node::provider_id(&self.groups[group.index()], name);
@@ -150,6 +167,7 @@ impl SimulatedCloud {
         }
         let state = &mut self.states[group.index()];
         state.machines.push(Machine { id, name, stage });
+        state.told.take();
         if self.groups[group.index()].target.is_none() {
             state.target += 1;
         }
@@ -157,8 +175,12 @@ impl SimulatedCloud {
 
     /// What happened until now and was not told yet: by time, then by the order of groups, then by age.
     pub fn advance(&mut self, now: Moment) -> Vec<CloudChange> {
+        if self.wake.is_none_or(|wake| wake > now) {
+            return Vec::new();
+        }
         let mut changes: Vec<(Moment, CloudChange)> = Vec::new();
         for (group, state) in self.groups.iter().zip(&mut self.states) {
+            let known = changes.len();
             for machine in &mut state.machines {
                 if let Stage::Coming { registers, ready } = machine.stage
                     && registers <= now
@@ -176,15 +198,23 @@ impl SimulatedCloud {
                     machine.stage = Stage::Running;
                 }
             }
+            if changes.len() > known {
+                state.told.take();
+            }
         }
         let gone = self.gone.drain(..);
         changes.extend(gone.map(|(at, node)| (at, CloudChange::Gone { node })));
         changes.sort_by_key(|(at, _)| *at);
+        self.wake = self.find_wake();
         changes.into_iter().map(|(_, change)| change).collect()
     }
 
     /// When there will be something to tell; now, if that moment is past.
     pub fn next_wake(&self) -> Option<Moment> {
+        self.wake
+    }
+
+    fn find_wake(&self) -> Option<Moment> {
         let machines = self.states.iter().flat_map(|state| &state.machines);
         let coming = machines.filter_map(|machine| match machine.stage {
             Stage::Coming { registers, .. } => Some(registers),
@@ -199,7 +229,7 @@ impl SimulatedCloud {
             Delay::Constant(duration) => *duration,
             Delay::Measured(all) if all.is_empty() => Duration::ZERO,
             Delay::Measured(all) => all[self.dice.random_range(0..all.len())],
-            Delay::ByTime(_) => delay.pick(moment, self.dice.random()),
+            Delay::ByTime(_) | Delay::ByWork(_) => delay.pick(moment, self.dice.random()),
         };
         after(moment, duration)
     }
@@ -247,17 +277,9 @@ impl Cloud for SimulatedCloud {
         self.states[group.index()].target
     }
 
-    fn instances(&self, group: GroupId) -> Vec<Instance> {
-        let machines = self.states[group.index()].machines.iter();
-        let instances = machines.map(|machine| Instance {
-            id: machine.id.clone(),
-            state: match &machine.stage {
-                Stage::Coming { .. } | Stage::Lost => InstanceState::Creating,
-                Stage::Unready { .. } | Stage::Running => InstanceState::Running,
-                Stage::Failed(error) => InstanceState::Failed(error.clone()),
-            },
-        });
-        instances.collect()
+    fn instances(&self, group: GroupId) -> Arc<[Instance]> {
+        let State { machines, told, .. } = &self.states[group.index()];
+        told.get_or_init(|| machines.iter().map(Machine::told).collect()).clone()
     }
 
     /// Nodes go together with their machines, so there is never more to tell than the cluster knows.
@@ -285,18 +307,30 @@ impl Cloud for SimulatedCloud {
         }
         let machines = self.states.iter().flat_map(|state| &state.machines);
         let mut others = machines.filter(|machine| machine.stage.is_there()).count() as i64;
+        let mut stages: Vec<Stage> = Vec::new();
         for _ in 0..by {
             let stage = self.stage(now, group, failure, others);
             others += i64::from(stage.is_there());
+            stages.push(stage);
+        }
+        // One is like the other: they are named in the order in which they come.
+        stages.sort_by_key(|stage| match stage {
+            Stage::Coming { registers, .. } => *registers,
+            _ => Moment::MAX,
+        });
+        for stage in stages {
             let state = &mut self.states[group.index()];
-            let name = state.names.pop_front().unwrap_or_else(|| {
+            let told = matches!(stage, Stage::Coming { .. }).then(|| state.names.pop_front()).flatten();
+            let name = told.unwrap_or_else(|| {
                 state.made += 1;
                 format!("{name}-new-{:03}", state.made).into()
             });
             let id = node::provider_id(&self.groups[group.index()], &name);
             self.owners.insert(id.clone(), group);
             state.machines.push(Machine { id, name, stage });
+            state.told.take();
         }
+        self.wake = self.find_wake();
         Ok(())
     }
 
@@ -313,12 +347,14 @@ impl Cloud for SimulatedCloud {
         for id in instances {
             let Some(place) = state.machines.iter().position(|machine| machine.id == *id) else { continue };
             let machine = state.machines.remove(place);
+            state.told.take();
             state.target -= 1;
             self.owners.remove(id);
             if matches!(machine.stage, Stage::Running | Stage::Unready { .. }) {
                 self.gone.push((now, machine.name));
             }
         }
+        self.wake = self.find_wake();
         Ok(())
     }
 
@@ -343,6 +379,19 @@ impl Cloud for SimulatedCloud {
 
     fn gpu_label(&self) -> &str {
         &self.gpu_label
+    }
+}
+
+// === impl Machine ===
+
+impl Machine {
+    fn told(&self) -> Instance {
+        let state = match &self.stage {
+            Stage::Coming { .. } | Stage::Lost => InstanceState::Creating,
+            Stage::Unready { .. } | Stage::Running => InstanceState::Running,
+            Stage::Failed(error) => InstanceState::Failed(error.clone()),
+        };
+        Instance { id: self.id.clone(), state }
     }
 }
 

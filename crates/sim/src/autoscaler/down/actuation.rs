@@ -90,7 +90,7 @@ impl Actuator {
 
     /// Nodes begin their way out.
     pub(super) fn start(&mut self, context: &Context<'_>, groups: &Groups, batches: &[Batch], drain: bool) {
-        let until = after(context.now, context.settings.node_delete_delay_after_taint);
+        let until = after(context.clock.now(), context.settings.node_delete_delay_after_taint);
         for batch in batches {
             let size = if batch.size == 0 { batch.nodes.len() } else { batch.size };
             for id in &batch.nodes {
@@ -113,6 +113,11 @@ impl Actuator {
         self.deletions.retain(|deletion| deletion.node != *node);
     }
 
+    /// Whether no node is on its way out, and nothing is to be told of one that was.
+    pub(super) fn is_idle(&self) -> bool {
+        self.deletions.is_empty() && self.batches.is_empty() && self.results.is_empty()
+    }
+
     /// When there is something to do.
     pub(super) fn next_wake(&self) -> Option<Moment> {
         let wakes = self.deletions.iter().filter_map(|deletion| deletion.stage.wake());
@@ -122,7 +127,7 @@ impl Actuator {
     /// Does what is due, as far as can be until the caller did what is returned.
     pub(super) fn background(&mut self, context: &mut Context<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        let due = |deletion: &Deletion| deletion.stage.wake().is_some_and(|wake| wake <= context.now);
+        let due = |deletion: &Deletion| deletion.stage.wake().is_some_and(|wake| wake <= context.clock.now());
         let due: Vec<Arc<str>> =
             self.deletions.iter().filter(|deletion| due(deletion)).map(|it| it.node.clone()).collect();
         for node in due {
@@ -136,7 +141,7 @@ impl Actuator {
                 Step::Fails(result, error) => self.abort(context, place, result, &error, &mut actions),
             }
         }
-        let now = context.now;
+        let now = context.clock.now();
         let due = self.batches.iter().filter(|(_, at)| **at <= now).map(|(group, _)| *group);
         for group in due.collect::<Vec<_>>() {
             self.batches.remove(&group);
@@ -170,7 +175,7 @@ impl Actuator {
                 deletion.stage = Stage::Batched;
             }
         }
-        self.batches.entry(group).or_insert(after(context.now, interval));
+        self.batches.entry(group).or_insert(after(context.clock.now(), interval));
     }
 
     fn queued(&self, group: GroupId) -> impl Iterator<Item = usize> + '_ {
@@ -193,9 +198,9 @@ impl Actuator {
         if instances.is_empty() {
             return;
         }
-        let answer = context.cloud.delete(context.now, group, &instances);
+        let answer = context.cloud.delete(context.clock.now(), group, &instances);
         if answer.is_err() {
-            context.registry.register_failed_scale_down(group, context.now);
+            context.registry.register_failed_scale_down(group, context.clock.now());
         }
         let name = context.cloud.groups()[group.index()].name.clone();
         while let Some(place) = self.deletions.iter().position(is_meant) {
@@ -213,7 +218,7 @@ impl Actuator {
     fn succeed(&mut self, context: &mut Context<'_>, place: usize) {
         let Deletion { node, group, drain, .. } = self.deletions.remove(place);
         tell_node(context, &node, false, "nodes removed by cluster autoscaler");
-        context.registry.register_scale_down(group, context.now);
+        context.registry.register_scale_down(group, context.clock.now());
         let (reason, message) = match drain {
             true => ("ScaleDown", format!("Scale-down: node {node} removed with drain")),
             false => ("ScaleDownEmpty", format!("Scale-down: empty node {node} removed")),
@@ -269,7 +274,7 @@ enum Step {
 
 impl Deletion {
     fn step(&mut self, context: &mut Context<'_>, actions: &mut Vec<Action>) -> Step {
-        let now = context.now;
+        let now = context.clock.now();
         loop {
             match &mut self.stage {
                 Stage::Marked { until } if now < *until => return Step::Waits,
@@ -323,7 +328,7 @@ impl Deletion {
         let disruptions = Disruptions::of(context.cluster);
         let rules = Rules {
             settings: context.settings,
-            now: context.now,
+            clock: context.clock,
             controllers: self.drain.then_some(&*context.cluster),
             disruptions: self.drain.then_some(&disruptions),
         };

@@ -21,38 +21,56 @@ pub(super) struct Candidate {
     pub group: GroupId,
 }
 
-/// Nodes of groups that may shrink: empty ones first, then those that were unneeded already.
-pub(super) fn candidates(
-    context: &mut Context<'_>,
-    groups: &Groups,
-    summaries: &mut Summaries,
-    nodes: &[NodeId],
-    previous: &BTreeSet<Arc<str>>,
-) -> Vec<Candidate> {
-    let mut ranked = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        let Some(group) = context.cluster.group_of(*node, &*context.cloud) else { continue };
-        if groups.get(group).target <= groups.get(group).min {
-            continue;
+/// The order of candidates, kept from loop to loop: mostly it is the same again.
+#[derive(Debug, Default)]
+pub(super) struct Ranking {
+    ranked: Vec<(u8, Candidate)>,
+    sorted: Vec<Candidate>,
+}
+
+impl Ranking {
+    /// Nodes of groups that may shrink: empty ones first, then those that were unneeded already.
+    pub(super) fn candidates(
+        &mut self,
+        context: &mut Context<'_>,
+        groups: &Groups,
+        summaries: &mut Summaries,
+        nodes: &[NodeId],
+        previous: &BTreeSet<Arc<str>>,
+    ) -> Vec<Candidate> {
+        let mut known: Vec<NodeId> =
+            previous.iter().filter_map(|name| context.cluster.snapshot.find(name)).collect();
+        known.sort_unstable();
+        let mut ranked = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let Some(group) = context.standing(*node).and_then(|standing| standing.group) else { continue };
+            if groups.get(group).target <= groups.get(group).min {
+                continue;
+            }
+            let summary = summaries.get(context, *node, groups.get(group).ignored);
+            let is_new = known.binary_search(node).is_err();
+            let rank = u8::from(!summary.empty) << 2 | u8::from(summary.waits) << 1 | u8::from(is_new);
+            ranked.push((rank, Candidate { node: *node, group }));
         }
-        let summary = summaries.get(context, *node, groups.get(group).ignored);
-        let known = previous.contains(&context.cluster.snapshot.node(*node).name);
-        let rank = (!summary.empty, summary.waits, !known);
-        ranked.push((rank, Candidate { node: *node, group }));
+        if ranked != self.ranked {
+            self.ranked.clone_from(&ranked);
+            // Go's sort decides among equals when there are many.
+            go::sort(&mut ranked, |(a, _), (b, _)| a < b);
+            self.sorted = ranked.into_iter().map(|(_, candidate)| candidate).collect();
+        }
+        let local = context.settings.scale_down_delay_type_local;
+        let resting: Vec<bool> = groups.ids().map(|group| local && is_resting(context, group)).collect();
+        let sorted = self.sorted.iter().copied();
+        sorted.filter(|candidate| !resting[candidate.group.index()]).collect()
     }
-    // Go's sort decides among equals when there are many.
-    go::sort(&mut ranked, |(a, _), (b, _)| a < b);
-    let local = context.settings.scale_down_delay_type_local;
-    let resting: Vec<bool> = groups.ids().map(|group| local && is_resting(context, group)).collect();
-    let sorted = ranked.into_iter().map(|(_, candidate)| candidate);
-    sorted.filter(|candidate| !resting[candidate.group.index()]).collect()
 }
 
 /// Whether a group grew, shrank or failed to a short while ago.
 fn is_resting(context: &Context<'_>, group: GroupId) -> bool {
     let (settings, registry) = (context.settings, &*context.registry);
-    let recent =
-        |last: Option<&Moment>, delay: Duration| last.is_some_and(|last| after(*last, delay) > context.now);
+    let recent = |last: Option<&Moment>, delay: Duration| {
+        last.is_some_and(|last| !context.clock.has_come(after(*last, delay)))
+    };
     recent(registry.scale_ups.get(&group), settings.scale_down_delay_after_add)
         || recent(registry.scale_downs.get(&group), settings.scale_down_delay_after_delete)
         || recent(registry.failed_scale_downs.get(&group), settings.scale_down_delay_after_failure)

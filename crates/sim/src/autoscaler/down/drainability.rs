@@ -2,6 +2,7 @@
 
 use model::Moment;
 
+use super::super::clock::Clock;
 use super::super::cluster::{Cluster, ControllerKind};
 use super::super::decision::BlockingReason;
 use super::super::pod::Pod;
@@ -23,7 +24,7 @@ const LONG_TERMINATING: i64 = 30;
 #[derive(Clone, Copy)]
 pub(super) struct Rules<'a> {
     pub settings: &'a Settings,
-    pub now: Moment,
+    pub clock: &'a Clock,
     /// Where controllers are looked up; `None` to take them for granted.
     pub controllers: Option<&'a Cluster>,
     /// `None` for no budgets at all.
@@ -77,7 +78,7 @@ impl Rules<'_> {
 
     /// What becomes of a pod.
     pub(super) fn verdict(&self, pod: &Pod) -> Verdict {
-        if pod.is_mirror() || is_long_terminating(pod, self.now) {
+        if pod.is_mirror() || is_long_terminating(pod, self.clock) {
             return Verdict::Skipped;
         }
         let settings = self.settings;
@@ -160,7 +161,7 @@ impl Rules<'_> {
     fn is_old_for_system_pod(&self, pod: &Pod) -> bool {
         self.settings.version >= Version::V1_33
             && pod.created != Moment::default()
-            && after(pod.created, self.settings.blocking_system_pod_disruption_timeout) < self.now
+            && self.clock.is_past(after(pod.created, self.settings.blocking_system_pod_disruption_timeout))
     }
 }
 
@@ -171,8 +172,8 @@ pub(super) fn gone_after(pod: &Pod) -> Option<Moment> {
 }
 
 /// Whether a pod should be gone for long.
-pub(super) fn is_long_terminating(pod: &Pod, now: Moment) -> bool {
-    gone_after(pod).is_some_and(|moment| moment < now)
+pub(super) fn is_long_terminating(pod: &Pod, clock: &Clock) -> bool {
+    gone_after(pod).is_some_and(|moment| clock.is_past(moment))
 }
 
 fn is_terminal(pod: &Pod) -> bool {

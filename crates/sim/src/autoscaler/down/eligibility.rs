@@ -3,15 +3,13 @@
 use model::Moment;
 
 use super::super::Context;
-use super::super::TO_BE_DELETED;
+use super::super::clock::Clock;
 use super::super::decision::UnremovableReason;
 use super::super::node::Node;
 use super::super::time::seconds;
 use super::candidates::Candidate;
 use super::groups::Groups;
 use super::summaries::Summaries;
-use super::taints::marked_at;
-use super::utilization::gpu_of;
 
 const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// A node that was marked longer ago is taken for one that could not be deleted, in seconds.
@@ -25,24 +23,23 @@ pub(super) fn eligibility(
     candidate: Candidate,
 ) -> (Option<UnremovableReason>, Option<f64>) {
     let Candidate { node: id, group } = candidate;
-    let node = context.cluster.snapshot.node(id).clone();
-    if is_being_deleted(&node, context.now) {
+    let group = groups.get(group);
+    let summary = summaries.get(context, id, group.ignored);
+    if is_being_deleted(summary.marked, context.clock) {
         return (Some(UnremovableReason::CurrentlyBeingDeleted), None);
     }
-    if is_disabled(&node) {
+    if summary.disabled {
         return (Some(UnremovableReason::ScaleDownDisabledAnnotation), None);
     }
-    let group = groups.get(group);
-    let Some(utilization) = summaries.get(context, id, group.ignored).utilization else {
+    let Some(utilization) = summary.utilization else {
         return (Some(UnremovableReason::UnexpectedError), None);
     };
-    let ready = context.readiness.get(id.index()).copied().flatten().is_some_and(|readiness| readiness.ready);
-    if !context.settings.scale_down_unready_enabled && !ready {
+    if !context.settings.scale_down_unready_enabled && !context.is_ready(id) {
         return (Some(UnremovableReason::ScaleDownUnreadyDisabled), None);
     }
-    let threshold = match gpu_of(&node, context.cloud.gpu_label()) {
-        Some(_) => group.options.scale_down_gpu_utilization_threshold,
-        None => group.options.scale_down_utilization_threshold,
+    let threshold = match summary.has_gpu {
+        true => group.options.scale_down_gpu_utilization_threshold,
+        false => group.options.scale_down_utilization_threshold,
     };
     let busy = utilization.highest > threshold;
     (busy.then_some(UnremovableReason::NotUnderutilized), Some(utilization.highest))
@@ -53,8 +50,8 @@ pub(super) fn is_disabled(node: &Node) -> bool {
     node.annotations.get(DISABLED) == Some("true")
 }
 
-fn is_being_deleted(node: &Node, now: Moment) -> bool {
-    marked_at(node, TO_BE_DELETED).is_some_and(|marked| now.nanos_since(marked) < seconds(DELETION))
+fn is_being_deleted(marked: Option<Moment>, clock: &Clock) -> bool {
+    marked.is_some_and(|marked| !clock.has_come(marked.plus_nanos(seconds(DELETION))))
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl Eviction {
         node: &str,
         actions: &mut Vec<Action>,
     ) -> Progress {
-        let now = context.now;
+        let now = context.clock.now();
         while let Some(bucket) = self.buckets.front() {
             match self.phase {
                 Phase::Begin => {

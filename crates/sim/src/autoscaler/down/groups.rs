@@ -56,7 +56,7 @@ impl Groups {
 
 /// How many nodes of the snapshot are instances of a group, without those that are still to come.
 pub(super) fn registered(snapshot: &Snapshot, cloud: &dyn Cloud, group: GroupId) -> usize {
-    let mut instances: Vec<_> = cloud.instances(group).into_iter().map(|instance| instance.id).collect();
+    let mut instances: Vec<_> = cloud.instances(group).iter().map(|instance| instance.id.clone()).collect();
     instances.sort_unstable();
     let nodes = snapshot.order().iter().map(|id| snapshot.node(*id));
     let is_upcoming = |value: &str| matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True");

@@ -33,6 +33,8 @@ pub(super) struct Planner {
     /// How much of each node is used, where that was looked at.
     pub utilization: Vec<(Arc<str>, f64)>,
     pub summaries: Summaries,
+    /// Nobody wants to know of nodes that stay.
+    pub brief: bool,
     packing: Packing,
     last_look: Option<Moment>,
     /// The shortest time between two looks so far, in nanoseconds.
@@ -47,6 +49,7 @@ impl Planner {
             recent: BTreeMap::new(),
             utilization: Vec::new(),
             summaries: Summaries::default(),
+            brief: false,
             packing: Packing::default(),
             last_look: None,
             shortest: unneeded_nanos(settings),
@@ -62,32 +65,65 @@ impl Planner {
         candidates: &[Candidate],
         in_progress: &InProgress,
     ) {
-        let now = context.now;
+        let now = context.clock.now();
         if let Some(last) = self.last_look {
             self.shortest = self.shortest.min(now.nanos_since(last)).max(1);
         }
         self.last_look = Some(now);
-        let going = |id: NodeId| in_progress.contains(&context.cluster.snapshot.node(id).name);
-        let mut destinations = Vec::new();
-        for id in nodes.iter().filter(|id| !going(**id)) {
-            if destinations.len() <= id.index() {
-                destinations.resize(id.index() + 1, false);
-            }
+        let snapshot = &context.cluster.snapshot;
+        let end = nodes.iter().map(|id| id.index() + 1).max().unwrap_or(0);
+        let mut destinations = vec![false; end];
+        for id in nodes {
             destinations[id.index()] = true;
         }
+        for id in in_progress.names().filter_map(|name| snapshot.find(name)).filter(|id| id.index() < end) {
+            destinations[id.index()] = false;
+        }
+        // Those that are not on their way out.
         let candidates: Vec<Candidate> =
-            candidates.iter().filter(|candidate| !going(candidate.node)).copied().collect();
+            candidates.iter().filter(|candidate| destinations[candidate.node.index()]).copied().collect();
         self.unremovable.clear();
-        let snapshot = &context.cluster.snapshot;
-        self.recent.retain(|name, until| *until > now && snapshot.find(name).is_some());
-        let eligible = self.eligible(context, groups, &candidates);
+        let tried = self.tried_in_vain(context, end);
+        let eligible = self.eligible(context, groups, &candidates, &tried);
         let fork = context.cluster.snapshot.fork();
         let found = self.try_removals(context, groups, destinations, &eligible);
         context.cluster.snapshot.revert(fork);
-        let looked_at: Vec<NodeId> = candidates.iter().map(|candidate| candidate.node).collect();
-        self.summaries.still_hold(context, &looked_at);
-        self.unneeded.update(found, now);
-        self.packing.drop_old_hints();
+        if !eligible.is_empty() {
+            let looked_at: Vec<NodeId> = candidates.iter().map(|candidate| candidate.node).collect();
+            self.summaries.still_hold(context, &looked_at);
+        }
+        if self.unneeded.update(found, now) | self.packing.drop_old_hints() {
+            context.clock.disturb();
+        }
+    }
+
+    /// Whether a look at that moment changes nothing in how many nodes are worth looking for.
+    pub(super) fn keeps_pace(&self, now: Moment) -> bool {
+        self.last_look.is_none_or(|last| now.nanos_since(last) >= self.shortest)
+    }
+
+    /// A loop at that moment would have looked, and found the same.
+    pub(super) fn looked_again(&mut self, last: Moment, now: Moment) {
+        if self.last_look == Some(last) {
+            self.last_look = Some(now);
+        }
+    }
+
+    /// Nodes whose removal was tried in vain a short while ago, by number.
+    fn tried_in_vain(&mut self, context: &Context<'_>, end: usize) -> Vec<bool> {
+        let (clock, snapshot, known) = (context.clock, &context.cluster.snapshot, self.recent.len());
+        let mut tried = vec![false; end];
+        self.recent.retain(|name, until| {
+            let node = snapshot.find(name).filter(|_| !clock.has_come(*until));
+            if let Some(tried) = node.and_then(|node| tried.get_mut(node.index())) {
+                *tried = true;
+            }
+            node.is_some()
+        });
+        if self.recent.len() != known {
+            clock.disturb();
+        }
+        tried
     }
 
     /// Those that are worth a closer look.
@@ -96,19 +132,21 @@ impl Planner {
         context: &mut Context<'_>,
         groups: &Groups,
         candidates: &[Candidate],
+        tried: &[bool],
     ) -> Vec<Candidate> {
         self.utilization.clear();
         let mut eligible = Vec::new();
         for candidate in candidates {
-            let name = context.cluster.snapshot.node(candidate.node).name.clone();
-            if self.recent.contains_key(&name) {
-                self.stays(name, UnremovableReason::RecentlyUnremovable);
+            if tried[candidate.node.index()] {
+                self.stays(context, candidate.node, UnremovableReason::RecentlyUnremovable);
                 continue;
             }
             let (reason, used) = eligibility(context, groups, &mut self.summaries, *candidate);
-            self.utilization.extend(used.map(|used| (name.clone(), used)));
+            if let Some(used) = used.filter(|_| !self.brief) {
+                self.utilization.push((context.cluster.snapshot.node(candidate.node).name.clone(), used));
+            }
             match reason {
-                Some(reason) => self.stays(name, reason),
+                Some(reason) => self.stays(context, candidate.node, reason),
                 None => eligible.push(*candidate),
             }
         }
@@ -123,7 +161,7 @@ impl Planner {
         mut destinations: Vec<bool>,
         eligible: &[Candidate],
     ) -> Vec<(Arc<str>, Removable)> {
-        let again = after(context.now, context.settings.unremovable_node_recheck_timeout);
+        let again = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
         let limit = self.limit(context.settings);
         let mut disruptions = Disruptions::of(context.cluster);
         let (mut found, mut single) = (Vec::new(), 0_i64);
@@ -143,6 +181,7 @@ impl Planner {
                     single += i64::from(!groups.get(candidate.group).atomic);
                 }
                 Err(refusal) => {
+                    context.clock.disturb();
                     self.recent.insert(name.clone(), again);
                     self.refuse(context, name, refusal);
                 }
@@ -168,8 +207,8 @@ impl Planner {
     ) -> (Vec<Candidate>, Vec<Candidate>) {
         let Some(quotas) = Quotas::of(context) else { return (Vec::new(), Vec::new()) };
         let MayGo { empty, drained, not } = self.unneeded.may_go(context, groups, in_progress, quotas);
-        for (name, reason) in not {
-            self.stays(name, reason);
+        for (node, reason) in not {
+            self.stays(context, node, reason);
         }
         let (risky, safe): (Vec<_>, Vec<_>) = drained.into_iter().partition(|removable| removable.risky);
         let all: Vec<Removable> = [empty, safe, risky].concat();
@@ -177,8 +216,7 @@ impl Planner {
         for removable in self.whole_groups(context, groups, all) {
             let candidate = removable.candidate;
             if removable.waits {
-                let name = context.cluster.snapshot.node(candidate.node).name.clone();
-                self.stays(name, UnremovableReason::BlockedByOnCompletionPod);
+                self.stays(context, candidate.node, UnremovableReason::BlockedByOnCompletionPod);
             } else if removable.drains {
                 drained.push(candidate);
             } else {
@@ -210,18 +248,24 @@ impl Planner {
                 continue;
             }
             for removable in all {
-                let name = snapshot.node(removable.candidate.node).name.clone();
-                self.stays(name, UnremovableReason::AtomicScaleDownFailed);
+                self.stays(context, removable.candidate.node, UnremovableReason::AtomicScaleDownFailed);
             }
         }
         going
     }
 
-    fn stays(&mut self, node: Arc<str>, reason: UnremovableReason) {
+    fn stays(&mut self, context: &Context<'_>, node: NodeId, reason: UnremovableReason) {
+        if self.brief {
+            return;
+        }
+        let node = context.cluster.snapshot.node(node).name.clone();
         self.unremovable.insert(node.clone(), Unremovable { node, reason, blocking: None });
     }
 
     fn refuse(&mut self, context: &Context<'_>, node: Arc<str>, (reason, blocking): Refusal) {
+        if self.brief {
+            return;
+        }
         let blocking = blocking.map(|(pod, why)| (context.cluster.snapshot.pod(pod).name.clone(), why));
         self.unremovable.insert(node.clone(), Unremovable { node, reason, blocking });
     }

@@ -45,19 +45,19 @@ impl Quotas {
             gpus: least.keys().map(|kind| (kind.clone(), 0)).collect(),
             groups: vec![None; context.cloud.groups().len()],
         };
-        for id in context.cluster.snapshot.order().to_vec() {
-            if context.cluster.snapshot.node(id).label("type") == Some("virtual-kubelet") {
-                continue;
+        let mut counts = vec![0_i64; quotas.groups.len()];
+        for id in context.cluster.snapshot.order() {
+            let Some(group) = context.group_of_machine(*id) else { continue };
+            match group {
+                Some(group) if quotas.groups[group.index()].is_some() => counts[group.index()] += 1,
+                _ => {
+                    let has = quotas.has(context, *id, group)?;
+                    quotas.add(&has, 1);
+                }
             }
-            let group = context.cluster.group_of(id, &*context.cloud);
-            let has = quotas.has(context, id, group)?;
-            quotas.cores = quotas.cores.saturating_add(has.cores);
-            quotas.memory = quotas.memory.saturating_add(has.memory);
-            if let Some((kind, count)) = has.gpu
-                && let Some(left) = quotas.gpu(&kind)
-            {
-                *left = left.saturating_add(count);
-            }
+        }
+        for (has, count) in quotas.groups.clone().into_iter().zip(counts) {
+            has.iter().for_each(|has| quotas.add(has, count));
         }
         quotas.cores = quotas.cores.saturating_sub(settings.cores_total.min.max(0)).max(0);
         quotas.memory =
@@ -66,6 +66,17 @@ impl Quotas {
             *left = left.saturating_sub((*least).max(0)).max(0);
         }
         Some(quotas)
+    }
+
+    /// So many nodes have so much each.
+    fn add(&mut self, has: &Has, nodes: i64) {
+        self.cores = self.cores.saturating_add(has.cores.saturating_mul(nodes));
+        self.memory = self.memory.saturating_add(has.memory.saturating_mul(nodes));
+        if let Some((kind, count)) = &has.gpu
+            && let Some(left) = self.gpu(kind)
+        {
+            *left = left.saturating_add(count.saturating_mul(nodes));
+        }
     }
 
     /// Takes a node away, if enough is left without it.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use model::Moment;
+
 use super::super::Context;
 use super::super::TO_BE_DELETED;
 use super::super::decision::{BlockingReason, UnremovableReason};
-use super::super::node::NodeTaint;
+use super::super::node::{Node, NodeTaint};
 use super::super::packing::Packing;
 use super::super::pending::without_tpu;
 use super::disruptions::Disruptions;
@@ -26,7 +28,7 @@ pub(super) fn remove(
     let pods = context.cluster.snapshot.pods_on(node);
     let rules = Rules {
         settings: context.settings,
-        now: context.now,
+        clock: context.clock,
         controllers: Some(&*context.cluster),
         disruptions: Some(disruptions),
     };
@@ -39,20 +41,14 @@ pub(super) fn remove(
         snapshot.take_off(*pod);
     }
     if !drain.pods.is_empty() {
-        // The node stays where it is while its pods look for another: as a domain of topology it still counts.
-        let mut ghost = (**snapshot.node(node)).clone();
-        let mut taints = ghost.taints.clone();
-        taints.push(NodeTaint {
-            key: TO_BE_DELETED.into(),
-            value: super::taints::seconds_of(context.now).into(),
-            effect: "NoSchedule".into(),
-            added: None,
-        });
-        ghost.set_taints(taints);
-        snapshot.change_node(node, Arc::new(ghost));
+        // The node stays where it is while its pods look for another, tainted: as a domain of topology it still counts.
         let acceptable =
             |id: NodeId| id != node && destinations.get(id.index()).is_some_and(|destination| *destination);
         let moving: Vec<PodId> = drain.pods.iter().map(|pod| without_tpu(snapshot, *pod)).collect();
+        if moving.iter().any(|pod| snapshot.trial.minds_taints_elsewhere(*pod)) {
+            let ghost = tainted(snapshot.node(node), context.clock.now());
+            snapshot.change_node(node, Arc::new(ghost));
+        }
         let placed = packing.place(snapshot, context.settings.version, &moving, true, &acceptable);
         if placed.len() != moving.len() {
             snapshot.revert(fork);
@@ -62,4 +58,18 @@ pub(super) fn remove(
     snapshot.remove_node(node);
     snapshot.commit(fork);
     Ok(drain)
+}
+
+/// A node as it is when it goes.
+fn tainted(node: &Node, now: Moment) -> Node {
+    let mut ghost = node.clone();
+    let mut taints = ghost.taints.clone();
+    taints.push(NodeTaint {
+        key: TO_BE_DELETED.into(),
+        value: super::taints::seconds_of(now).into(),
+        effect: "NoSchedule".into(),
+        added: None,
+    });
+    ghost.set_taints(taints);
+    ghost
 }

@@ -2,9 +2,11 @@
 
 use model::Moment;
 
-use super::super::Context;
+use super::super::{Context, TO_BE_DELETED};
 use super::drainability::{Rules, gone_after};
-use super::utilization::{Ignored, Utilization};
+use super::eligibility::is_disabled;
+use super::taints::marked_at;
+use super::utilization::{Ignored, Utilization, gpu_of};
 use crate::scheduler::ids::NodeId;
 
 /// Summaries of nodes.
@@ -14,7 +16,7 @@ pub(super) struct Summaries {
     nodes: Vec<Option<Summary>>,
 }
 
-/// What the pods on a node come to.
+/// What a node and the pods on it come to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
     /// It holds for this generation of the node,
@@ -27,6 +29,12 @@ pub(super) struct Summary {
     pub empty: bool,
     /// It is empty but for pods it has to wait for.
     pub waits: bool,
+    /// It has a GPU, or is to have one.
+    pub has_gpu: bool,
+    /// It asks to be left alone.
+    pub disabled: bool,
+    /// When it was marked as one that is being deleted.
+    pub marked: Option<Moment>,
 }
 
 impl Summaries {
@@ -38,7 +46,7 @@ impl Summaries {
         let generation = context.cluster.snapshot.trial.generation(id);
         if let Some(known) = self.nodes[id.index()]
             && known.generation == generation
-            && context.now <= known.until
+            && !context.clock.is_past(known.until)
         {
             return known;
         }
@@ -61,14 +69,14 @@ impl Summaries {
 
 impl Summary {
     fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u32) -> Summary {
-        let now = context.now;
+        let clock = context.clock;
         let snapshot = &mut context.cluster.snapshot;
         let ids = snapshot.trial.load(id).pods.clone();
         let node = snapshot.node(id).clone();
         let pods: Vec<_> = ids.iter().map(|id| snapshot.pod(*id).clone()).collect();
-        let rules = Rules { settings: context.settings, now, controllers: None, disruptions: None };
+        let rules = Rules { settings: context.settings, clock, controllers: None, disruptions: None };
         let drain = rules.drain(snapshot, &ids).ok().filter(|drain| drain.pods.is_empty());
-        let changes = pods.iter().filter_map(|pod| gone_after(pod)).filter(|moment| *moment >= now);
+        let changes = pods.iter().filter_map(|pod| gone_after(pod)).filter(|moment| !clock.is_past(*moment));
         Summary {
             generation,
             until: changes.min().unwrap_or(Moment::MAX),
@@ -78,10 +86,13 @@ impl Summary {
                 ignored,
                 context.cloud.gpu_label(),
                 snapshot.trial.scalars(),
-                now,
+                clock,
             ),
             empty: drain.is_some(),
             waits: drain.is_some_and(|drain| drain.waits),
+            has_gpu: gpu_of(&node, context.cloud.gpu_label()).is_some(),
+            disabled: is_disabled(&node),
+            marked: marked_at(&node, TO_BE_DELETED),
         }
     }
 }

@@ -5,7 +5,7 @@ use model::Moment;
 use super::super::Context;
 use super::super::decision::{About, Action, Event};
 use super::super::node::Node;
-use super::super::time::seconds;
+use super::super::time::{after, seconds};
 use super::super::{CANDIDATE, TO_BE_DELETED};
 use super::unneeded::Unneeded;
 use crate::scheduler::ids::NodeId;
@@ -17,7 +17,7 @@ pub(super) fn mark(context: &mut Context<'_>, id: NodeId) {
         context.actions.push(Action::Taint {
             node: node.name.clone(),
             key: TO_BE_DELETED,
-            value: seconds_of(context.now),
+            value: seconds_of(context.clock.now()),
             effect: "NoSchedule",
         });
         if context.settings.cordon_node_before_terminating {
@@ -44,33 +44,28 @@ pub(super) fn unmark(context: &Context<'_>, name: &str, actions: &mut Vec<Action
 
 /// Marks nodes that might go, and takes the mark off others, which comes first: so many changes a loop.
 pub(super) fn mark_candidates(context: &mut Context<'_>, nodes: &[NodeId], unneeded: &Unneeded) {
-    let mut left = context.settings.max_bulk_soft_taint_count;
-    for needless in [false, true] {
-        for id in nodes {
-            if left <= 0 {
-                return;
-            }
-            let node = context.cluster.snapshot.node(*id);
-            let is_marked = node.taint(CANDIDATE).is_some();
-            if is_marked == needless
-                || unneeded.contains(&node.name) != needless
-                || node.taint(TO_BE_DELETED).is_some()
-            {
-                continue;
-            }
-            let node = node.name.clone();
-            if context.cluster.group_of(*id, &*context.cloud).is_none() {
-                continue;
-            }
-            left -= 1;
-            context.actions.push(if needless {
-                let value = seconds_of(context.now);
-                Action::Taint { node, key: CANDIDATE, value, effect: "PreferNoSchedule" }
-            } else {
-                Action::Untaint { node, key: CANDIDATE }
-            });
-        }
-    }
+    let most = usize::try_from(context.settings.max_bulk_soft_taint_count).unwrap_or(0);
+    let snapshot = &context.cluster.snapshot;
+    let is_ours = |id: &NodeId| {
+        context.standing(*id).is_some_and(|standing| standing.group.is_some() && !standing.going)
+    };
+    let is_marked = |id: &NodeId| context.standing(*id).is_some_and(|standing| standing.candidate);
+    let needed = nodes.iter().filter(|id| is_marked(id) && is_ours(id)).map(|id| &snapshot.node(*id).name);
+    let unmarked = needed.filter(|name| !unneeded.contains(name));
+    let mut changes: Vec<Action> =
+        unmarked.take(most).map(|node| Action::Untaint { node: node.clone(), key: CANDIDATE }).collect();
+    let value = seconds_of(context.clock.now());
+    let needless = unneeded.iter().map(|(name, _)| name);
+    let marked =
+        needless.filter(|name| snapshot.find(name).is_some_and(|id| is_ours(&id) && !is_marked(&id)));
+    let left = most - changes.len();
+    changes.extend(marked.take(left).map(|node| Action::Taint {
+        node: node.clone(),
+        key: CANDIDATE,
+        value: value.clone(),
+        effect: "PreferNoSchedule",
+    }));
+    context.actions.append(&mut changes);
 }
 
 /// Takes off what another autoscaler left behind: before the first loop.
@@ -90,10 +85,7 @@ pub(crate) fn clean_up(context: &mut Context<'_>) {
     }
     for id in nodes.iter().filter(|_| softly == 0) {
         let node = context.cluster.snapshot.node(*id).clone();
-        let fresh = |marked: Moment| {
-            !ttl.is_zero()
-                && context.now.nanos_since(marked) < i64::try_from(ttl.as_nanos()).unwrap_or(i64::MAX)
-        };
+        let fresh = |marked: Moment| !ttl.is_zero() && !context.clock.has_come(after(marked, ttl));
         if node.taint(CANDIDATE).is_none() || marked_at(&node, CANDIDATE).is_some_and(fresh) {
             continue;
         }

@@ -12,8 +12,8 @@ use super::super::cloud::{Cloud, CloudError, Instance, InstanceState, Pricing, R
 use super::super::cluster::Cluster;
 use super::super::decision::Action;
 use super::super::groups::{Membership, NodeGroup, Provisioning};
-use super::super::readiness::Readiness;
 use super::super::registry::Registry;
+use super::super::standing::Standing;
 use super::super::templates::Templates;
 use super::*;
 
@@ -56,7 +56,7 @@ impl Cloud for TestCloud {
         self.targets[group.index()]
     }
 
-    fn instances(&self, group: GroupId) -> Vec<Instance> {
+    fn instances(&self, group: GroupId) -> Arc<[Instance]> {
         let of = |id: &Arc<str>| Instance { id: id.clone(), state: InstanceState::Running };
         self.instances[group.index()].iter().map(of).collect()
     }
@@ -105,6 +105,7 @@ impl Fixture {
             members: Membership::Named(Default::default()),
             template: object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "template"}})),
             pods: Vec::new(),
+            believed: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -150,20 +151,20 @@ impl Fixture {
     }
 
     pub(super) fn with<R>(&mut self, run: impl FnOnce(&mut Context<'_>) -> R) -> R {
-        let mut readiness = Vec::new();
+        let mut standing: Vec<Option<Standing>> = Vec::new();
         for id in self.cluster.nodes() {
-            readiness.resize(readiness.len().max(id.index() + 1), None);
+            standing.resize(standing.len().max(id.index() + 1), None);
             let node = self.cluster.snapshot.node(id);
-            readiness[id.index()] = Some(Readiness::of(node, &self.settings, self.cloud.gpu_label()));
+            standing[id.index()] = Some(Standing::of(node, &self.settings, &self.cloud));
         }
         run(&mut Context {
-            now: self.now,
+            clock: &Clock::at(self.now),
             settings: &self.settings,
             cloud: &mut self.cloud,
             cluster: &mut self.cluster,
             registry: &mut self.registry,
             templates: &Templates::default(),
-            readiness: &readiness,
+            standing: &standing,
             dice: &mut self.dice,
             events: &mut self.events,
             actions: &mut self.actions,

@@ -16,6 +16,7 @@ use super::candidates::Candidate;
 use super::eligibility::is_disabled;
 use super::groups::Groups;
 use super::quotas::Quotas;
+use crate::scheduler::ids::NodeId;
 
 /// Nodes that could go, by name.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ pub(super) struct Unneeded {
 }
 
 /// A node that could go, as the last loop found it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Removable {
     pub candidate: Candidate,
     /// Pods have to move.
@@ -35,7 +36,7 @@ pub(super) struct Removable {
     pub risky: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Since {
     moment: Moment,
     removable: Removable,
@@ -46,7 +47,7 @@ struct Since {
 pub(super) struct MayGo {
     pub empty: Vec<Removable>,
     pub drained: Vec<Removable>,
-    pub not: Vec<(Arc<str>, UnremovableReason)>,
+    pub not: Vec<(NodeId, UnremovableReason)>,
 }
 
 impl Unneeded {
@@ -78,14 +79,16 @@ impl Unneeded {
         self.nodes.insert(name, Since { moment, removable });
     }
 
-    /// These are unneeded and no others; those that were so already keep their moment.
-    pub(super) fn update(&mut self, found: Vec<(Arc<str>, Removable)>, now: Moment) {
+    /// These are unneeded and no others; those that were so already keep their moment. Says whether anything is other than
+    /// it was.
+    pub(super) fn update(&mut self, found: Vec<(Arc<str>, Removable)>, now: Moment) -> bool {
         let old = std::mem::take(&mut self.nodes);
         let since = |name: &Arc<str>| old.get(name).map_or(now, |since| since.moment);
         self.nodes = found
             .into_iter()
             .map(|(name, removable)| (name.clone(), Since { moment: since(&name), removable }))
             .collect();
+        self.nodes != old
     }
 
     /// Those that were unneeded long enough and whose groups and cluster stay large enough without them.
@@ -102,9 +105,9 @@ impl Unneeded {
             .collect();
         let mut may_go = MayGo::default();
         for drains in [false, true] {
-            for (name, since) in self.nodes.iter().filter(|(_, since)| since.removable.drains == drains) {
+            for since in self.nodes.values().filter(|since| since.removable.drains == drains) {
                 match reason_to_stay(context, groups, since, &mut sizes, &mut quotas) {
-                    Some(reason) => may_go.not.push((name.clone(), reason)),
+                    Some(reason) => may_go.not.push((since.removable.candidate.node, reason)),
                     None if drains => may_go.drained.push(since.removable),
                     None => may_go.empty.push(since.removable),
                 }
@@ -126,11 +129,11 @@ fn reason_to_stay(
         return Some(UnremovableReason::ScaleDownDisabledAnnotation);
     }
     let options = &groups.get(group).options;
-    let ready = context.readiness.get(id.index()).copied().flatten().is_some_and(|readiness| readiness.ready);
+    let ready = context.is_ready(id);
     let wait = if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time };
     // No wait at all is not even a nanosecond; up to 1.34 it was one loop.
     let waits = wait > Duration::ZERO || context.settings.version < Version::V1_35;
-    if waits && after(since.moment, wait) >= context.now {
+    if waits && !context.clock.is_past(after(since.moment, wait)) {
         return Some(if ready {
             UnremovableReason::NotUnneededLongEnough
         } else {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use kubernetes::requests::{CPU, MEMORY};
-use model::Moment;
 
+use super::super::clock::Clock;
 use super::super::gpu;
 use super::super::node::Node;
 use super::super::pod::Pod;
@@ -40,9 +40,9 @@ impl Utilization {
         ignored: Ignored,
         gpu_label: &str,
         scalars: &mut ScalarNames,
-        now: Moment,
+        clock: &Clock,
     ) -> Option<Utilization> {
-        let used = |name: &str, resource: Resource| share(node, name, resource, pods.clone(), ignored, now);
+        let used = |name: &str, resource: Resource| share(node, name, resource, pods.clone(), ignored, clock);
         if let Some(name) = gpu_of(node, gpu_label) {
             // A GPU that is not ready yet must not keep the node.
             let gpu = used(name, scalars.resource(name)).unwrap_or(0.0);
@@ -76,7 +76,7 @@ fn share<'a>(
     resource: Resource,
     pods: impl Iterator<Item = &'a Pod>,
     ignored: Ignored,
-    now: Moment,
+    clock: &Clock,
 ) -> Option<f64> {
     let allocatable = node.allocatable.get(name)?.milli_value();
     if allocatable == 0 {
@@ -88,7 +88,7 @@ fn share<'a>(
         let amount = if resource == Resource::Cpu { amount } else { amount.saturating_mul(1000) };
         if (ignored.daemon_sets && pod.is_of_daemon_set()) || (ignored.mirrors && pod.is_mirror()) {
             taken = taken.saturating_add(amount);
-        } else if !is_long_terminating(pod, now) {
+        } else if !is_long_terminating(pod, clock) {
             used = used.saturating_add(amount);
         }
     }

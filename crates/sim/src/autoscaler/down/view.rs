@@ -2,6 +2,7 @@
 
 use model::Moment;
 
+use super::super::clock::Clock;
 use super::super::cluster::Cluster;
 use super::super::decision::BlockingReason;
 use super::super::settings::Settings;
@@ -22,7 +23,7 @@ impl Down {
         id: NodeId,
         without_daemon_sets: bool,
         gpu_label: &str,
-        now: Moment,
+        clock: &Clock,
     ) -> (Option<Used>, bool) {
         let snapshot = &mut cluster.snapshot;
         let node = snapshot.node(id).clone();
@@ -30,7 +31,7 @@ impl Down {
         let ignored =
             Ignored { daemon_sets: without_daemon_sets, mirrors: settings.ignore_mirror_pods_utilization };
         let pods = pods.iter().map(|pod| &**pod);
-        let used = Utilization::of(&node, pods, ignored, gpu_label, snapshot.trial.scalars(), now);
+        let used = Utilization::of(&node, pods, ignored, gpu_label, snapshot.trial.scalars(), clock);
         let used = used.map(|used| Used {
             cpu: used.cpu,
             memory: used.memory,
@@ -47,10 +48,10 @@ impl Down {
         settings: &Settings,
         cluster: &Cluster,
         id: NodeId,
-        now: Moment,
+        clock: &Clock,
     ) -> Result<Vec<PodName>, (PodName, BlockingReason)> {
         let disruptions = Disruptions::of(cluster);
-        let rules = Rules { settings, now, controllers: Some(cluster), disruptions: Some(&disruptions) };
+        let rules = Rules { settings, clock, controllers: Some(cluster), disruptions: Some(&disruptions) };
         let snapshot = &cluster.snapshot;
         let name = |pod| snapshot.pod(pod).name.clone();
         match rules.drain(snapshot, &snapshot.pods_on(id)) {
@@ -60,7 +61,7 @@ impl Down {
     }
 
     /// When a node whose removal was tried in vain is tried again.
-    pub(crate) fn not_again_before(&self, name: &str, now: Moment) -> Option<Moment> {
-        self.planner.recent.get(name).copied().filter(|until| *until > now)
+    pub(crate) fn not_again_before(&self, name: &str, clock: &Clock) -> Option<Moment> {
+        self.planner.recent.get(name).copied().filter(|until| !clock.has_come(*until))
     }
 }

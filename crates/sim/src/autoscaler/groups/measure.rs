@@ -10,6 +10,7 @@ use super::super::status::loop_told;
 use super::{Delay, Membership, NodeGroup, Provisioning};
 use crate::scheduler::labels::Labels;
 use crate::scheduler::read::{moment, nullable};
+use crate::seen::Seen;
 
 /// Nodes on their way, followed change by change.
 ///
@@ -25,8 +26,8 @@ pub struct Measure<'a> {
     early: Vec<VecDeque<Moment>>,
     /// When the last loops began, and when they had told their status.
     loops: VecDeque<(Moment, Moment)>,
-    /// By group: the sizes of its last request.
-    last: Vec<Option<(i64, i64)>>,
+    /// By group: the sizes of its last request, and when it was told of.
+    last: Vec<Option<(i64, i64, Moment)>>,
     /// Nodes by name: their group and since when they are there, if they are new and not ready yet.
     coming: BTreeMap<String, Option<(usize, Moment)>>,
     registered: Vec<Vec<Duration>>,
@@ -83,12 +84,21 @@ struct ConditionJson {
 #[derive(Deserialize)]
 struct EventJson {
     #[serde(default, deserialize_with = "nullable")]
+    metadata: EventMetadataJson,
+    #[serde(default, deserialize_with = "nullable")]
     reason: String,
     /// As `events.k8s.io` calls it.
     #[serde(default, deserialize_with = "nullable")]
     note: String,
     #[serde(default, deserialize_with = "nullable")]
     message: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EventMetadataJson {
+    #[serde(default, deserialize_with = "moment")]
+    creation_timestamp: Option<Moment>,
 }
 
 // === impl Measure ===
@@ -110,14 +120,15 @@ impl<'a> Measure<'a> {
     }
 
     /// A change of a Node, an Event or the autoscaler's ConfigMap; others tell nothing. Changes come in order.
-    pub fn see(&mut self, at: Moment, what: &What) {
+    pub fn see(&mut self, at: Moment, seen: &Seen) {
+        let Seen { key, what, .. } = seen;
         let object = what.object();
-        match &*object.meta().kind {
+        match &*key.kind.kind {
             "Event" if matches!(what, What::Added(_)) => self.event(at, object),
             "ConfigMap" => self.loop_ended(at, object),
             "Node" => match what {
                 What::Added(_) | What::Modified(_) => self.node(at, object),
-                What::Deleted(_) => drop(self.coming.remove(&*object.meta().name)),
+                What::Deleted(_) => drop(self.coming.remove(&*key.name)),
             },
             _ => {}
         }
@@ -140,14 +151,19 @@ impl<'a> Measure<'a> {
 
     fn event(&mut self, at: Moment, object: &Object) {
         let Ok(event) = object.view::<EventJson>() else { return };
-        if event.reason != "TriggeredScaleUp" {
+        // A list holds Events of an hour, whose nodes have come.
+        let is_old = event.metadata.creation_timestamp.is_some_and(|made| between(made, at) > A_MOMENT);
+        if event.reason != "TriggeredScaleUp" || is_old {
             return;
         }
         let message = if event.note.is_empty() { &event.message } else { &event.note };
         for (name, from, to) in increases(message) {
             let Some(index) = self.groups.iter().position(|group| &*group.name == name) else { continue };
-            // Each pod that triggered it says the same.
-            if self.last[index].replace((from, to)) != Some((from, to)) {
+            // Each pod that triggered it says the same, and so does a later request if a node went meanwhile.
+            let last = self.last[index].replace((from, to, at));
+            let is_same =
+                |last: (i64, i64, Moment)| (last.0, last.1) == (from, to) && between(last.2, at) <= A_MOMENT;
+            if !last.is_some_and(is_same) {
                 self.early[index].retain(|came| between(*came, at) <= A_MOMENT);
                 for _ in 0..to.saturating_sub(from).clamp(0, MOST) {
                     match self.early[index].pop_front() {
@@ -253,6 +269,7 @@ mod tests {
             members: Membership::Label { key: "pool".into(), value: name.into() },
             template: Object::parse(&template.to_string()).unwrap(),
             pods: Vec::new(),
+            believed: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -264,18 +281,18 @@ mod tests {
         Moment::from_nanos(second * 1_000_000_000)
     }
 
-    fn added(object: Value) -> What {
-        What::Added(Object::parse(&object.to_string()).unwrap())
+    fn added(object: Value) -> Seen {
+        What::Added(Object::parse(&object.to_string()).unwrap()).into()
     }
 
-    fn node(name: &str, pool: &str, created: i64, ready: &str) -> What {
+    fn node(name: &str, pool: &str, created: i64, ready: &str) -> Seen {
         let metadata =
             json!({"name": name, "labels": {"pool": pool}, "creationTimestamp": at(created).to_string()});
         let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
         added(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}))
     }
 
-    fn triggered(name: &str, text: &str) -> What {
+    fn triggered(name: &str, text: &str) -> Seen {
         let note = format!("pod triggered scale-up: {text}");
         let (api, metadata) = ("events.k8s.io/v1", json!({"name": name, "namespace": "a"}));
         added(
@@ -301,6 +318,22 @@ mod tests {
         let found = measure.finish();
         let of_a = Provisioning { registers_after: seconds(&[30, 60]), ready_after: seconds(&[0, 35]) };
         assert_eq!(found, [Some(of_a), None, None]);
+    }
+
+    #[test]
+    fn a_request_of_before_is_none_and_the_same_again_is_another() {
+        let groups = [group("a")];
+        let mut measure = Measure::new(&groups);
+        let listed = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "reason": "TriggeredScaleUp",
+            "metadata": {"name": "e0", "namespace": "a", "creationTimestamp": at(0).to_string()},
+            "note": "pod triggered scale-up: [{a 0->1 (max: 8)}]"});
+        measure.see(at(900), &added(listed));
+        for (asked, name) in [(1_000, "a1"), (2_000, "a2")] {
+            measure.see(at(asked), &triggered("e1", "[{a 1->2 (max: 8)}]"));
+            measure.see(at(asked + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
+            measure.see(at(asked + 40), &node(name, "a", asked + 40, "True"));
+        }
+        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, seconds(&[40, 40]));
     }
 
     #[test]

@@ -14,8 +14,6 @@ use crate::autoscaler::cloud::{Cloud, CreationError, GroupId, Instance, Instance
 use crate::autoscaler::go_duration;
 use crate::autoscaler::settings::Version;
 use crate::autoscaler::time::after;
-use crate::autoscaler::{SUSPENDED, TO_BE_DELETED};
-use crate::scheduler::ids::NodeId;
 
 impl Registry {
     pub(super) fn has_upcoming(&self, group: GroupId) -> bool {
@@ -61,6 +59,12 @@ impl Registry {
     }
 
     pub(super) fn find_unregistered(&mut self, looking: &Looking<'_>) {
+        let revision = Some(looking.cluster.revision());
+        if std::mem::replace(&mut self.instances.revision, revision) == revision
+            && self.instances.are_as_before()
+        {
+            return;
+        }
         let snapshot = &looking.cluster.snapshot;
         let registered: BTreeSet<&str> =
             looking.cluster.nodes().map(|id| &**snapshot.node(id).instance()).collect();
@@ -71,7 +75,7 @@ impl Registry {
                 .filter(|one| matches!(one.state, InstanceState::Running | InstanceState::Creating));
             for instance in expected.filter(|one| !registered.contains(&*one.id)) {
                 let known = self.unregistered.get(&instance.id).cloned();
-                let new = Unregistered { group, since: looking.now };
+                let new = Unregistered { group, since: looking.clock.now() };
                 found.insert(instance.id.clone(), known.unwrap_or(new));
             }
         }
@@ -79,47 +83,46 @@ impl Registry {
     }
 
     pub(super) fn count(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
-        let mut total = Counts { at: now, ..Counts::default() };
+        let (clock, settings) = (looking.clock, looking.settings);
+        let mut total = Counts::default();
         let mut groups: Vec<Option<Counts>> = vec![None; self.groups.len()];
         // An oversight of cluster-autoscaler: what was last heard of a group holds for nodes of none.
         let mut startup_time = Duration::from_secs(15 * 60);
-        let nodes: Vec<NodeId> = looking.cluster.nodes().collect();
-        for id in nodes {
-            let group = looking.cluster.group_of(id, looking.cloud);
-            if let Some(group) = group {
-                let options = looking.cloud.groups()[group.index()].options.as_ref();
-                startup_time = settings.of_group(options).max_node_startup_time;
+        let startup_times: Vec<Duration> = looking
+            .cloud
+            .groups()
+            .iter()
+            .map(|group| settings.of_group(group.options.as_ref()).max_node_startup_time)
+            .collect();
+        for id in looking.cluster.order().to_vec() {
+            let Some(standing) = looking.standing.get(id.index()).and_then(Option::as_ref) else { continue };
+            if let Some(group) = standing.group {
+                startup_time = startup_times[group.index()];
             }
-            let node = looking.cluster.snapshot.node(id);
-            let exists = looking.cloud.has_instance(&Registered(node));
-            let readiness = looking.readiness.get(id.index()).copied().flatten();
+            let exists = looking.cloud.has_instance(&Registered(looking.cluster.snapshot.node(id)));
             let state = |counts: &mut Counts| {
                 counts.registered += 1;
-                if !exists.unwrap_or_else(|| node.taint(TO_BE_DELETED).is_none()) {
+                if !exists.unwrap_or(!standing.going) {
                     counts.deleted += 1;
-                } else if node.condition(SUSPENDED).is_some_and(|condition| &*condition.status == "True")
-                    && settings.version >= Version::V1_36
-                {
+                } else if standing.suspended && settings.version >= Version::V1_36 {
                     counts.suspended += 1;
-                } else if readiness.is_some_and(|readiness| readiness.ready) {
+                } else if standing.readiness.ready {
                     counts.ready += 1;
-                } else if after(node.created, startup_time) > now {
+                } else if !clock.has_come(after(standing.created, startup_time)) {
                     counts.not_started.push(id);
                 } else {
                     counts.unready += 1;
-                    counts.lacks_device +=
-                        i64::from(readiness.is_some_and(|readiness| readiness.lacks_device));
+                    counts.lacks_device += i64::from(standing.readiness.lacks_device);
                 }
             };
-            if let Some(group) = group {
+            if let Some(group) = standing.group {
                 state(groups[group.index()].get_or_insert_default());
             }
             state(&mut total);
         }
         for Unregistered { group, since } in self.unregistered.values() {
             let counts = groups[group.index()].get_or_insert_default();
-            if after(*since, provision_time(looking.cloud, *group, settings)) < now {
+            if clock.is_past(after(*since, provision_time(looking.cloud, *group, settings))) {
                 counts.long_unregistered += 1;
                 total.long_unregistered += 1;
             } else {
@@ -128,9 +131,10 @@ impl Registry {
             }
         }
         for (group, counts) in self.groups.iter_mut().zip(groups) {
-            group.counts = counts.map(|counts| Counts { at: now, ..counts });
+            group.counts = counts;
         }
         self.total = total;
+        self.counted = clock.now();
     }
 
     pub(super) fn set_acceptable(&mut self, targets: &[i64]) {
@@ -142,14 +146,15 @@ impl Registry {
     }
 
     pub(super) fn update_requests(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
-        self.backoffs.forget_old(now, settings);
+        let (clock, settings) = (looking.clock, looking.settings);
+        let now = clock.now();
+        self.backoffs.forget_old(clock, settings);
         for (group, growing) in self.growing.clone() {
             if !self.has_upcoming(group) {
                 self.growing.remove(&group);
                 continue;
             }
-            if growing.expected >= now {
+            if !clock.is_past(growing.expected) {
                 continue;
             }
             let name = looking.cloud.groups()[group.index()].name.clone();
@@ -169,15 +174,18 @@ impl Registry {
             }
             self.growing.remove(&group);
         }
-        self.shrinking.retain(|(_, expected)| *expected > now);
+        self.shrinking.retain(|(_, expected)| !clock.has_come(*expected));
     }
 
     /// Instances that could not be made, and were not known to be so, count as a failure of their group.
     pub(super) fn find_creation_errors(&mut self, looking: &mut Looking<'_>) {
-        let (now, settings) = (looking.now, looking.settings);
+        let (now, settings) = (looking.clock.now(), looking.settings);
         for group in ids(looking.cloud) {
             let place = group.index();
-            let before = self.instances.previous.get(place).map_or(&[][..], Vec::as_slice);
+            let before = self.instances.previous.get(place).map_or(&[][..], |instances| instances);
+            if std::ptr::eq(before, &*self.instances.current[place]) {
+                continue;
+            }
             let seen: BTreeSet<Arc<str>> =
                 by_error(before).into_values().flatten().map(|(id, _)| id.clone()).collect();
             let mut failures = Vec::new();

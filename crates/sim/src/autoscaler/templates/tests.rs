@@ -24,8 +24,8 @@ impl Cloud for OnlyGroups {
     fn target(&self, _: GroupId) -> i64 {
         0
     }
-    fn instances(&self, _: GroupId) -> Vec<Instance> {
-        Vec::new()
+    fn instances(&self, _: GroupId) -> Arc<[Instance]> {
+        Arc::default()
     }
     fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
         None
@@ -76,6 +76,7 @@ fn case() -> Case {
         members: Membership::Named(Default::default()),
         template,
         pods: Vec::new(),
+        believed: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),
@@ -153,12 +154,18 @@ impl Case {
 
     fn recompute(&mut self) -> Option<Arc<Template>> {
         let nodes: Vec<NodeId> = self.cluster.nodes().collect();
-        let mut readiness = vec![None; 100];
+        let mut standing = vec![None; 100];
         for id in nodes {
             let node = self.cluster.snapshot.node(id);
-            readiness[id.index()] = Some(Readiness::of(node, &self.settings, ""));
+            standing[id.index()] = Some(Standing::of(node, &self.settings, &self.cloud));
         }
-        self.templates.recompute(self.now, &self.settings, &self.cloud, &mut self.cluster, &readiness);
+        self.templates.recompute(
+            &Clock::at(self.now),
+            &self.settings,
+            &self.cloud,
+            &mut self.cluster,
+            &standing,
+        );
         self.templates.get(GroupId(0)).cloned()
     }
 

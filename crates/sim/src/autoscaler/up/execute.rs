@@ -45,19 +45,20 @@ fn grow(context: &mut Context<'_>, growth: &Growth) -> Result<(), String> {
     };
     let message = format!("Scale-up: setting group {name} size to {to} instead of {from} (max: {max})");
     say(false, "ScaledUpGroup", message);
-    if let Err(error) = context.cloud.increase(context.now, group, to - from) {
+    context.clock.disturb();
+    if let Err(error) = context.cloud.increase(context.clock.now(), group, to - from) {
         say(true, "FailedToScaleUpGroup", format!("Scale-up failed for group {name}: {error}"));
         let error = format!("failed to increase node group size: {error}");
         context.registry.register_failed_scale_up(
             group,
             "cloudProviderError",
             &error,
-            context.now,
+            context.clock.now(),
             context.settings,
         );
         return Err(error);
     }
-    context.registry.register_scale_up(group, to - from, context.now, expected_within);
+    context.registry.register_scale_up(group, to - from, context.clock.now(), expected_within);
     let message = format!("Scale-up: group {name} size set to {to} instead of {from} (max: {max})");
     say(false, "ScaledUpGroup", message);
     Ok(())

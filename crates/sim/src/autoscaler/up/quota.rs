@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::Context;
-use super::super::cloud::{GroupId, Registered};
+use super::super::cloud::GroupId;
 use super::super::gpu;
 use super::super::node::Node;
 use crate::scheduler::ids::NodeId;
@@ -40,20 +40,34 @@ impl Quotas {
         left.insert("memory".into(), settings.memory_total.max.saturating_mul(GIB));
         left.extend(settings.gpu_total.iter().map(|(kind, range)| (kind.clone(), range.max)));
         let mut quotas = Quotas { left, of_group: BTreeMap::new() };
+        let mut counts: BTreeMap<GroupId, i64> = BTreeMap::new();
         for id in nodes {
-            let node = context.cluster.snapshot.node(*id);
-            if node.label("type") == Some("virtual-kubelet") {
-                continue;
-            }
-            let group = context.cloud.group_of(&Registered(node));
-            for (resource, amount) in quotas.of(context, group, node)? {
-                if let Some(left) = quotas.left.get_mut(&resource) {
-                    *left = left.saturating_sub(amount);
+            let Some(group) = context.group_of_machine(*id) else { continue };
+            match group {
+                Some(group) if quotas.of_group.contains_key(&group) => {
+                    *counts.entry(group).or_default() += 1;
+                }
+                _ => {
+                    let has = quotas.of(context, group, context.cluster.snapshot.node(*id))?;
+                    quotas.take(&has, 1);
                 }
             }
         }
+        for (group, count) in counts {
+            let has = quotas.of_group[&group].clone();
+            quotas.take(&has, count);
+        }
         quotas.left.values_mut().for_each(|left| *left = (*left).max(0));
         Ok(quotas)
+    }
+
+    /// So many nodes have so much each.
+    fn take(&mut self, has: &Has, nodes: i64) {
+        for (resource, amount) in has {
+            if let Some(left) = self.left.get_mut(resource) {
+                *left = left.saturating_sub(amount.saturating_mul(nodes));
+            }
+        }
     }
 
     /// How many nodes like this one a group may get.

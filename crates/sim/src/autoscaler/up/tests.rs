@@ -5,6 +5,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
 
+use super::super::clock::Clock;
 use super::super::cloud::{CloudError, Instance, Pricing, Registered};
 use super::super::cluster::Cluster;
 use super::super::decision::Action;
@@ -47,8 +48,8 @@ impl Cloud for Fake {
     fn target(&self, group: GroupId) -> i64 {
         self.targets[group.index()]
     }
-    fn instances(&self, _: GroupId) -> Vec<Instance> {
-        Vec::new()
+    fn instances(&self, _: GroupId) -> Arc<[Instance]> {
+        Arc::default()
     }
     fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
         None
@@ -87,6 +88,7 @@ impl Fixture {
             members: Membership::Named(Default::default()),
             template: object(node),
             pods: Vec::new(),
+            believed: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -113,13 +115,13 @@ impl Fixture {
 
     pub(super) fn with<T>(&mut self, what: impl FnOnce(&mut Context<'_>) -> T) -> T {
         what(&mut Context {
-            now: Moment::default(),
+            clock: &Clock::at(Moment::default()),
             settings: &self.settings,
             cloud: &mut self.cloud,
             cluster: &mut self.cluster,
             registry: &mut self.registry,
             templates: &self.templates,
-            readiness: &[],
+            standing: &[],
             dice: &mut Pcg64::seed_from_u64(0),
             events: &mut self.events,
             actions: &mut self.actions,

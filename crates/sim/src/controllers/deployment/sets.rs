@@ -185,7 +185,7 @@ impl Work<'_> {
     /// Makes the ReplicaSet of the current template. False if its name is taken.
     pub(super) fn make_new(&mut self, context: &mut Context<'_>) -> bool {
         let (held, spec) = (self.held, &self.held.spec);
-        let hash = spec.template.hash(self.status.collision_count.unwrap_or(0));
+        let hash = context.names.word(&spec.template, self.status.collision_count.unwrap_or(0));
         let longest = LONGEST_NAME.saturating_sub(hash.len() + 1);
         let base: String = held.name.name.chars().take(longest).collect();
         let name = PodName { namespace: held.name.namespace.clone(), name: format!("{base}-{hash}").into() };

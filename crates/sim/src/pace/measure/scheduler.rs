@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use super::objects::EventJson;
@@ -102,7 +102,7 @@ impl SchedulerLoop {
     pub(super) fn settle(
         &mut self,
         until: Moment,
-        pods: &mut BTreeMap<Arc<str>, Pod>,
+        pods: &mut FxHashMap<Arc<str>, Pod>,
         samples: &mut Samples,
     ) {
         while let Some(first) = self.told.first_entry().filter(|first| first.key().0 <= until) {

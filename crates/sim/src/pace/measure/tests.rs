@@ -15,16 +15,16 @@ fn object(value: Value) -> Object {
     Object::parse(&value.to_string()).unwrap()
 }
 
-fn added(value: Value) -> What {
-    What::Added(object(value))
+fn added(value: Value) -> Seen {
+    What::Added(object(value)).into()
 }
 
-fn modified(value: Value) -> What {
-    What::Modified(object(value))
+fn modified(value: Value) -> Seen {
+    What::Modified(object(value)).into()
 }
 
-fn deleted(value: Value) -> What {
-    What::Deleted(object(value))
+fn deleted(value: Value) -> Seen {
+    What::Deleted(object(value)).into()
 }
 
 /// A pod that was made at that moment, with more about it: `"metadata.x"`, `"spec.x"` or `"status.x"`.
@@ -84,13 +84,13 @@ fn event(reason: &str, uid: &str, moment: i64, note: &str) -> Value {
     })
 }
 
-fn failed(uid: &str, moment: i64, note: &str) -> What {
+fn failed(uid: &str, moment: i64, note: &str) -> Seen {
     added(event("FailedScheduling", uid, moment, note))
 }
 
 /// What was measured of a step, in milliseconds: when it began and how long it took.
 #[track_caller]
-fn check(changes: &[(i64, What)], expected: &[(Step, &[(i64, u64)])]) {
+fn check(changes: &[(i64, Seen)], expected: &[(Step, &[(i64, u64)])]) {
     let mut measure = MeasurePace::new(7);
     for (moment, what) in changes {
         measure.see(at(*moment), what);

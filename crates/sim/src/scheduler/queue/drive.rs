@@ -104,6 +104,27 @@ impl Scheduler {
         self.promise(now, id, None);
     }
 
+    /// Whether it is for this scheduler to find a node for a pod.
+    pub fn schedules(&self, namespace: &str, name: &str) -> bool {
+        self.world.find(namespace, name).is_some_and(|id| self.is_own(self.world.pod(id)))
+    }
+
+    /// Whether the victims of a pod are deleted while the scheduler goes on. If so, that begins now: until
+    /// [`Scheduler::has_preempted`] the pod is kept back.
+    pub fn preempts(&mut self, namespace: &str, name: &str) -> bool {
+        if let Some(id) = self.world.find(namespace, name).filter(|_| self.queue.preempts_aside) {
+            self.queue.preempting.insert(id);
+        }
+        self.queue.preempts_aside
+    }
+
+    /// All victims of a pod are marked for deletion. What wakes the pod is their end.
+    pub fn has_preempted(&mut self, namespace: &str, name: &str) {
+        if let Some(id) = self.world.find(namespace, name) {
+            self.queue.preempting.remove(&id);
+        }
+    }
+
     /// Every pod that waits, by name.
     pub fn queued(&self) -> impl Iterator<Item = Queued> {
         let mut all: Vec<Queued> = Vec::with_capacity(self.queue.entries.len());

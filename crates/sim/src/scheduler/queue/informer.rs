@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{Moment, Object};
 
 use super::super::Scheduler;
+use super::super::answer::PodName;
 use super::super::ids::PodId;
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
@@ -60,21 +61,31 @@ impl Scheduler {
         self.happened(now, &Event { sort, about }, |_| true);
     }
 
-    pub(in crate::scheduler) fn apply_pod(&mut self, now: Moment, object: &Object, present: bool) {
+    pub(in crate::scheduler) fn lose_pod(
+        &mut self,
+        now: Moment,
+        namespace: &str,
+        name: &str,
+        object: impl FnOnce() -> Object,
+    ) {
+        if let Some(id) = self.world.find(namespace, name) {
+            self.remove_pod(now, id, object);
+        }
+    }
+
+    pub(in crate::scheduler) fn set_pod(&mut self, now: Moment, object: &Object) {
         let pod = Pod::read(object, &mut self.world.scalars);
-        let known = self.world.find(&pod.name.namespace, &pod.name.name);
+        let PodName { namespace, name } = &pod.name;
         // One that has run to its end is not seen by the scheduler's informer.
-        if !present || pod.finished {
-            if let Some(id) = known {
-                self.remove_pod(now, id, object);
-            }
+        if pod.finished {
+            self.lose_pod(now, namespace, name, || object.clone());
             return;
         }
-        match known {
+        match self.world.find(namespace, name) {
             // Another life of the name. An informer that missed the end of the first would tell of a change. None is
             // taken off its node and goes on living.
             Some(id) if self.world.pod(id).uid != pod.uid || self.is_taken_off(id, &pod) => {
-                self.remove_pod(now, id, object);
+                self.remove_pod(now, id, || object.clone());
                 self.add_pod(now, pod, object);
             }
             Some(id) => self.change_pod(now, id, pod, object),
@@ -163,7 +174,7 @@ impl Scheduler {
         self.queue.remove(id);
     }
 
-    fn remove_pod(&mut self, now: Moment, id: PodId, object: &Object) {
+    fn remove_pod(&mut self, now: Moment, id: PodId, object: impl FnOnce() -> Object) {
         let own = self.is_own(self.world.pod(id));
         let assumed = self.world.is_assumed(id).then(|| self.world.node_of(id)).flatten();
         let assumed = assumed.map(|node| self.world.nodes.name(node).clone());
@@ -173,7 +184,7 @@ impl Scheduler {
         self.give_up_volumes(id);
         let mut gone = self.world.remove_pod(id);
         let of_volumes = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
-        let volumes = self.queue.is_awaited(&of_volumes).then(|| Volumes::read(object)).flatten();
+        let volumes = self.queue.is_awaited(&of_volumes).then(|| Volumes::read(&object())).flatten();
         if gone.node_name.is_none() {
             if !own || (assumed.is_none() && gone.nominated_node.is_none()) {
                 return;
@@ -219,7 +230,7 @@ impl Scheduler {
     }
 
     /// Whether a profile is for the pod.
-    fn is_own(&self, pod: &Pod) -> bool {
+    pub(super) fn is_own(&self, pod: &Pod) -> bool {
         self.profiles.iter().any(|rules| rules.profile.scheduler_name == pod.shape.scheduler_name)
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::amounts::ScalarNames;
+use super::answer::PodName;
 use super::ids::{NodeId, PodId};
 use super::node::NodeSpec;
 use super::pod::{Pod, Shape};
@@ -37,10 +38,13 @@ pub(super) struct World {
     pub storage: Storage,
     pods: Vec<Option<Known>>,
     free_pods: Vec<PodId>,
-    by_name: FxHashMap<(Arc<str>, Arc<str>), PodId>,
+    /// Pods by namespace, then by name.
+    by_name: FxHashMap<Arc<str>, FxHashMap<Arc<str>, PodId>>,
     people: People,
     wishes: Wishes,
     shapes: Registry<Arc<Shape>, ShapeCard>,
+    /// What nodes by themselves are asked about for those.
+    local_shapes: Registry<Arc<Shape>, ()>,
     /// Changes with whatever a plan for a pod depends on, but for pods coming and going.
     plans: u64,
 }
@@ -58,6 +62,8 @@ struct Known {
 
 #[derive(Debug)]
 struct ShapeCard {
+    /// As much of it as nodes by themselves are asked about.
+    local: u32,
     wishes: Vec<WishId>,
 }
 
@@ -76,7 +82,7 @@ impl World {
 
     /// The pod of that name.
     pub(super) fn find(&self, namespace: &str, name: &str) -> Option<PodId> {
-        self.by_name.get(&(Arc::from(namespace), Arc::from(name))).copied()
+        self.by_name.get(namespace)?.get(name).copied()
     }
 
     pub(super) fn pod(&self, id: PodId) -> &Pod {
@@ -93,8 +99,10 @@ impl World {
         self.known(id).assumed
     }
 
-    pub(super) fn shape_id(&self, id: PodId) -> u32 {
-        self.known(id).shape
+    /// As much of a pod's shape as nodes by themselves are asked about, and its number.
+    pub(super) fn local_shape(&self, id: PodId) -> (u32, &Arc<Shape>) {
+        let local = self.shapes.value(self.known(id).shape).local;
+        (local, self.local_shapes.key(local))
     }
 
     /// What a plan for a pod may depend on of the pod itself: its shape and its identity, by numbers that are never
@@ -119,7 +127,7 @@ impl World {
         // Equal shapes are kept once.
         pod.shape = self.shapes.key(shape).clone();
         let id = self.free_pods.pop().unwrap_or(PodId(self.pods.len() as u32));
-        let key = (pod.name.namespace.clone(), pod.name.name.clone());
+        let PodName { namespace, name } = pod.name.clone();
         let node = pod.node_name.clone();
         let known = Some(Known { pod, identity, shape, on: None, assumed: false });
         if id.index() == self.pods.len() {
@@ -127,7 +135,7 @@ impl World {
         } else {
             self.pods[id.index()] = known;
         }
-        self.by_name.insert(key, id);
+        self.by_name.entry(namespace).or_default().insert(name, id);
         if let Some(node) = node {
             self.put(id, &node, false);
         }
@@ -139,7 +147,13 @@ impl World {
         self.take_off(id);
         let known = self.pods[id.index()].take().expect("a pod's number is used while it is known");
         self.free_pods.push(id);
-        self.by_name.remove(&(known.pod.name.namespace.clone(), known.pod.name.name.clone()));
+        let PodName { namespace, name } = &known.pod.name;
+        if let Some(others) = self.by_name.get_mut(namespace) {
+            others.remove(name);
+            if others.is_empty() {
+                self.by_name.remove(namespace);
+            }
+        }
         self.people.forget(known.identity);
         self.give_back_shape(known.shape);
         known.pod
@@ -234,8 +248,11 @@ impl World {
     }
 
     fn take_shape(&mut self, shape: &Arc<Shape>) -> u32 {
-        let World { shapes, wishes, topology, nodes, .. } = self;
-        let (id, new) = shapes.take(shape.clone(), |_| ShapeCard { wishes: Vec::new() });
+        let World { shapes, local_shapes, wishes, topology, nodes, .. } = self;
+        let (id, new) = shapes.take(shape.clone(), |shape| ShapeCard {
+            local: local_shapes.take(Arc::new(shape.local()), |_| ()).0,
+            wishes: Vec::new(),
+        });
         if new && shape.has_affinity() {
             let key =
                 |name: &Arc<str>| topology.key(name, nodes.present().map(|(id, spec)| (id, &spec.labels)));
@@ -246,6 +263,7 @@ impl World {
 
     fn give_back_shape(&mut self, shape: u32) {
         if let Some((_, card)) = self.shapes.give_back(shape) {
+            self.local_shapes.give_back(card.local);
             self.wishes.give_back(&card.wishes);
         }
     }

@@ -129,6 +129,9 @@ mod tests {
             pods: vec![Object::trusted(
                 r#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"s","name":"proxy"}}"#,
             )],
+            believed: vec![Object::trusted(
+                r#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"s","name":"never"}}"#,
+            )],
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -153,6 +156,7 @@ mod tests {
             json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:09Z"}])
         );
         let pods = pods_on(&group, "a-1", at);
+        assert_eq!(pods.len(), 1, "not those that are only believed in");
         assert_eq!(
             (&*pods[0].meta().name, pods[0].value().unwrap()["spec"]["nodeName"].clone()),
             ("proxy-a-1", json!("a-1"))

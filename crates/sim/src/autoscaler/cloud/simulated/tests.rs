@@ -14,6 +14,7 @@ fn group(name: &str, max: i64, failures: &[(i64, i64, FailureKind)]) -> NodeGrou
         members: Membership::ProviderIdPrefix(format!("fake://{name}/").into()),
         template: Object::trusted(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"t"}}"#),
         pods: Vec::new(),
+        believed: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),
@@ -99,11 +100,11 @@ fn machines_that_cannot_be_had_never_come() {
     cloud.increase(second(30), B, 3).unwrap();
     assert_eq!((cloud.target(A), cloud.target(B)), (3, 3));
     let codes = |group| {
-        let code = |instance: Instance| match instance.state {
+        let code = |instance: &Instance| match &instance.state {
             InstanceState::Failed(error) => error.code.to_string(),
             state => format!("{state:?}"),
         };
-        cloud.instances(group).into_iter().map(code).collect::<Vec<_>>()
+        cloud.instances(group).iter().map(code).collect::<Vec<_>>()
     };
     assert_eq!(codes(A), ["Creating", "STOCKOUT"]);
     assert_eq!(codes(B), ["Creating", "Creating", "QUOTA_EXCEEDED"], "one that never comes counts");

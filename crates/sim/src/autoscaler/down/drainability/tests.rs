@@ -36,7 +36,7 @@ fn verdict(settings: Settings, others: &[Value], change: impl FnOnce(&mut Value)
     let disruptions = Disruptions::of(&fixture.cluster);
     let rules = Rules {
         settings: &fixture.settings,
-        now: START,
+        clock: &Clock::at(START),
         controllers: Some(&fixture.cluster),
         disruptions: Some(&disruptions),
     };

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::super::TO_BE_DELETED;
 use super::super::super::settings::Settings;
 use super::super::tests::{Fixture, START, pod};
 use super::*;

@@ -32,7 +32,14 @@ fn utilization(pods: Vec<Value>, node: impl FnOnce(&mut Value), ignored: Ignored
     let snapshot = &mut fixture.cluster.snapshot;
     let pods: Vec<_> = snapshot.pods_on(id).iter().map(|pod| snapshot.pod(*pod).clone()).collect();
     let node = snapshot.node(id).clone();
-    Utilization::of(&node, pods.iter().map(|pod| &**pod), ignored, "gpu", snapshot.trial.scalars(), START)
+    Utilization::of(
+        &node,
+        pods.iter().map(|pod| &**pod),
+        ignored,
+        "gpu",
+        snapshot.trial.scalars(),
+        &Clock::at(START),
+    )
 }
 
 #[track_caller]

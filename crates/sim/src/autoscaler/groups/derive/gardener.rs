@@ -72,6 +72,7 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
             },
             template,
             pods: Vec::new(),
+            believed: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),

@@ -106,7 +106,8 @@ fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, 
         target: None,
         members: Membership::Annotation { key: GROUP.into(), value: group.into() },
         template: object(&template(node.clone(), group, with_taint)).ok_or("its template is no Node")?,
-        pods: object(&kube_proxy(group)).into_iter().collect(),
+        pods: Vec::new(),
+        believed: object(&kube_proxy(group)).into_iter().collect(),
         price: None,
         options: None,
         provisioning: Provisioning { registers_after: at_once.clone(), ready_after: at_once },
@@ -141,7 +142,7 @@ fn template(mut node: Value, group: &str, with_taint: bool) -> Value {
     node
 }
 
-/// The pod that every new node of this provider, and of most others, is taken to have.
+/// The pod that every new node of this provider is taken to have. The provider makes Nodes and nothing else, so none has.
 fn kube_proxy(group: &str) -> Value {
     json!({
         "apiVersion": "v1",

@@ -46,6 +46,7 @@ pub(super) fn node_group(group: &str, nodes: &[&Value], min: i64, max: i64) -> O
         members: members(nodes),
         template,
         pods: Vec::new(),
+        believed: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::super::yaml;
-use super::super::NodeGroup;
+use super::super::{Membership, NodeGroup};
 use super::{Derived, Found, POOL_LABELS, label, listed, name, nodes};
 
 /// What the status says of a group.
@@ -40,9 +40,14 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
         }
     }
     let mut unknown = Vec::new();
-    for (told, nodes) in told.iter().zip(&owners) {
+    for (index, (told, nodes)) in told.iter().zip(&owners).enumerate() {
+        let others =
+            owners.iter().enumerate().filter(|(other, _)| *other != index).flat_map(|(_, nodes)| nodes);
         match nodes::node_group(told.name, nodes, told.min, told.max) {
-            Some(group) => derived.groups.push(NodeGroup { target: told.target, ..group }),
+            Some(group) => {
+                let members = label_of_all(nodes, others).unwrap_or_else(|| group.members.clone());
+                derived.groups.push(NodeGroup { target: told.target, members, ..group });
+            }
             None => unknown.push(told.name),
         }
     }
@@ -87,6 +92,22 @@ fn owner(node: &Value, told: &[Told<'_>]) -> Option<usize> {
     let mut winners = fits.iter().enumerate().filter(|(_, fit)| **fit == best);
     let (index, _) = winners.next()?;
     winners.next().is_none().then_some(index)
+}
+
+/// The label of a pool that all nodes of a group have and no other has: nodes that come later have it too.
+fn label_of_all<'a>(
+    nodes: &[&Value],
+    others: impl Iterator<Item = &'a &'a Value> + Clone,
+) -> Option<Membership> {
+    let (first, rest) = nodes.split_first()?;
+    let own = |key: &&&str| {
+        let value = label(first, key);
+        value.is_some()
+            && rest.iter().all(|node| label(node, key) == value)
+            && others.clone().all(|node| label(node, key) != value)
+    };
+    let key = POOL_LABELS.iter().find(own)?;
+    Some(Membership::Label { key: (*key).into(), value: label(first, key)?.into() })
 }
 
 /// Whether a word stands in a text, not as a part of a longer one.

@@ -26,8 +26,20 @@ impl NodeGroups {
 }
 
 fn group(group: &NodeGroup) -> Value {
-    let NodeGroup { name, min, max, target, members, template, pods, price, options, provisioning, failures } =
-        group;
+    let NodeGroup {
+        name,
+        min,
+        max,
+        target,
+        members,
+        template,
+        pods,
+        believed,
+        price,
+        options,
+        provisioning,
+        failures,
+    } = group;
     let mut document = json!({
         "name": name,
         "min": min,
@@ -47,8 +59,10 @@ fn group(group: &NodeGroup) -> Value {
     put("target", target.map(Value::from));
     put("price", price.map(Value::from));
     put("options", options.as_ref().map(self::options));
-    let pods: Vec<Value> = pods.iter().filter_map(|pod| pod.value().ok()).collect();
-    put("pods", (!pods.is_empty()).then(|| pods.into()));
+    for (field, pods) in [("pods", pods), ("templatePods", believed)] {
+        let pods: Vec<Value> = pods.iter().filter_map(|pod| pod.value().ok()).collect();
+        put(field, (!pods.is_empty()).then(|| pods.into()));
+    }
     let failures: Vec<Value> = failures.iter().map(failure).collect();
     put("failures", (!failures.is_empty()).then(|| failures.into()));
     document
@@ -89,6 +103,7 @@ fn options(options: &GroupOptions) -> Value {
 fn delay(delay: &Delay) -> Value {
     match delay {
         Delay::Constant(duration) => span(*duration),
+        Delay::ByWork(work) => span(work.least),
         Delay::Measured(all) if all.is_empty() => span(Duration::ZERO),
         Delay::Measured(all) => all.iter().copied().map(span).collect(),
         // A file does not know of times.

@@ -31,6 +31,8 @@ pub(super) struct GroupFile {
     node: Option<Value>,
     #[serde(default)]
     pods: Vec<Value>,
+    #[serde(default)]
+    template_pods: Vec<Value>,
     options: Option<OptionsFile>,
     provisioning: Option<ProvisioningFile>,
     #[serde(default)]
@@ -159,11 +161,14 @@ impl GroupFile {
             Some(members) => members.membership(&format!("{place}.members"))?,
             None => by_pool(&node),
         };
-        let parsed = |(index, pod): (usize, Value)| {
-            let why = |error: model::BadObject| {
-                BadGroups::new(&format!("{place}.pods[{index}]"), error.to_string())
+        let parsed = |field: &str, pods: Vec<Value>| {
+            let pod = |(index, pod): (usize, Value)| {
+                let why = |error: model::BadObject| {
+                    BadGroups::new(&format!("{place}.{field}[{index}]"), error.to_string())
+                };
+                Object::parse(&pod.to_string()).map_err(why)
             };
-            Object::parse(&pod.to_string()).map_err(why)
+            pods.into_iter().enumerate().map(pod).collect::<Result<Vec<_>, _>>()
         };
         Ok(NodeGroup {
             price: self.price.map(|amount| price(amount, &format!("{place}.price"))).transpose()?,
@@ -175,7 +180,8 @@ impl GroupFile {
                 .enumerate()
                 .map(|(index, failure)| failure.failure(&format!("{place}.failures[{index}]")))
                 .collect::<Result<_, _>>()?,
-            pods: self.pods.into_iter().enumerate().map(parsed).collect::<Result<_, _>>()?,
+            pods: parsed("pods", self.pods)?,
+            believed: parsed("templatePods", self.template_pods)?,
             template: template(&node, &format!("{place}.name"))?,
             name: self.name.into(),
             min: self.min,

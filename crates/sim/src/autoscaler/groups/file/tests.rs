@@ -118,7 +118,7 @@ fn the_rest_of_a_group_is_kept() {
         (1_800_000_000_000, FailureKind::CreateError)
     );
     let kwok = example("kwok");
-    assert_eq!((kwok.groups[0].target, kwok.groups[0].pods.len()), (Some(1), 1));
+    assert_eq!((kwok.groups[0].target, kwok.groups[0].believed.len()), (Some(1), 1));
     assert!(kwok.groups[1].options.as_ref().unwrap().zero_or_max_node_scaling);
     assert_eq!(kwok.groups[1].provisioning.registers_after, Delay::Constant(Duration::ZERO));
     assert_eq!(example("gcp").settings.unwrap().expander, [Expander::Priority, Expander::LeastWaste]);

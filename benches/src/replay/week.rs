@@ -1,0 +1,433 @@
+//! A seeded week of a busy cluster as a recorder would have filmed it: the virtual cluster lives through it, and a film is
+//! made of that.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use history::Bulk;
+use model::{Moment, Object, Observed, What};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde_json::{Value, json};
+use sim::pace::Pace;
+use sim::run::{Again, Audience, Begun, Decided, Demand, DemandId, Given, Life, Run, Runs, Setup};
+use sim::scheduler::Settings;
+
+use crate::Result;
+
+pub(super) const NODES: u64 = 1_000;
+pub(super) const PODS: u64 = 500_000;
+pub(super) const DAYS: i64 = 7;
+
+const SEED: u64 = 1;
+/// Monday, 2 November 2026, 00:00 UTC.
+const BEGIN: i64 = 1_793_577_600 * SECOND;
+const SECOND: i64 = 1_000_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const MINUTES: u64 = DAYS as u64 * 24 * 60;
+/// Deployments' pods that are there from the beginning.
+const FIRST_PODS: u64 = 15_000;
+const DEPLOYMENTS: u64 = 300;
+/// Of three new pods one is a Deployment's; the others are Jobs'.
+const DEPLOYMENTS_SHARE: u64 = 3;
+/// A Job is kept so long after its end.
+const KEPT: i64 = 10 * MINUTE;
+
+/// Makes the history of the week.
+pub(super) fn make(path: &Path) -> Result<()> {
+    let begin = Moment::from_nanos(BEGIN);
+    let setup = Setup {
+        start: begin,
+        scheduler: Settings::default(),
+        autoscaler: None,
+        pace: Pace::usual(),
+        seed: SEED,
+    };
+    let mut run = Run::new(setup);
+    let mut film = Film { bulk: Bulk::into(path)?, source: "week".into(), trouble: None };
+    let mut week = Week::new();
+    week.begin(begin);
+    for minute in 0..MINUTES {
+        week.plan(minute);
+        let end = begin.plus_nanos((minute as i64 + 1) * MINUTE);
+        while let Some(((at, _), given)) = week.next_before(end) {
+            run.advance(at, &mut film);
+            run.give(at, given, &mut film)?;
+        }
+        if let Some(trouble) = film.trouble.take() {
+            return Err(trouble.into());
+        }
+    }
+    run.advance(begin.plus_nanos(MINUTES as i64 * MINUTE), &mut film);
+    film.bulk.finish()?;
+    Ok(())
+}
+
+/// Films what happens.
+struct Film {
+    bulk: Bulk,
+    source: Arc<str>,
+    trouble: Option<history::Error>,
+}
+
+/// What people and controllers want in that week.
+struct Week {
+    dice: Pcg64,
+    /// What is to be given, by time and then in the order in which it was planned.
+    agenda: BTreeMap<(Moment, u64), Given>,
+    planned: u64,
+    demands: u64,
+    deployments: Vec<Deployment>,
+    jobs: u64,
+}
+
+struct Deployment {
+    name: String,
+    uid: String,
+    /// Its pods, the oldest first.
+    pods: Vec<DemandId>,
+    cpu: u64,
+}
+
+/// Whose pod it is.
+struct Owner<'a> {
+    kind: &'static str,
+    name: &'a str,
+    uid: &'a str,
+    cpu: u64,
+}
+
+impl Audience for Film {
+    fn wants_changes(&self) -> bool {
+        true
+    }
+
+    fn changed(&mut self, at: Moment, what: What) {
+        if self.trouble.is_none() {
+            self.trouble = self.bulk.push(&Observed::received(at, &self.source, what)).err();
+        }
+    }
+
+    fn decided(&mut self, _: Moment, _: &Decided<'_>) {}
+}
+
+// === impl Week ===
+
+impl Week {
+    fn new() -> Week {
+        Week {
+            dice: Pcg64::seed_from_u64(SEED),
+            agenda: BTreeMap::new(),
+            planned: 0,
+            demands: 0,
+            deployments: Vec::new(),
+            jobs: 0,
+        }
+    }
+
+    fn next_before(&mut self, end: Moment) -> Option<((Moment, u64), Given)> {
+        self.agenda.first_key_value().filter(|((at, _), _)| *at < end)?;
+        self.agenda.pop_first()
+    }
+
+    fn give(&mut self, at: Moment, given: Given) {
+        self.planned += 1;
+        self.agenda.insert((at, self.planned), given);
+    }
+
+    /// What is there when the recording begins.
+    fn begin(&mut self, at: Moment) {
+        for namespace in ["shop", "batch"] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}});
+            self.give(at, Given::Object(What::Added(object(&namespace))));
+        }
+        for number in 0..NODES {
+            self.give(at, Given::Object(What::Added(node(number, at))));
+        }
+        for number in 0..DEPLOYMENTS {
+            let deployment = Deployment {
+                name: format!("service-{number}"),
+                uid: format!("00000000-0000-4000-a000-{number:012x}"),
+                pods: Vec::new(),
+                cpu: [100, 250, 500, 1_000][self.dice.random_range(0..4_usize)],
+            };
+            self.give(at, Given::Object(What::Added(deployment.set(FIRST_PODS / DEPLOYMENTS, at))));
+            self.deployments.push(deployment);
+        }
+        for number in 0..FIRST_PODS {
+            let came = at.plus_nanos(-3_600 * SECOND);
+            let begun = Begun {
+                came,
+                node: Some(node_name(number % NODES).into()),
+                nominated: None,
+                refused: None,
+                started: Some(came),
+                leaving: false,
+            };
+            let which = (number % DEPLOYMENTS) as usize;
+            self.ask_for_deployment(at, which, Some(begun));
+        }
+    }
+
+    /// What happens in a minute.
+    fn plan(&mut self, minute: u64) {
+        let begins = Moment::from_nanos(BEGIN + minute as i64 * MINUTE);
+        // So many have come by the end of it.
+        let by_then = FIRST_PODS + (PODS - FIRST_PODS) * (minute + 1) / MINUTES;
+        let due = by_then.saturating_sub(self.demands);
+        self.scale_deployments(begins, due / DEPLOYMENTS_SHARE);
+        while self.demands < by_then {
+            let at = self.within(begins);
+            self.start_job(at, by_then - self.demands);
+        }
+        // Each node tells something new once an hour; mere heartbeats are not recorded.
+        for number in (minute % 60..NODES).step_by(60) {
+            let at = self.within(begins);
+            self.give(at, Given::Object(What::Modified(node(number, at))));
+        }
+    }
+
+    fn within(&mut self, minute: Moment) -> Moment {
+        minute.plus_nanos(self.dice.random_range(1..MINUTE))
+    }
+
+    /// One Deployment grows by so many pods, and another shrinks by as many.
+    fn scale_deployments(&mut self, begins: Moment, pods: u64) {
+        let count = self.deployments.len();
+        let grows = self.dice.random_range(0..count);
+        let at = self.within(begins);
+        let wanted = self.deployments[grows].pods.len() as u64 + pods;
+        self.give(at, Given::Object(What::Modified(self.deployments[grows].set(wanted, at))));
+        for number in 0..pods {
+            self.ask_for_deployment(at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000), grows, None);
+        }
+        let largest = (0..count).max_by_key(|place| self.deployments[*place].pods.len()).unwrap_or(0);
+        let at = self.within(begins);
+        let left = self.deployments[largest].pods.len().saturating_sub(pods as usize);
+        // The newest go first, as a ReplicaSet has it.
+        let going = self.deployments[largest].pods.split_off(left);
+        self.give(at, Given::Object(What::Modified(self.deployments[largest].set(left as u64, at))));
+        for demand in going {
+            self.give(at.plus_nanos(30 * SECOND / 1_000), Given::Withdrawn(demand));
+        }
+    }
+
+    fn ask_for_deployment(&mut self, at: Moment, which: usize, begun: Option<Begun>) {
+        let Deployment { name, uid, cpu, .. } = &self.deployments[which];
+        let owner = Owner { kind: "ReplicaSet", name, uid, cpu: *cpu };
+        let pod = pod(&owner, "shop", self.demands, at);
+        let id = self.ask(at, pod, None, begun, None);
+        self.deployments[which].pods.push(id);
+    }
+
+    /// A Job with one to eight pods, of which two run at a time.
+    fn start_job(&mut self, at: Moment, most: u64) {
+        self.jobs += 1;
+        let (name, uid) =
+            (format!("job-{}", self.jobs), format!("00000000-0000-4000-b000-{:012x}", self.jobs));
+        let completions = self.dice.random_range(1..=8_u64).min(most);
+        let cpu = [250, 500, 1_000, 2_000][self.dice.random_range(0..4_usize)];
+        let lasting = Duration::from_secs(self.dice.random_range(30..2_400));
+        let owner = Owner { kind: "Job", name: &name, uid: &uid, cpu };
+        self.give(at, Given::Object(What::Added(job(&owner, completions, false, at))));
+        let mut asked: Vec<DemandId> = Vec::new();
+        for number in 0..completions as usize {
+            let pod = pod(&owner, "batch", self.demands, at);
+            let after = number.checked_sub(2).map(|before| asked[before]);
+            let runs = Runs { lasting, fails: false };
+            asked.push(self.ask(at.plus_nanos(SECOND / 50), pod, after, None, Some(runs)));
+        }
+        let rounds = completions.div_ceil(2) as i64;
+        let over = at.plus_nanos(rounds * (lasting.as_secs() as i64 + 10) * SECOND);
+        self.give(over, Given::Object(What::Modified(job(&owner, completions, true, over))));
+        let cleaned = over.plus_nanos(KEPT);
+        for demand in asked {
+            self.give(cleaned, Given::CleanedUp(demand));
+        }
+        let gone = cleaned.plus_nanos(SECOND);
+        self.give(gone, Given::Object(What::Deleted(job(&owner, completions, true, over))));
+    }
+
+    fn ask(
+        &mut self,
+        at: Moment,
+        pod: Object,
+        after: Option<DemandId>,
+        begun: Option<Begun>,
+        runs: Option<Runs>,
+    ) -> DemandId {
+        let id = DemandId(self.demands);
+        self.demands += 1;
+        let meta = pod.meta();
+        let lives = vec![Life {
+            name: (*meta.name).into(),
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            ..Life::default()
+        }];
+        let demand = Demand { id, pod, after, begun, again: Again::AtOnce, runs, lives, unmade: None };
+        self.give(at, Given::asked(demand).expect("pods that are made here make sense"));
+        id
+    }
+}
+
+// === impl Deployment ===
+
+impl Deployment {
+    /// Its ReplicaSet, which wants so many pods.
+    fn set(&self, replicas: u64, at: Moment) -> Object {
+        let Deployment { name, uid, cpu, .. } = self;
+        let owner = Owner { kind: "ReplicaSet", name, uid, cpu: *cpu };
+        object(&json!({
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": format!("{name}-7d9c6b8f5"), "namespace": "shop", "uid": uid,
+                "resourceVersion": at.nanos().to_string(),
+                "creationTimestamp": "2026-11-01T09:12:44Z",
+                "labels": owner.labels(),
+                "annotations": {"deployment.kubernetes.io/revision": "1"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": name,
+                    "uid": format!("d-{uid}"), "controller": true, "blockOwnerDeletion": true}],
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": owner.labels()},
+                "template": {"metadata": {"labels": owner.labels()}, "spec": spec(&owner)},
+            },
+            "status": {"replicas": replicas, "observedGeneration": 1},
+        }))
+    }
+}
+
+// === impl Owner ===
+
+impl Owner<'_> {
+    fn labels(&self) -> Value {
+        match self.kind {
+            "Job" => json!({"batch.kubernetes.io/job-name": self.name, "app.kubernetes.io/part-of": "batch"}),
+            _ => json!({"app": self.name, "pod-template-hash": "7d9c6b8f5", "tier": "backend"}),
+        }
+    }
+}
+
+fn pod(owner: &Owner<'_>, namespace: &str, number: u64, at: Moment) -> Object {
+    let stem = match owner.kind {
+        "Job" => format!("{}-", owner.name),
+        _ => format!("{}-7d9c6b8f5-", owner.name),
+    };
+    object(&json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{stem}{number:06x}"), "namespace": namespace, "generateName": stem,
+            "uid": format!("00000000-0000-4000-c000-{number:012x}"),
+            "resourceVersion": at.nanos().to_string(),
+            "labels": owner.labels(),
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090",
+                "kubectl.kubernetes.io/restartedAt": "2026-10-30T14:05:11Z"},
+            "ownerReferences": [{"apiVersion": if owner.kind == "Job" { "batch/v1" } else { "apps/v1" },
+                "kind": owner.kind, "name": owner.name, "uid": owner.uid, "controller": true,
+                "blockOwnerDeletion": true}],
+        },
+        "spec": spec(owner),
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }))
+}
+
+fn spec(owner: &Owner<'_>) -> Value {
+    let cpu = format!("{}m", owner.cpu);
+    json!({
+        "containers": [{
+            "name": "main",
+            "image": format!("registry.example.com/shop/{}:2026.10.4", owner.name),
+            "imagePullPolicy": "IfNotPresent",
+            "env": [
+                {"name": "POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+                {"name": "DATABASE_URL", "valueFrom": {"secretKeyRef": {"name": "database", "key": "url"}}},
+                {"name": "LOG_LEVEL", "value": "info"},
+            ],
+            "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+            "resources": {"requests": {"cpu": cpu, "memory": "512Mi"}, "limits": {"memory": "1Gi"}},
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10,
+                "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+            "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                "name": "kube-api-access", "readOnly": true}],
+        }],
+        "dnsPolicy": "ClusterFirst",
+        "enableServiceLinks": true,
+        "preemptionPolicy": "PreemptLowerPriority",
+        "priority": 0,
+        "restartPolicy": if owner.kind == "Job" { "Never" } else { "Always" },
+        "schedulerName": "default-scheduler",
+        "securityContext": {"runAsNonRoot": true, "fsGroup": 2000},
+        "serviceAccount": "default",
+        "serviceAccountName": "default",
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": [
+            {"effect": "NoExecute", "key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300},
+            {"effect": "NoExecute", "key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300},
+        ],
+        "volumes": [{"name": "kube-api-access", "projected": {"defaultMode": 420, "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"items": [{"key": "ca.crt", "path": "ca.crt"}], "name": "kube-root-ca.crt"}},
+        ]}}],
+    })
+}
+
+fn job(owner: &Owner<'_>, completions: u64, is_over: bool, at: Moment) -> Object {
+    let conditions = if is_over { json!([{"type": "Complete", "status": "True"}]) } else { json!([]) };
+    object(&json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": owner.name, "namespace": "batch", "uid": owner.uid,
+            "resourceVersion": at.nanos().to_string(), "labels": owner.labels()},
+        "spec": {"parallelism": 2, "completions": completions, "backoffLimit": 6,
+            "template": {"metadata": {"labels": owner.labels()}, "spec": spec(owner)}},
+        "status": {"conditions": conditions},
+    }))
+}
+
+fn node_name(number: u64) -> String {
+    format!("node-{number:04}")
+}
+
+fn node(number: u64, at: Moment) -> Object {
+    let (name, zone) = (node_name(number), ["a", "b", "c"][(number % 3) as usize]);
+    let room = json!({"cpu": "31850m", "memory": "125Gi", "pods": "110", "ephemeral-storage": "95Gi"});
+    let heard = Moment::from_nanos(at.nanos() / SECOND * SECOND).to_string();
+    let condition = |kind: &str, status: &str, reason: &str| {
+        json!({"type": kind, "status": status, "reason": reason, "lastHeartbeatTime": heard,
+            "lastTransitionTime": "2026-11-01T08:00:00Z"})
+    };
+    object(&json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": format!("00000000-0000-4000-9000-{number:012x}"),
+            "resourceVersion": at.nanos().to_string(), "creationTimestamp": "2026-11-01T08:00:00Z",
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": "m6i.8xlarge",
+                "topology.kubernetes.io/region": "eu-1", "topology.kubernetes.io/zone": format!("eu-1{zone}")}},
+        "spec": {"providerID": format!("aws:///eu-1{zone}/i-{number:017x}")},
+        "status": {
+            "capacity": {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"},
+            "allocatable": room,
+            "conditions": [
+                condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+                condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+                condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+                condition("Ready", "True", "KubeletReady"),
+            ],
+            "nodeInfo": {"kubeletVersion": "v1.36.4", "containerRuntimeVersion": "containerd://2.1.4",
+                "osImage": "Ubuntu 26.04 LTS", "kernelVersion": "7.0.0", "architecture": "amd64"},
+        },
+    }))
+}
+
+fn object(value: &Value) -> Object {
+    Object::trusted(value.to_string())
+}

@@ -1,0 +1,158 @@
+//! `kinescope demo`, as somebody sees it who has just built the program.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{PROGRAM, run};
+use serde_json::Value;
+
+/// A command of the walk, and what the walk shows of its answer.
+#[derive(Default)]
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+fn steps(walk: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut answers = false;
+    for line in walk.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), shown: Vec::new() });
+            answers = true;
+        } else if line.starts_with("# ") {
+            answers = false;
+        } else if answers && !line.is_empty() && !line.starts_with("[… ") {
+            steps.last_mut().unwrap().shown.push(line.to_owned());
+        }
+    }
+    steps
+}
+
+/// What a shell answers to a line after those before it.
+fn typed(folder: &Path, before: &str, line: &str) -> String {
+    let program = PathBuf::from(Path::new(PROGRAM).parent().unwrap());
+    let path = std::env::join_paths([program, "/usr/bin".into(), "/bin".into()]).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", &format!("{before}{line}")])
+        .current_dir(folder)
+        .env_clear()
+        .envs([("TZ", "UTC"), ("NO_COLOR", "1")])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn report(folder: &Path, name: &str) -> Value {
+    let path = folder.join("kinescope-demo").join(name).join("report.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[track_caller]
+fn figure(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} of {report}"))
+}
+
+/// Holds what the walk says against what it shows and what came of its replays.
+#[track_caller]
+fn judge(folder: &Path, walk: &str) {
+    let steps = steps(walk);
+    let answers = |words: &str| -> Vec<String> {
+        let with = steps.iter().filter(|step| step.command.contains(words));
+        with.map(|step| step.shown.join("\n")).collect()
+    };
+    let explained = answers(" explain ");
+    assert!(explained[0].contains("didn't match Pod's node affinity/selector"), "{}", explained[0]);
+    assert!(answers(" log ")[0].contains(r#": "nmve""#), "{walk}");
+    for words in [" nodes are available: ", " Insufficient cpu.", "general: max node group size reached"] {
+        assert!(explained[1].contains(words), "{}", explained[1]);
+    }
+    let waiting = answers(" get pods ");
+    assert!(waiting[0].contains("storefront-") && waiting[0].contains("recommendations-"), "{walk}");
+    assert!(!waiting[1].contains("storefront-"), "{walk}");
+
+    let [as_it_was, more_nodes, given_back] =
+        ["as-it-was", "more-nodes", "given-back"].map(|name| report(folder, name));
+    let placed = |what: &str| figure(&as_it_was, &format!("/fidelity/placements/{what}"));
+    let (same_node, same_class, all) = (placed("sameNode"), placed("sameClass"), placed("recorded"));
+    // Of some eighty nodes.
+    assert!(same_node / all > 0.25, "{same_node} of {all}");
+    assert!((same_node + same_class) / all > 0.8, "{same_node} and {same_class} of {all}");
+    assert!(figure(&as_it_was, "/scaling/nodes/share") < 0.02);
+    let waiting = |report: &Value, side: &str| figure(report, &format!("/{side}/waiting"));
+    for report in [&more_nodes, &given_back] {
+        let (was, is) = (waiting(report, "recorded"), waiting(report, "replayed"));
+        assert!(is < 0.6 * was, "{was} pods waited, and then {is}");
+    }
+    let nodes = |report: &Value| figure(report, "/replayed/nodes");
+    assert!(nodes(&more_nodes) > figure(&more_nodes, "/recorded/nodes"));
+    assert!(nodes(&given_back) < nodes(&more_nodes));
+    let evicted = |report: &Value| figure(report, "/replayed/lost/scaledDown");
+    assert!(evicted(&given_back) > 1.5 * evicted(&more_nodes));
+}
+
+#[test]
+fn whoever_types_what_the_walk_types_gets_what_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let walk = run(folder.path(), &["demo"]).fine();
+    judge(folder.path(), &walk);
+    assert!(walk.lines().count() < 150, "{walk}");
+    let bytes = |name: &str| std::fs::read(folder.path().join("kinescope-demo").join(name)).unwrap();
+    let reports = ["as-it-was", "more-nodes", "given-back"].map(|name| format!("{name}/report.json"));
+    let first: Vec<Vec<u8>> = reports.iter().map(|name| bytes(name)).collect();
+    let mut before = String::new();
+    let steps = steps(&walk);
+    assert_eq!(steps.len(), 10, "{walk}");
+    for step in steps {
+        if step.command.starts_with("export ") {
+            before = format!("{}; ", step.command);
+            continue;
+        }
+        let answer = typed(folder.path(), &before, &step.command);
+        assert!(!step.shown.is_empty(), "{}", step.command);
+        for line in &step.shown {
+            assert!(answer.lines().any(|other| other == line), "{}: {line}\n{answer}", step.command);
+        }
+    }
+    let second: Vec<Vec<u8>> = reports.iter().map(|name| bytes(name)).collect();
+    assert!(first == second, "the same replay comes to something else");
+    // And once more in the same place, whatever is there.
+    let day = bytes("shop.kine");
+    assert_eq!(run(folder.path(), &["demo"]).fine(), walk);
+    assert!(day == bytes("shop.kine"), "the day differs");
+    // What is to be tried next; a cluster to film is not there.
+    let next = walk.lines().filter_map(|line| line.strip_prefix("  kinescope "));
+    let next: Vec<&str> = next.filter(|line| !line.starts_with("record")).collect();
+    assert_eq!(next.len(), 3, "{walk}");
+    for line in next {
+        assert!(!typed(folder.path(), &before, &format!("kinescope {line}")).is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn the_story_does_not_hang_on_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let walk = run(folder.path(), &["demo", "--seed", "2"]).fine();
+    judge(folder.path(), &walk);
+    let said = run(folder.path(), &["demo", "--no-walk", "--folder", "other"]).fine();
+    assert!(!said.contains('$'), "{said}");
+    let day = |of: &str| std::fs::read(folder.path().join(of).join("shop.kine")).unwrap();
+    assert!(day("kinescope-demo") != day("other"), "the seed makes no difference");
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "file"]).wrong(1);
+    assert!(error.starts_with("error: cannot make the folder file: "), "{error}");
+    std::fs::create_dir_all(folder.path().join("full/shop.kine")).unwrap();
+    let error = run(folder.path(), &["demo", "--no-walk", "--folder", "full"]).wrong(1);
+    assert!(error.starts_with("error: cannot replace full/shop.kine: "), "{error}");
+}

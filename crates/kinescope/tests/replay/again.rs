@@ -1,0 +1,37 @@
+//! A replay of a replay with its own settings is that replay.
+
+use std::path::Path;
+
+use super::common::{day, films, run};
+use super::{replay, report};
+
+/// Replays a history, and what came of it: all bindings and evictions must come again.
+#[track_caller]
+fn check(folder: &Path, arguments: &[&str]) {
+    replay(folder, &[arguments, &["--out", "one"]].concat()).fine();
+    replay(folder, &["one/replay.kine", "--out", "two"]).fine();
+    let fidelity = &report(folder, "two")["fidelity"];
+    let (placements, evictions) = (&fidelity["placements"], &fidelity["evictions"]);
+    assert!(placements["recorded"].as_u64().unwrap() > 50, "{fidelity}");
+    assert_eq!(placements["sameNode"], placements["recorded"], "{fidelity}");
+    assert_eq!(evictions["same"], evictions["recorded"], "{fidelity}");
+}
+
+#[test]
+fn a_day_in_a_shop() {
+    let folder = day("shop.kine");
+    for (from, to) in [("13:20", "15:00"), ("14:10", "15:30")] {
+        let [from, to] = [from, to].map(|time| format!("2026-11-02T{time}Z"));
+        check(folder.path(), &["shop.kine", "--from", &from, "--to", &to]);
+    }
+}
+
+#[test]
+fn real_clusters() {
+    for film in films() {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--strip"]).fine();
+        check(folder.path(), &["film.kine"]);
+        check(folder.path(), &["film.kine", "--from", "start+20s"]);
+    }
+}

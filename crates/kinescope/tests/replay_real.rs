@@ -1,0 +1,160 @@
+//! What real components did, recorded and replayed: how much comes out as it was.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test stops where something is not as it should be, and prints its seed and what came of it"
+)]
+
+mod common;
+#[allow(dead_code, reason = "others use the rest")]
+#[path = "record/recorder.rs"]
+mod recorder;
+#[allow(dead_code, reason = "others use the rest")]
+#[path = "record/server.rs"]
+mod server;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use peers::{Cluster, Options};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use serde_json::Value;
+
+use crate::common::run;
+use crate::recorder::Recorder;
+use crate::server::{seed, start};
+
+const PRIORITIES: [&str; 2] = [
+    "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: low}, value: 1}",
+    "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}",
+];
+/// The kwok program waits for each pod of the Job between 2 and 10 seconds.
+const ROLLED: &str = "--timeout=90s";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_real_control_plane_did_is_replayed() {
+    let options = Options { service_accounts: true, ..Options::default() };
+    let Some(mut cluster) = start(options) else { return };
+    cluster.start_controller_manager().unwrap();
+    cluster.start_scheduler(16, &[]).unwrap();
+    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers/stages.yaml")).unwrap();
+    let mut dice = Pcg64::seed_from_u64(seed());
+    create(&cluster, &PRIORITIES.join("\n---\n"));
+    create(&cluster, &nodes(&mut dice));
+    cluster.kubectl(&["wait", "--for=condition=Ready", "nodes", "--all", ROLLED]).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["--into", "real.kine"];
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+    let path = folder.path().join("real.kine");
+    recorder
+        .wait("the nodes are recorded", || path.exists() && names(folder.path(), "nodes").len() == 8)
+        .await;
+    // One after the other, so that who comes first is not a matter of milliseconds.
+    for number in 0..6 {
+        let name = format!("web-{number}");
+        create(&cluster, &deployment(&name, &mut dice));
+        cluster.kubectl(&["rollout", "status", &format!("deployment/{name}"), ROLLED]).unwrap();
+    }
+    create(&cluster, &job());
+    cluster.kubectl(&["wait", "--for=condition=Complete", "job/sum", ROLLED]).unwrap();
+    cluster.kubectl(&["scale", "deployment/web-0", "--replicas=9"]).unwrap();
+    cluster.kubectl(&["rollout", "status", "deployment/web-0", ROLLED]).unwrap();
+    cluster.kubectl(&["set", "env", "deployment/web-1", "A=b"]).unwrap();
+    cluster.kubectl(&["rollout", "status", "deployment/web-1", ROLLED]).unwrap();
+    cluster.must_run().unwrap();
+    let staying = cluster.kubectl(&["get", "pods", "--no-headers"]).unwrap();
+    let staying: Vec<String> = (staying.lines().filter(|line| !line.contains("Terminating")))
+        .filter_map(|line| Some(format!("pod/{}", line.split_whitespace().next()?)))
+        .collect();
+    assert!(staying.len() > 20, "{staying:?}");
+    let there = cluster.kubectl(&["get", "pods", "-o", "name"]).unwrap();
+    let mut there: Vec<String> = there.lines().map(str::to_owned).collect();
+    there.sort_unstable();
+    recorder.wait("all pods are recorded", || names(folder.path(), "pods") == there).await;
+    recorder.stop().await.fine();
+
+    for level in ["pods", "workloads"] {
+        let out = run(folder.path(), &["replay", "real.kine", "--level", level, "--out", level]);
+        let said = out.fine();
+        let fidelity = said.lines().skip_while(|line| !line.starts_with("Placements")).take(2);
+        eprintln!("level {level}: {}", fidelity.collect::<Vec<_>>().join(" "));
+        let text = std::fs::read_to_string(folder.path().join(level).join("report.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        let placements = &report["fidelity"]["placements"];
+        let count = |field: &str| placements[field].as_u64().unwrap();
+        eprintln!("{placements}");
+        // Each pod that was made was bound once, and again as often.
+        assert!(count("recorded") >= there.len() as u64, "{placements}");
+        assert_eq!((count("notBound"), count("notRecorded")), (0, 0), "{placements}");
+        assert!(2 * count("sameNode") > count("recorded"), "{placements}");
+        // Those that are there at the end are there in the replay, and called as they were; others may still be going.
+        let replayed =
+            run(folder.path(), &["get", "pods", "-o", "name", "--history", &format!("{level}/replay.kine")]);
+        let replayed: Vec<String> = replayed.fine().lines().map(str::to_owned).collect();
+        assert!(staying.iter().all(|pod| replayed.contains(pod)), "{replayed:?} {staying:?}");
+    }
+}
+
+/// What the history says is there now.
+fn names(folder: &Path, what: &str) -> Vec<String> {
+    let said = run(folder, &["get", what, "-o", "name", "--history", "real.kine"]);
+    said.out.lines().map(str::to_owned).collect()
+}
+
+fn create(cluster: &Cluster, manifests: &str) {
+    cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
+}
+
+/// Eight nodes, not all alike.
+fn nodes(dice: &mut Pcg64) -> String {
+    let mut yaml = String::new();
+    for number in 0..8 {
+        let (cpu, memory) = (dice.random_range(4..9), dice.random_range(8..33));
+        let size = format!("{{cpu: \"{cpu}\", memory: {memory}Gi, pods: \"110\"}}");
+        writeln!(
+            yaml,
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: node-{number}, labels: {{kubernetes.io/hostname: \
+             node-{number}}}}}, status: {{capacity: {size}, allocatable: {size}}}}}"
+        )
+        .unwrap();
+    }
+    yaml
+}
+
+fn deployment(name: &str, dice: &mut Pcg64) -> String {
+    let (replicas, cpu) = (dice.random_range(2..6), dice.random_range(1..8) * 100);
+    let class = ["low", "high"][dice.random_range(0..2)];
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: default}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      priorityClassName: {class}
+      terminationGracePeriodSeconds: 1
+      containers: [{{name: a, image: a, resources: {{requests: {{cpu: {cpu}m, memory: 256Mi}}}}}}]
+"
+    )
+}
+
+fn job() -> String {
+    "apiVersion: batch/v1
+kind: Job
+metadata: {name: sum, namespace: default}
+spec:
+  parallelism: 2
+  completions: 4
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: a, image: a, resources: {requests: {cpu: 300m, memory: 256Mi}}}]
+"
+    .to_owned()
+}

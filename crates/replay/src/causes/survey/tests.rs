@@ -1,0 +1,400 @@
+use serde_json::{Value, json};
+use sim::controllers::OwnerName;
+use sim::run::{Memory, Remembered};
+
+use super::*;
+use crate::causes::made::Recall;
+
+struct Film(Survey<'static>);
+
+fn at(millis: i64) -> Moment {
+    Moment::from_nanos(millis * 1_000_000)
+}
+
+fn object(value: &Value) -> Object {
+    Object::parse(&value.to_string()).unwrap()
+}
+
+fn replica_set(replicas: i64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "set"}, "spec": {"replicas": replicas}})
+}
+
+fn owned(name: &str, kind: &str, uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"),
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]},
+        "spec": {"containers": [{"name": "main"}]}, "status": {"phase": "Pending"}})
+}
+
+fn pod(name: &str) -> Value {
+    owned(name, "ReplicaSet", "set")
+}
+
+fn node(name: &str, taints: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}})
+}
+
+fn on(mut pod: Value, node: &str) -> Value {
+    pod["spec"]["nodeName"] = node.into();
+    pod
+}
+
+fn running(mut pod: Value) -> Value {
+    pod["status"]["phase"] = "Running".into();
+    pod["status"]["startTime"] = "1970-01-01T00:00:01Z".into();
+    pod
+}
+
+fn leaving(mut pod: Value) -> Value {
+    pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
+    pod
+}
+
+fn disrupted(mut pod: Value, reason: &str) -> Value {
+    pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": reason}]);
+    pod
+}
+
+fn ended(mut pod: Value, phase: &str) -> Value {
+    pod["status"]["phase"] = phase.into();
+    pod
+}
+
+impl Film {
+    fn new() -> Film {
+        let mut film = Film::with(&[]);
+        film.add(0, &node("n1", &json!([])));
+        film
+    }
+
+    fn with(controllers: &[Controller]) -> Film {
+        Film(Survey::new(at(0), true, controllers, &|_| None).unwrap())
+    }
+
+    fn add(&mut self, millis: i64, value: &Value) {
+        self.0.see(at(millis), &What::Added(object(value)).into()).unwrap();
+    }
+
+    fn change(&mut self, millis: i64, value: &Value) {
+        self.0.see(at(millis), &What::Modified(object(value)).into()).unwrap();
+    }
+
+    fn remove(&mut self, millis: i64, value: &Value) {
+        self.0.see(at(millis), &What::Deleted(object(value)).into()).unwrap();
+    }
+}
+
+/// What stands behind a film, demand by demand, and what could not be told.
+fn causes(film: Film) -> (Vec<Cause>, BTreeMap<&'static str, u64>) {
+    let causes = film.0.finish(at(10_000)).unwrap();
+    let all = (0..causes.totals.demands).map(|id| causes.get(DemandId(id)).unwrap());
+    (all.collect(), causes.untold)
+}
+
+fn names(cause: &Cause) -> Vec<&str> {
+    cause.lives.iter().map(|life| &*life.name).collect()
+}
+
+#[test]
+fn a_pod_that_was_preempted_and_made_again_is_one_demand() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    film.add(1_010, &pod("web-a"));
+    film.change(1_050, &on(pod("web-a"), "n1"));
+    film.change(1_850, &running(on(pod("web-a"), "n1")));
+    film.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    film.add(5_300, &pod("web-b"));
+    film.remove(5_900, &leaving(disrupted(running(on(pod("web-a"), "n1")), "PreemptionByScheduler")));
+    let (causes, _) = causes(film);
+    assert_eq!(causes.len(), 1);
+    let cause = &causes[0];
+    assert_eq!(
+        (names(cause), &cause.acts[..], cause.again),
+        (vec!["web-a", "web-b"], &[][..], Again::AtOnce)
+    );
+    let [first, second] = &cause.lives[..] else { panic!("{:?}", cause.lives) };
+    let millis = |took: Option<Took>| took.filter(|took| !took.longer).map(|took| took.time.as_millis());
+    assert_eq!([first.bind, first.start, first.end].map(millis), [Some(40), Some(800), Some(900)]);
+    assert_eq!(millis(second.again), Some(300));
+    assert_eq!(causes[0].seen[0].lost, Some(Lost::Preempted));
+}
+
+#[test]
+fn an_event_tells_of_preemption_where_the_pod_does_not() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    film.add(1_010, &on(pod("web-a"), "n1"));
+    film.change(5_000, &leaving(on(pod("web-a"), "n1")));
+    let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"},
+        "reason": "Preempted", "regarding": {"uid": "uid-web-a"}});
+    film.add(5_010, &event);
+    film.remove(5_900, &leaving(on(pod("web-a"), "n1")));
+    let (causes, _) = causes(film);
+    assert_eq!((causes[0].seen[0].lost, causes[0].acts.len()), (Some(Lost::Preempted), 0));
+}
+
+#[test]
+fn scaling_explains_a_deletion_and_what_it_does_not_explain_people_did() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(2));
+    for name in ["web-a", "web-b"] {
+        film.add(1_010, &on(pod(name), "n1"));
+    }
+    film.change(2_000, &leaving(on(pod("web-a"), "n1")));
+    film.add(2_100, &pod("web-c"));
+    film.change(3_000, &replica_set(1));
+    film.change(3_100, &leaving(on(pod("web-b"), "n1")));
+    let (causes, _) = causes(film);
+    assert_eq!(causes.len(), 2);
+    assert_eq!(names(&causes[0]), ["web-a", "web-c"]);
+    assert_eq!(causes[0].acts, [(at(2_000), Act::Deleted)]);
+    assert_eq!(causes[1].acts, [(at(3_100), Act::Withdrawn)]);
+}
+
+#[test]
+fn the_next_pod_of_a_job_comes_after_the_one_that_ended() {
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "job"}, "spec": {"parallelism": 1, "completions": 2}});
+    let mut film = Film::new();
+    film.add(1_000, &job);
+    let first = on(owned("job-a", "Job", "job"), "n1");
+    film.add(1_010, &first);
+    film.change(2_000, &running(first.clone()));
+    film.change(9_000, &ended(running(first.clone()), "Succeeded"));
+    film.add(10_000, &owned("job-b", "Job", "job"));
+    film.remove(20_000, &ended(running(first), "Succeeded"));
+    let (causes, _) = causes(film);
+    assert_eq!(causes.len(), 2);
+    let runs = Runs { lasting: Duration::from_secs(7), fails: false };
+    assert_eq!((causes[0].runs, causes[1].after), (Some(runs), Some(DemandId(0))));
+    assert_eq!(causes[1].lives[0].again, Some(Took::exactly(Duration::from_secs(1))));
+    // Whoever cleans up is given too.
+    assert_eq!(causes[0].acts, [(at(20_000), Act::CleanedUp)]);
+}
+
+#[test]
+fn what_a_lost_node_takes_with_it_is_made_again() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    film.add(1_010, &running(on(pod("web-a"), "n1")));
+    film.remove(5_000, &node("n1", &json!([])));
+    let collected = disrupted(ended(running(on(pod("web-a"), "n1")), "Failed"), "DeletionByPodGC");
+    film.change(65_000, &collected);
+    film.add(65_200, &pod("web-b"));
+    film.remove(65_300, &collected);
+    let (causes, _) = causes(film);
+    assert_eq!((causes.len(), causes[0].seen[0].lost), (1, Some(Lost::NodeGone)));
+    // It did not end by itself, and nobody withdrew it.
+    assert_eq!((causes[0].runs, causes[0].acts.len()), (None, 0));
+}
+
+#[test]
+fn an_owner_may_delete_a_pod_on_a_lost_node() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    film.add(1_010, &running(on(pod("web-a"), "n1")));
+    film.remove(5_000, &node("n1", &json!([])));
+    film.change(6_000, &replica_set(0));
+    film.change(6_100, &leaving(running(on(pod("web-a"), "n1"))));
+    let (causes, _) = causes(film);
+    assert_eq!((causes[0].seen[0].lost, &causes[0].acts[..]), (None, &[(at(6_100), Act::Withdrawn)][..]));
+}
+
+#[test]
+fn an_eviction_is_the_autoscalers_only_where_it_removes_the_node() {
+    for (taints, lost, acts) in [
+        (json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]), Lost::ScaledDown, 0),
+        (json!([]), Lost::People, 1),
+    ] {
+        let mut film = Film::new();
+        film.add(1_000, &replica_set(1));
+        film.add(1_010, &running(on(pod("web-a"), "n1")));
+        film.change(4_000, &node("n1", &taints));
+        film.change(5_000, &leaving(disrupted(running(on(pod("web-a"), "n1")), "EvictionByEvictionAPI")));
+        film.add(5_100, &pod("web-b"));
+        let (causes, _) = causes(film);
+        assert_eq!((causes[0].seen[0].lost, causes[0].acts.len()), (Some(lost), acts));
+        assert_eq!(names(&causes[0]), ["web-a", "web-b"]);
+    }
+}
+
+#[test]
+fn another_template_is_another_demand() {
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "sts"}, "spec": {"replicas": 1}});
+    let of = |hash: &str, uid: &str| {
+        let mut pod = owned("db-0", "StatefulSet", "sts");
+        pod["metadata"]["labels"] = json!({"controller-revision-hash": hash});
+        pod["metadata"]["uid"] = uid.into();
+        pod
+    };
+    for (next, demands) in [("h1", 1), ("h2", 2)] {
+        let mut film = Film::new();
+        film.add(1_000, &set);
+        film.add(1_010, &on(of("h1", "u1"), "n1"));
+        film.change(5_000, &leaving(on(of("h1", "u1"), "n1")));
+        film.remove(6_000, &leaving(on(of("h1", "u1"), "n1")));
+        film.add(6_100, &of(next, "u2"));
+        let (causes, _) = causes(film);
+        assert_eq!(causes.len(), demands, "{next}");
+        let act = if demands == 1 { Act::Deleted } else { Act::Withdrawn };
+        assert_eq!(causes[0].acts, [(at(5_000), act)]);
+        assert_eq!(causes[0].again, Again::WhenGone);
+    }
+}
+
+#[test]
+fn what_only_ended_in_the_window_is_counted_as_untold() {
+    let mut film = Film::new();
+    film.remove(1_000, &pod("web-a"));
+    let (causes, untold) = causes(film);
+    assert_eq!((causes.len(), untold["pods of which only the end was seen"]), (0, 1));
+}
+
+#[test]
+fn memory_follows_the_pods_that_are_there() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    for number in 0..100 {
+        let begins = 2_000 + number * 1_000;
+        let web = on(pod(&format!("web-{number}")), "n1");
+        film.add(begins, &web);
+        // Each is lost and made again as the next but the last of ten, which nobody wants any more.
+        let is_last = number % 10 == 9;
+        if is_last {
+            film.change(begins + 400, &replica_set(0));
+            film.change(begins + 500, &leaving(web.clone()));
+            film.change(begins + 550, &replica_set(1));
+        } else {
+            film.change(begins + 500, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+        }
+        film.remove(begins + 600, &web);
+        assert_eq!((film.0.open.len(), film.0.growing.len()), (0, usize::from(!is_last)));
+    }
+    let (causes, _) = causes(film);
+    assert_eq!(causes.iter().map(|cause| cause.lives.len()).collect::<Vec<_>>(), [10; 10]);
+}
+
+#[test]
+fn an_owner_that_goes_leaves_no_demand_open() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    let web = on(pod("web-a"), "n1");
+    film.add(2_000, &web);
+    film.change(3_000, &leaving(disrupted(web.clone(), "PreemptionByScheduler")));
+    film.remove(4_000, &web);
+    assert_eq!(film.0.growing.len(), 1);
+    film.remove(5_000, &replica_set(1));
+    assert_eq!(film.0.growing.len(), 0);
+    let (causes, _) = causes(film);
+    assert_eq!(causes[0].acts, [(at(5_000), Act::Withdrawn)]);
+}
+
+#[test]
+fn owners_that_were_not_recorded_are_not_remembered_for_ever() {
+    let mut film = Film::new();
+    for number in 0..10_200 {
+        let name = format!("web-{number}");
+        let lost = disrupted(on(owned(&name, "ReplicaSet", &name), "n1"), "PreemptionByScheduler");
+        film.add(1_000 + number, &lost);
+        film.remove(1_000 + number, &lost);
+    }
+    assert_eq!(film.0.growing.len(), 10_000);
+}
+
+#[test]
+fn what_a_controller_of_the_run_makes_is_remembered_by_its_owner() {
+    let mut film = Film::with(&[Controller::ReplicaSet, Controller::Job]);
+    let mut set = replica_set(2);
+    set["metadata"]["labels"] = json!({"pod-template-hash": "abc"});
+    set["spec"]["template"] = json!({"metadata": {"labels": {"pod-template-hash": "abc"}}, "spec": {}});
+    // A watch of pods may be ahead of that of their owners.
+    film.add(1_000, &pod("web-a"));
+    film.add(1_001, &set);
+    film.change(1_100, &running(on(pod("web-a"), "n1")));
+    film.change(3_100, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
+    film.remove(4_000, &ended(running(on(pod("web-a"), "n1")), "Succeeded"));
+    film.add(4_100, &pod("web-b"));
+    let causes = film.0.finish(at(10_000)).unwrap();
+    assert_eq!(causes.totals.demands, 2, "who is made again is for the controller to decide");
+    assert!(
+        causes.made.makes(&object(&pod("web-a"))) && !causes.made.makes(&object(&owned("x", "Job", "job")))
+    );
+    assert_eq!(causes.made.words.values().map(|word| &**word).collect::<Vec<_>>(), ["abc"]);
+
+    let mut recall = Recall::new(&causes);
+    let owner =
+        |kind: &str, name: &str| OwnerName { kind: kind.into(), namespace: "shop".into(), name: name.into() };
+    let owners = [owner("ReplicaSet", "web"), owner("Deployment", "above")];
+    let mut next = || recall.recall(&object(&pod("new")), &owners).unwrap();
+    let (first, second, third) = (next(), next(), next());
+    let name = |known: &Remembered| known.lives.first().map(|life| life.name.to_string());
+    assert_eq!((first.demand, name(&first).as_deref()), (Some(DemandId(0)), Some("web-a")));
+    assert_eq!(first.runs.map(|runs| runs.lasting), Some(Duration::from_secs(2)));
+    assert_eq!((second.demand, name(&second).as_deref()), (Some(DemandId(1)), Some("web-b")));
+    // A third was not recorded: it runs as long as the first did.
+    assert_eq!((third.demand, name(&third), third.runs), (None, None, first.runs));
+    assert!(recall.recall(&object(&pod("new")), &owners[1..]).is_none());
+}
+
+#[test]
+fn pods_of_a_stateful_set_and_a_daemon_set_are_remembered_by_name_and_by_node() {
+    let mut film = Film::with(&[Controller::StatefulSet, Controller::DaemonSet]);
+    film.add(0, &node("n1", &json!([])));
+    let meant_for = |mut pod: Value, node: &str| {
+        pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!({"nodeSelectorTerms": [{"matchFields":
+                [{"key": "metadata.name", "operator": "In", "values": [node]}]}]});
+        pod
+    };
+    film.add(1_000, &owned("web-0", "StatefulSet", "set"));
+    film.add(1_000, &owned("web-1", "StatefulSet", "set"));
+    film.add(1_000, &meant_for(owned("log-x", "DaemonSet", "log"), "n1"));
+    film.add(1_000, &meant_for(owned("log-y", "DaemonSet", "log"), "n2"));
+    let causes = film.0.finish(at(10_000)).unwrap();
+    let mut recall = Recall::new(&causes);
+    let mut demand = |kind: &str, pod: &Value| {
+        let owner = OwnerName { kind: kind.into(), namespace: "shop".into(), name: "web".into() };
+        recall.recall(&object(pod), &[owner]).unwrap().demand
+    };
+    assert_eq!(demand("StatefulSet", &owned("web-1", "StatefulSet", "set")), Some(DemandId(1)));
+    assert_eq!(demand("StatefulSet", &owned("web-2", "StatefulSet", "set")), None);
+    assert_eq!(demand("DaemonSet", &meant_for(owned("z", "DaemonSet", "log"), "n2")), Some(DemandId(3)));
+    assert_eq!(demand("DaemonSet", &meant_for(owned("z", "DaemonSet", "log"), "n2")), None);
+}
+
+#[test]
+fn who_is_stopped_did_not_end_by_itself() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(1));
+    film.add(1_010, &running(on(pod("web-a"), "n1")));
+    film.change(5_000, &leaving(running(on(pod("web-a"), "n1"))));
+    // It answers to being asked to end, and does so without an error.
+    film.change(6_000, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    film.remove(6_100, &leaving(ended(running(on(pod("web-a"), "n1")), "Succeeded")));
+    let (demands, _) = causes(film);
+    assert_eq!((demands[0].runs, &demands[0].acts[..]), (None, &[(at(5_000), Act::Deleted)][..]));
+}
+
+#[test]
+fn what_was_not_seen_to_be_over_took_longer() {
+    let mut film = Film::new();
+    film.add(1_000, &replica_set(3));
+    for name in ["web-a", "web-b", "web-c"] {
+        film.add(1_000, &pod(name));
+        film.change(1_100, &on(pod(name), "n1"));
+    }
+    film.change(1_400, &leaving(on(pod("web-a"), "n1")));
+    film.remove(2_000, &node("n1", &json!([])));
+    film.change(2_500, &leaving(on(pod("web-b"), "n1")));
+    let (demands, _) = causes(film);
+    let lives: Vec<&Life> = demands.iter().map(|cause| &cause.lives[0]).collect();
+    let longer = |millis| Some(Took::longer_than(Duration::from_millis(millis)));
+    assert_eq!(
+        lives.iter().map(|life| life.start).collect::<Vec<_>>(),
+        [longer(300), longer(1_400), longer(8_900)]
+    );
+    assert_eq!(lives.iter().map(|life| life.end).collect::<Vec<_>>(), [longer(600), longer(7_500), None]);
+    let unmade: Vec<Option<Duration>> = demands.iter().map(|cause| cause.unmade).collect();
+    assert_eq!(unmade, [Some(Duration::from_millis(8_600)), Some(Duration::from_millis(7_500)), None]);
+}
