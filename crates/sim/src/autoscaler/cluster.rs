@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kubernetes::selector::{LabelSelector, Selector};
 use model::{Moment, Object, What};
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use super::cloud::{Cloud, GroupId, Registered};
@@ -37,6 +38,8 @@ pub(crate) struct Cluster {
     revision: u64,
     /// Nodes that changed since this was last asked.
     changed: Vec<NodeId>,
+    /// What the cloud calls the nodes, each as often as it is said.
+    instances: FxHashMap<Arc<str>, usize>,
     /// Pods on no node, by age and then by name: the order in which pods are listed.
     waiting: BTreeSet<(Moment, PodName, PodId)>,
     pub daemon_sets: BTreeMap<PodName, Arc<DaemonSet>>,
@@ -48,6 +51,15 @@ pub(crate) struct Cluster {
     nominated_count: bool,
     /// The resources that are GPUs.
     gpus: Vec<Resource>,
+}
+
+/// What came of telling of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// A loop may come to something else for it.
+    pub is_news: bool,
+    /// Since when no node takes it, if it is such a pod.
+    pub unschedulable_since: Option<Moment>,
 }
 
 /// What makes pods for every node.
@@ -136,6 +148,7 @@ impl Cluster {
             order: None,
             revision: 0,
             changed: Vec::new(),
+            instances: FxHashMap::default(),
             waiting: BTreeSet::new(),
             daemon_sets: BTreeMap::new(),
             controllers: BTreeMap::new(),
@@ -147,28 +160,31 @@ impl Cluster {
         }
     }
 
-    /// An object came, changed or went. Kinds that mean nothing to the autoscaler are ignored. Of a pod that no node takes
-    /// it is told since when.
-    pub(crate) fn apply(&mut self, what: &What) -> Option<Moment> {
+    /// An object came, changed or went. Kinds that mean nothing to the autoscaler are ignored.
+    pub(crate) fn apply(&mut self, what: &What) -> Heard {
         let object = what.object();
         let meta = object.meta();
+        let news = Heard { is_news: true, unschedulable_since: None };
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(what, What::Added(_) | What::Modified(_));
         let name = || PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match (group, &*meta.kind) {
+            (_, "Event") => return Heard { is_news: false, ..news },
             ("", "Pod") => return self.apply_pod(object, present),
-            ("", "Node") => self.apply_node(object, present),
+            ("", "Node") => return Heard { is_news: self.apply_node(object, present), ..news },
             ("policy", "PodDisruptionBudget") => {
                 set(&mut self.budgets, name(), present.then(|| Arc::new(Budget::read(object))));
             }
-            ("", "ConfigMap") if meta.name == PRIORITIES => {
+            ("", "ConfigMap") if meta.name != PRIORITIES => return Heard { is_news: false, ..news },
+            ("", "ConfigMap") => {
                 let data = present.then(|| {
                     view::<ConfigMapJson>(object).map_or_else(|_| BTreeMap::new(), |json| json.data)
                 });
                 set(&mut self.config_maps, name(), data.map(Arc::new));
             }
             (group, kind) => {
-                if let Some(of) = ControllerKind::of(group, kind) {
+                let controller = ControllerKind::of(group, kind);
+                if let Some(of) = controller {
                     set(&mut self.controllers, (of, name()), present.then(|| Controller::read(object)));
                 }
                 if (group, kind) == ("apps", "DaemonSet") {
@@ -179,16 +195,11 @@ impl Cluster {
                     };
                     set(&mut self.daemon_sets, name(), present.then(|| Arc::new(set_of)));
                 }
-                self.snapshot.trial.apply(group, kind, object, present);
+                let matters = self.snapshot.trial.apply(group, kind, object, present);
+                return Heard { is_news: matters || controller.is_some(), ..news };
             }
         }
-        None
-    }
-
-    /// Whether a change is of a kind that means something to the autoscaler.
-    pub(crate) fn is_of_interest(&self, what: &What) -> bool {
-        let meta = what.object().meta();
-        meta.kind != "Event" && (meta.kind != "ConfigMap" || meta.name == PRIORITIES)
+        news
     }
 
     // Nodes.
@@ -218,27 +229,54 @@ impl Cluster {
         cloud.group_of(&Registered(self.snapshot.node(id)))
     }
 
-    fn apply_node(&mut self, object: &Object, present: bool) {
-        let name = object.meta().name.to_string();
-        if !present {
-            if let Some(id) = self.nodes.remove(&*name) {
-                self.snapshot.forget_node(id);
-                self.changed.push(id);
-                self.order = None;
-                self.revision += 1;
-            }
-            return;
+    /// Whether a node is this machine of a cloud.
+    pub(crate) fn is_registered(&self, instance: &str) -> bool {
+        self.instances.contains_key(instance)
+    }
+
+    /// Says whether there is anything new.
+    fn apply_node(&mut self, object: &Object, present: bool) -> bool {
+        let node = present.then(|| Arc::new(Node::read(object, self.snapshot.trial.scalars())));
+        let known = self.nodes.get(&*object.meta().name).copied();
+        let before = known.map(|id| self.snapshot.node(id).clone());
+        if node == before {
+            return false;
         }
-        let node = Arc::new(Node::read(object, self.snapshot.trial.scalars()));
-        let known = self.nodes.get(&node.name).map(|id| self.snapshot.node(*id));
-        if known.is_none_or(|known| known.instance() != node.instance()) {
+        let instance = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.instance().clone());
+        let (old, new) = (instance(&before), instance(&node));
+        if old != new {
             self.order = None;
             self.revision += 1;
+            self.rename_instance(old, new);
         }
-        let name = node.name.clone();
-        let id = self.snapshot.set_node(node);
-        self.nodes.insert(name, id);
+        let id = match (node, known) {
+            (Some(node), _) => {
+                let name = node.name.clone();
+                let id = self.snapshot.set_node(node);
+                self.nodes.insert(name, id);
+                id
+            }
+            (None, Some(id)) => {
+                self.nodes.remove(&*object.meta().name);
+                self.snapshot.forget_node(id);
+                id
+            }
+            (None, None) => return false,
+        };
         self.changed.push(id);
+        true
+    }
+
+    fn rename_instance(&mut self, old: Option<Arc<str>>, new: Option<Arc<str>>) {
+        if let Some(count) = old.as_ref().and_then(|old| self.instances.get_mut(old)) {
+            *count -= 1;
+        }
+        if let Some(old) = old.filter(|old| self.instances.get(old) == Some(&0)) {
+            self.instances.remove(&old);
+        }
+        if let Some(new) = new {
+            *self.instances.entry(new).or_default() += 1;
+        }
     }
 
     // Pods.
@@ -252,22 +290,25 @@ impl Cluster {
         self.snapshot.trial.find_pod(&name.namespace, &name.name)
     }
 
-    fn apply_pod(&mut self, object: &Object, present: bool) -> Option<Moment> {
+    fn apply_pod(&mut self, object: &Object, present: bool) -> Heard {
         let meta = object.meta();
         let known = self.snapshot.trial.find_pod(&meta.namespace, &meta.name);
+        let pod = present.then(|| Pod::read(object, self.snapshot.trial.scalars()));
+        let unschedulable_since = pod.as_ref().and_then(Pod::unschedulable_since);
+        if let Some((id, pod)) = known.zip(pod.as_ref())
+            && pod.means_the_same(self.snapshot.pod(id))
+        {
+            self.snapshot.renew_pod(id, Arc::new(pod.clone()));
+            return Heard { is_news: false, unschedulable_since };
+        }
+        let gone = Heard { is_news: known.is_some(), unschedulable_since: None };
         if let Some(id) = known {
             let old = self.snapshot.pod(id).clone();
             self.waiting.remove(&(old.created, old.name.clone(), id));
             self.snapshot.forget_pod(id);
         }
-        if !present {
-            return None;
-        }
-        let pod = Pod::read(object, self.snapshot.trial.scalars());
         // Finished pods are not listed, nor are those of schedulers that are none of the autoscaler's business.
-        if pod.is_finished() || !self.is_allowed(&pod) {
-            return None;
-        }
+        let Some(pod) = pod.filter(|pod| !pod.is_finished() && self.is_allowed(pod)) else { return gone };
         let pod = Arc::new(pod);
         let id = self.snapshot.add_pod(pod.clone());
         let node = match (&pod.node, &pod.nominated) {
@@ -280,7 +321,7 @@ impl Cluster {
             Some(_) if self.is_expendable(&pod) => {}
             Some(node) => self.snapshot.trial.place_by_name(id, node),
         }
-        pod.unschedulable_since()
+        Heard { is_news: true, unschedulable_since }
     }
 
     /// Whether a pod asks for GPUs, be it for none of them.

@@ -85,6 +85,10 @@ pub struct Autoscaler {
     cluster: Cluster,
     /// How every node stands, by number.
     standing: Vec<Option<Standing>>,
+    /// How many of them are ready and take pods.
+    open: usize,
+    /// Another number whenever one of them stands otherwise.
+    revision: u64,
     registry: Registry,
     templates: Templates,
     packing: Packing,
@@ -158,6 +162,8 @@ impl Autoscaler {
         Autoscaler {
             cluster: Cluster::new(&settings),
             standing: Vec::new(),
+            open: 0,
+            revision: 0,
             registry: Registry::new(&settings, start),
             templates: Templates::default(),
             packing: Packing::default(),
@@ -184,10 +190,11 @@ impl Autoscaler {
     /// An object came, changed or went, as an informer would tell it. Kinds that mean nothing to the autoscaler are
     /// ignored.
     pub fn apply(&mut self, what: &What) {
-        if self.cluster.is_of_interest(what) {
+        let heard = self.cluster.apply(what);
+        if heard.is_news {
             self.rest = None;
         }
-        if let Some(since) = self.cluster.apply(what) {
+        if let Some(since) = heard.unschedulable_since {
             self.timing.see(since);
         }
     }

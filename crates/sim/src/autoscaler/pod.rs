@@ -194,6 +194,19 @@ impl Pod {
         }
     }
 
+    /// Whether an autoscaler makes the same of both: when a pod has started, for one, is nothing to it.
+    pub(crate) fn means_the_same(&self, other: &Pod) -> bool {
+        self.created == other.created
+            && self.annotations == other.annotations
+            && self.controller == other.controller
+            && self.is_finished() == other.is_finished()
+            && self.nominated == other.nominated
+            && self.deleted == other.deleted
+            && self.scheduled == other.scheduled
+            && self.likeness.text(self) == other.likeness.text(other)
+            && ForFilters { started: other.spec.started, ..(*self.spec).clone() } == *other.spec
+    }
+
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key)
     }

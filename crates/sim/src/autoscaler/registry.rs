@@ -32,6 +32,8 @@ pub(crate) struct Registry {
     pub total: Counts,
     /// When nodes were last counted.
     pub counted: Moment,
+    /// The revision of nodes for which they come to the same again, whatever the time.
+    count_holds: Option<u64>,
     groups: Vec<Group>,
     unregistered: BTreeMap<Arc<str>, Unregistered>,
     instances: Instances,
@@ -142,6 +144,8 @@ pub(crate) struct Looking<'a> {
     pub cluster: &'a mut Cluster,
     pub templates: &'a Templates,
     pub standing: &'a [Option<Standing>],
+    /// Of the nodes.
+    pub revision: u64,
     pub events: &'a mut Vec<Event>,
 }
 
@@ -159,6 +163,7 @@ impl Registry {
             backoffs: Backoffs::default(),
             total: Counts::default(),
             counted: start,
+            count_holds: None,
             groups: Vec::new(),
             unregistered: BTreeMap::new(),
             instances: Instances { next_refresh: start, ..Instances::default() },
@@ -248,14 +253,17 @@ impl Registry {
         let groups = looking.cloud.groups().len();
         self.groups.resize_with(groups, Group::default);
         for (place, group) in self.groups.iter_mut().enumerate() {
-            group.has_template = looking.templates.get(GroupId(place as u32)).is_some();
+            group.has_template = looking.templates.has(GroupId(place as u32));
         }
         // As the loop found them: what the registry itself changes below is not seen until the next one.
         let targets: Vec<i64> = ids(looking.cloud).map(|group| looking.cloud.target(group)).collect();
         let before = self.memory();
         self.look_at_instances(looking.cloud);
         self.find_unregistered(looking);
-        self.count(looking);
+        if self.count_holds != Some(looking.revision) || !self.unregistered.is_empty() {
+            self.count(looking);
+        }
+        self.counted = looking.clock.now();
         self.set_acceptable(&targets);
         self.update_requests(looking);
         self.find_creation_errors(looking);

@@ -48,8 +48,7 @@ impl Autoscaler {
         let (before, made) = ((self.cluster.snapshot.last_match(), self.dice.clone()), self.templates.made());
         let (mut events, mut actions) = (Vec::new(), Vec::new());
         self.look_at_nodes(cloud);
-        let nodes = self.cluster.order().to_vec();
-        let ready = self.standing.iter().flatten().filter(|standing| standing.is_open()).count();
+        let (nodes, ready) = (self.cluster.order().to_vec(), self.open);
         if !std::mem::replace(&mut self.is_clean, true) {
             clock.disturb();
             self.clean_up(clock, cloud, &mut events, &mut actions);
@@ -60,7 +59,14 @@ impl Autoscaler {
             return done;
         }
         self.cluster.snapshot.begin(nodes.clone());
-        self.templates.recompute(clock, &self.settings, cloud, &mut self.cluster, &self.standing);
+        self.templates.recompute(
+            clock,
+            &self.settings,
+            cloud,
+            &mut self.cluster,
+            &self.standing,
+            self.revision,
+        );
         self.registry.update(&mut Looking {
             clock,
             settings: &self.settings,
@@ -68,6 +74,7 @@ impl Autoscaler {
             cluster: &mut self.cluster,
             templates: &self.templates,
             standing: &self.standing,
+            revision: self.revision,
             events: &mut events,
         });
         let in_progress = self.down.status();
@@ -151,11 +158,16 @@ impl Autoscaler {
     /// Looks at nodes that changed since the last loop.
     fn look_at_nodes(&mut self, cloud: &dyn Cloud) {
         for id in self.cluster.take_changed() {
+            self.revision += 1;
             if self.standing.len() <= id.index() {
                 self.standing.resize(id.index() + 1, None);
             }
             let node = self.cluster.snapshot.get_node(id);
-            self.standing[id.index()] = node.map(|node| Standing::of(node, &self.settings, cloud));
+            let standing = node.map(|node| Standing::of(node, &self.settings, cloud));
+            let is_open = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_open);
+            self.open += usize::from(is_open(&standing));
+            let before = std::mem::replace(&mut self.standing[id.index()], standing);
+            self.open -= usize::from(is_open(&before));
         }
     }
 

@@ -69,7 +69,8 @@ impl Likeness {
         Likeness { spec, ..Likeness::default() }
     }
 
-    fn text<'p>(&self, pod: &'p Pod) -> &'p str {
+    /// The text of the pod's `spec`.
+    pub(crate) fn text<'p>(&self, pod: &'p Pod) -> &'p str {
         pod.object.as_str().get(self.spec.clone()).unwrap_or_default()
     }
 

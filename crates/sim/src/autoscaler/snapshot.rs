@@ -38,10 +38,17 @@ pub(crate) struct Fork(usize);
 #[derive(Debug)]
 enum Step {
     NodeAdded(NodeId),
-    NodeRemoved { node: Arc<Node>, id: NodeId, place: usize },
-    NodeChanged { id: NodeId, before: Arc<Node> },
-    PodAdded(PodId),
-    PodMoved { pod: PodId, from: Option<NodeId>, moved: u32 },
+    NodeRemoved { node: Arc<Node>, was: Was, place: usize },
+    NodeChanged { was: Was, before: Arc<Node> },
+    PodAdded { pod: PodId, on: Option<Was> },
+    PodMoved { pod: PodId, from: Option<Was>, to: Option<Was>, moved: u32 },
+}
+
+/// A node and its generation before something was done to it.
+#[derive(Clone, Copy, Debug)]
+struct Was {
+    id: NodeId,
+    generation: u64,
 }
 
 impl Snapshot {
@@ -126,6 +133,11 @@ impl Snapshot {
         id
     }
 
+    /// A pod changed in nothing that matters to an autoscaler.
+    pub(crate) fn renew_pod(&mut self, id: PodId, pod: Arc<Pod>) {
+        put(&mut self.pods, id.index(), pod);
+    }
+
     /// A pod is gone.
     pub(crate) fn forget_pod(&mut self, id: PodId) {
         self.trial.remove_pod(id);
@@ -164,29 +176,42 @@ impl Snapshot {
                     let last = self.order.pop();
                     debug_assert_eq!(last, Some(id), "who came last goes first");
                 }
-                Step::NodeRemoved { node, id, place } => {
+                Step::NodeRemoved { node, was, place } => {
                     let again = self.trial.set_node(node.spec.clone());
-                    debug_assert_eq!(again, id, "what is taken back last was done first");
+                    debug_assert_eq!(again, was.id, "what is taken back last was done first");
                     put(&mut self.nodes, again.index(), node);
                     self.order.insert(place, again);
+                    self.is_as(was);
                 }
-                Step::NodeChanged { id, before } => {
+                Step::NodeChanged { was, before } => {
                     self.trial.set_node(before.spec.clone());
-                    self.nodes[id.index()] = Some(before);
+                    self.nodes[was.id.index()] = Some(before);
+                    self.is_as(was);
                 }
-                Step::PodAdded(id) => {
-                    self.trial.remove_pod(id);
-                    self.pods[id.index()] = None;
+                Step::PodAdded { pod, on } => {
+                    self.trial.remove_pod(pod);
+                    self.pods[pod.index()] = None;
+                    on.into_iter().for_each(|was| self.is_as(was));
                 }
-                Step::PodMoved { pod, from, moved } => {
+                Step::PodMoved { pod, from, to, moved } => {
                     match from {
-                        Some(node) => self.trial.place(pod, node),
+                        Some(was) => self.trial.place(pod, was.id),
                         None => self.trial.take_off(pod),
                     }
                     self.moved[pod.index()] = moved;
+                    from.into_iter().chain(to).for_each(|was| self.is_as(was));
                 }
             }
         }
+    }
+
+    fn was(&self, id: NodeId) -> Was {
+        Was { id, generation: self.trial.generation(id) }
+    }
+
+    /// What was done to a node was taken back.
+    fn is_as(&mut self, was: Was) {
+        self.trial.restore_generation(was.id, was.generation);
     }
 
     /// Adds a node with pods on it, at the end of the order.
@@ -204,22 +229,24 @@ impl Snapshot {
     pub(crate) fn remove_node(&mut self, id: NodeId) {
         let place = self.order.iter().position(|other| *other == id).expect("who is removed is there");
         self.order.remove(place);
+        let was = self.was(id);
         self.trial.remove_node(id);
         let node = self.nodes[id.index()].take().expect("who is removed is there");
-        self.done.push(Step::NodeRemoved { node, id, place });
+        self.done.push(Step::NodeRemoved { node, was, place });
     }
 
     /// Changes a node, by the same name.
     pub(crate) fn change_node(&mut self, id: NodeId, node: Arc<Node>) {
+        let was = self.was(id);
         self.trial.set_node(node.spec.clone());
         let before = self.nodes[id.index()].replace(node).expect("who is changed is there");
-        self.done.push(Step::NodeChanged { id, before });
+        self.done.push(Step::NodeChanged { was, before });
     }
 
     /// Adds a pod on a node.
     pub(crate) fn add_pod_on(&mut self, pod: Arc<Pod>, node: NodeId) -> PodId {
         let id = self.add_pod(pod);
-        self.done.push(Step::PodAdded(id));
+        self.done.push(Step::PodAdded { pod: id, on: Some(self.was(node)) });
         self.trial.place(id, node);
         id
     }
@@ -227,28 +254,28 @@ impl Snapshot {
     /// Adds a pod on no node.
     pub(crate) fn add_waiting_pod(&mut self, pod: Arc<Pod>) -> PodId {
         let id = self.add_pod(pod);
-        self.done.push(Step::PodAdded(id));
+        self.done.push(Step::PodAdded { pod: id, on: None });
         id
     }
 
     /// Puts a pod on a node, whatever the filters say.
     pub(crate) fn place(&mut self, pod: PodId, node: NodeId) {
-        let from = self.trial.node_of(pod);
+        let (from, to) = (self.trial.node_of(pod).map(|from| self.was(from)), self.was(node));
         self.trial.place(pod, node);
-        self.note_move(pod, from);
+        self.note_move(pod, from, Some(to));
     }
 
     /// Takes a pod off its node.
     pub(crate) fn take_off(&mut self, pod: PodId) {
-        let from = self.trial.node_of(pod);
+        let from = self.trial.node_of(pod).map(|from| self.was(from));
         self.trial.take_off(pod);
-        self.note_move(pod, from);
+        self.note_move(pod, from, None);
     }
 
-    fn note_move(&mut self, pod: PodId, from: Option<NodeId>) {
+    fn note_move(&mut self, pod: PodId, from: Option<Was>, to: Option<Was>) {
         self.moves += 1;
         let moved = std::mem::replace(&mut self.moved[pod.index()], self.moves);
-        self.done.push(Step::PodMoved { pod, from, moved });
+        self.done.push(Step::PodMoved { pod, from, to, moved });
     }
 
     // What the filters say.
@@ -283,16 +310,16 @@ impl Snapshot {
     ) -> Option<NodeId> {
         let (count, start) = (self.order.len(), self.last_match + 1);
         let Snapshot { trial, nodes, order, .. } = self;
-        let is_open = |id: &NodeId| {
+        let is_open = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("who is in the order is there");
-            !node.unschedulable && acceptable(*id)
+            !node.unschedulable && acceptable(id)
         };
         let place = Cell::new(0);
         let places = (0..count).map(|step| {
             place.set((start + step) % count);
             order[place.get()]
         });
-        let found = trial.first(pod, places.filter(is_open))?;
+        let found = trial.first(pod, places, is_open)?;
         // Nobody looked beyond the one that was found.
         self.last_match = place.get();
         self.place(pod, found);

@@ -5,7 +5,7 @@ mod sanitized;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::Moment;
@@ -36,6 +36,8 @@ pub(crate) struct Template {
 pub(crate) struct Templates {
     groups: Vec<Group>,
     daemons: Daemons,
+    /// The nodes that templates are made after, as of a revision of nodes.
+    examples: Option<(u64, Examples)>,
     /// How many templates were made. Each has a name of its own: a pod that would have gone to a node that is still to
     /// come is not sent to the same one again in the next loop, but for those whose template is remembered.
     made: u64,
@@ -44,9 +46,9 @@ pub(crate) struct Templates {
 /// What is known for one group.
 #[derive(Debug, Default)]
 struct Group {
-    current: Option<Arc<Template>>,
+    current: Option<Arc<Named>>,
     /// What its last good node was like, and when.
-    remembered: Option<(Arc<Template>, Moment)>,
+    remembered: Option<(Arc<Named>, Moment)>,
     /// What the cloud says, once it was asked; `None` inside if that makes no sense.
     offered: Option<Option<Example>>,
     draft: Option<Draft>,
@@ -67,7 +69,17 @@ struct Draft {
     source: Source,
     /// Of the DaemonSets.
     revision: u64,
-    template: Template,
+    template: Arc<Template>,
+}
+
+/// A template with a name of its own, which it gets when somebody asks for it.
+#[derive(Debug)]
+struct Named {
+    draft: Arc<Template>,
+    /// The group's.
+    group: Arc<str>,
+    number: u64,
+    template: OnceLock<Arc<Template>>,
 }
 
 /// Where an example comes from.
@@ -85,7 +97,12 @@ const STABLE_AFTER: Duration = Duration::from_secs(60);
 impl Templates {
     /// What a new node of a group would be like.
     pub(crate) fn get(&self, group: GroupId) -> Option<&Arc<Template>> {
-        self.groups.get(group.index())?.current.as_ref()
+        self.groups.get(group.index())?.current.as_deref().map(Named::template)
+    }
+
+    /// Whether it is known what a new node of a group would be like.
+    pub(crate) fn has(&self, group: GroupId) -> bool {
+        self.groups.get(group.index()).is_some_and(|group| group.current.is_some())
     }
 
     /// Looks at the cluster anew, at the beginning of a loop.
@@ -96,10 +113,13 @@ impl Templates {
         cloud: &dyn Cloud,
         cluster: &mut Cluster,
         standing: &[Option<Standing>],
+        revision: u64,
     ) {
         self.groups.resize_with(cloud.groups().len(), Group::default);
         self.daemons.update(&cluster.daemon_sets, cluster.snapshot.trial.scalars());
-        let examples = Examples::find(clock, cloud, cluster, standing);
+        let known = self.examples.take().filter(|(of, known)| *of == revision && known.hold());
+        let examples =
+            known.map_or_else(|| Examples::find(clock, cloud, cluster, standing), |(_, known)| known);
         for (index, offer) in cloud.groups().iter().enumerate() {
             self.groups[index].current = None;
             if let Some(id) = examples.good[index] {
@@ -125,6 +145,7 @@ impl Templates {
                 self.groups[index].current = Some(self.make(index, offer, settings, example, source));
             }
         }
+        self.examples = Some((revision, examples));
     }
 
     /// A loop at that moment would have made the same templates again, under names of their own.
@@ -150,22 +171,24 @@ impl Templates {
         settings: &Settings,
         example: Example,
         source: Source,
-    ) -> Arc<Template> {
+    ) -> Arc<Named> {
         self.made += 1;
-        let suffix = self.made.to_string();
-        let name = format!("template-node-for-{}-{suffix}", group.name).into();
+        let number = self.made;
+        let named = |draft: &Arc<Template>| {
+            let (draft, group) = (draft.clone(), group.name.clone());
+            Arc::new(Named { draft, group, number, template: OnceLock::new() })
+        };
         let revision = self.daemons.revision();
         if let Some(draft) = &self.groups[index].draft
             && draft.source == source
             && draft.revision == revision
             && draft.of.is(&example)
         {
-            let mut node = (*draft.template.node).clone();
-            sanitized::rename(&mut node, name);
-            return Arc::new(Template { node: Arc::new(node), pods: draft.template.pods.clone() });
+            return named(&draft.template);
         }
+        let suffix = number.to_string();
         let mut node = sanitized::node(&example.node, settings);
-        sanitized::rename(&mut node, name);
+        sanitized::rename(&mut node, name_of(&group.name, number));
         let mut pods: Vec<_> =
             example.pods.iter().map(|pod| sanitized::pod(pod, &suffix, &node.name)).collect();
         let forced = settings.force_ds || source == Source::Cloud;
@@ -174,10 +197,27 @@ impl Templates {
         pods.extend(missing.map(|pod| sanitized::pod(pod, &suffix, &node.name)));
         sanitized::add_labels(&mut node, source == Source::Cloud);
 
-        let template = Template { node: Arc::new(node), pods };
+        let template = Arc::new(Template { node: Arc::new(node), pods });
         self.groups[index].draft = Some(Draft { of: example, source, revision, template: template.clone() });
-        Arc::new(template)
+        named(&template)
     }
+}
+
+// === impl Named ===
+
+impl Named {
+    fn template(&self) -> &Arc<Template> {
+        self.template.get_or_init(|| {
+            let mut node = (*self.draft.node).clone();
+            sanitized::rename(&mut node, name_of(&self.group, self.number));
+            Arc::new(Template { node: Arc::new(node), pods: self.draft.pods.clone() })
+        })
+    }
+}
+
+/// What a template of a group is called.
+fn name_of(group: &str, number: u64) -> Arc<str> {
+    format!("template-node-for-{group}-{number}").into()
 }
 
 // === impl Template ===
@@ -223,12 +263,18 @@ fn is_on_new_nodes(pod: &Pod) -> bool {
 }
 
 /// The first node of each group that is a good example, and the first that is not.
+#[derive(Debug)]
 struct Examples {
     good: Vec<Option<NodeId>>,
     bad: Vec<Option<NodeId>>,
 }
 
 impl Examples {
+    /// Whether they are the same at any later moment: no node has yet to become a good one.
+    fn hold(&self) -> bool {
+        self.bad.iter().all(Option::is_none)
+    }
+
     fn find(
         clock: &Clock,
         cloud: &dyn Cloud,
@@ -259,7 +305,12 @@ fn is_good_example(standing: &Standing, clock: &Clock) -> bool {
 impl Templates {
     /// These, by group.
     pub(crate) fn these(templates: Vec<Option<Arc<Template>>>) -> Templates {
-        let groups = templates.into_iter().map(|current| Group { current, ..Group::default() }).collect();
+        let named = |template: Arc<Template>| {
+            let (draft, template) = (template.clone(), OnceLock::from(template));
+            Arc::new(Named { draft, group: Arc::from(""), number: 0, template })
+        };
+        let group = |template: Option<_>| Group { current: template.map(named), ..Group::default() };
+        let groups = templates.into_iter().map(group).collect();
         Templates { groups, ..Templates::default() }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct ShapeCards {
 /// What a node means to pods of one shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
-    generation: u32,
+    generation: u64,
     /// The place of the first filter that refuses, in the profile's order; [`u8::MAX`] if none does.
     pub stopped_at: u8,
     refusal: u32,
@@ -147,7 +147,7 @@ impl ShapeCards {
     }
 
     #[cold]
-    fn renew(&mut self, look: &Look<'_>, node: NodeId, generation: u32, refusals: &mut Cards) {
+    fn renew(&mut self, look: &Look<'_>, node: NodeId, generation: u64, refusals: &mut Cards) {
         let card = make(look, node, generation, refusals);
         if self.cards.len() <= node.index() {
             // A generation that no node has: they begin at one.
@@ -157,7 +157,7 @@ impl ShapeCards {
     }
 }
 
-fn make(look: &Look<'_>, node: NodeId, generation: u32, refusals: &mut Cards) -> Card {
+fn make(look: &Look<'_>, node: NodeId, generation: u64, refusals: &mut Cards) -> Card {
     let (shape, spec, load) = (&*look.pod.shape, look.node(node), look.world.nodes.load_of(node));
     let mut card = Card {
         generation,

@@ -57,14 +57,14 @@ impl Fit {
                     self.trial.remove_node(id);
                 }
             }
-            (group, kind) => self.trial.apply(group, kind, object, present),
+            (group, kind) => drop(self.trial.apply(group, kind, object, present)),
         }
     }
 
     /// The first node by name that takes a pod, which must be known and on no node.
     pub fn first(&mut self, namespace: &str, name: &str) -> Option<Arc<str>> {
         let pod = self.trial.find_pod(namespace, name)?;
-        let node = self.trial.first(pod, self.nodes.values().copied())?;
+        let node = self.trial.first(pod, self.nodes.values().copied(), |_| true)?;
         Some(self.trial.spec(node).name.clone())
     }
 

@@ -14,7 +14,7 @@ use super::storage::PodVolumes;
 use super::taints::Toleration;
 
 /// A pod.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pod {
     pub name: PodName,
     pub uid: Arc<str>,
@@ -199,6 +199,15 @@ impl Shape {
             preferred_nodes: self.preferred_nodes.clone(),
             ports: self.ports.clone(),
             features: self.features.clone(),
+            ..Shape::default()
+        }
+    }
+
+    /// As much of it as says which nodes it selects.
+    pub(crate) fn selecting(&self) -> Shape {
+        Shape {
+            node_selector: self.node_selector.clone(),
+            required_nodes: self.required_nodes.clone(),
             ..Shape::default()
         }
     }

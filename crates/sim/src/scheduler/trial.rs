@@ -52,9 +52,12 @@ impl Trial {
         }
     }
 
-    /// An object other than a node or a pod came, changed or went. Kinds that mean nothing to filters are ignored.
-    pub(crate) fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) {
-        if let Some(kind) = StorageKind::of(&Kind::new(group, kind)) {
+    /// An object other than a node or a pod came, changed or went. Says whether it is of a kind that means something to
+    /// filters.
+    pub(crate) fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
+        let storage = StorageKind::of(&Kind::new(group, kind));
+        let relation = RelationKind::of(group, kind);
+        if let Some(kind) = storage {
             let meta = object.meta();
             if present {
                 // What cannot be understood is remembered as such: a pod that needs it is told.
@@ -63,7 +66,7 @@ impl Trial {
                 self.world.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
             }
         }
-        if let Some(kind) = RelationKind::of(group, kind)
+        if let Some(kind) = relation
             && self.world.relations.apply(kind, object, present)
         {
             self.world.plans_are_void();
@@ -71,6 +74,7 @@ impl Trial {
                 self.cards.forget();
             }
         }
+        storage.is_some() || relation.is_some()
     }
 
     /// Names of resources, which objects are read with.
@@ -109,8 +113,13 @@ impl Trial {
     }
 
     /// Changes with the node and with the pods on it.
-    pub(crate) fn generation(&self, id: NodeId) -> u32 {
+    pub(crate) fn generation(&self, id: NodeId) -> u64 {
         self.world.nodes.generation(id)
+    }
+
+    /// What was done to a node since was taken back: whatever is remembered of it holds again.
+    pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
+        self.world.nodes.restore_generation(id, generation);
     }
 
     /// A pod is known from now on, and on no node.
@@ -154,12 +163,17 @@ impl Trial {
 
     /// Whether a pod passes the filters of a node.
     pub(crate) fn check(&mut self, pod: PodId, node: NodeId) -> Result<(), Refused> {
-        self.ask(pod, std::iter::once(node)).map(drop).map_err(Refused::from)
+        self.ask(pod, std::iter::once(node), |_| true).map(drop).map_err(Refused::from)
     }
 
-    /// The first of the nodes whose filters a pod passes.
-    pub(crate) fn first(&mut self, pod: PodId, nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
-        self.ask(pod, nodes).ok()
+    /// The first of the nodes whose filters a pod passes, of those that are acceptable.
+    pub(crate) fn first(
+        &mut self,
+        pod: PodId,
+        nodes: impl Iterator<Item = NodeId>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        self.ask(pod, nodes, acceptable).ok()
     }
 
     /// Whether it matters to a pod that one node takes which taints another has: pods on nodes that it does not tolerate
@@ -193,7 +207,12 @@ impl Trial {
 
     /// The first node that takes the pod, or what the last one says that does not; nothing, if the pod alone wants none
     /// of them.
-    fn ask(&mut self, pod: PodId, nodes: impl Iterator<Item = NodeId>) -> Result<NodeId, Option<Refusal>> {
+    fn ask(
+        &mut self,
+        pod: PodId,
+        nodes: impl Iterator<Item = NodeId>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Result<NodeId, Option<Refusal>> {
         self.cards.tidy();
         let plan = self.plans.plan(&mut self.world, &self.rules, pod);
         let mut look = Look::new(&self.world, &self.rules, &self.nobody, pod, &plan);
@@ -207,6 +226,8 @@ impl Trial {
                 continue;
             }
             match look.verdict(node, &mut kept.as_mut(), &mut self.cards) {
+                // Few nodes come as far as that, so that it is asked last.
+                None if !acceptable(node) => {}
                 None => {
                     answer = Ok(node);
                     break;

@@ -38,18 +38,21 @@ impl Ranking {
         nodes: &[NodeId],
         previous: &BTreeSet<Arc<str>>,
     ) -> Vec<Candidate> {
-        let mut known: Vec<NodeId> =
-            previous.iter().filter_map(|name| context.cluster.snapshot.find(name)).collect();
-        known.sort_unstable();
+        let end = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
+        let mut is_known = vec![false; end];
+        for node in previous.iter().filter_map(|name| context.cluster.snapshot.find(name)) {
+            if let Some(known) = is_known.get_mut(node.index()) {
+                *known = true;
+            }
+        }
+        let shrinks: Vec<bool> =
+            groups.ids().map(|group| groups.get(group).target > groups.get(group).min).collect();
         let mut ranked = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let Some(group) = context.standing(*node).and_then(|standing| standing.group) else { continue };
-            if groups.get(group).target <= groups.get(group).min {
-                continue;
-            }
-            let summary = summaries.get(context, *node, groups.get(group).ignored);
-            let is_new = known.binary_search(node).is_err();
-            let rank = u8::from(!summary.empty) << 2 | u8::from(summary.waits) << 1 | u8::from(is_new);
+            let glance = summaries.glance(context, groups, *node);
+            let Some(group) = glance.group.filter(|group| shrinks[group.index()]) else { continue };
+            let is_new = !is_known[node.index()];
+            let rank = u8::from(!glance.empty) << 2 | u8::from(glance.waits) << 1 | u8::from(is_new);
             ranked.push((rank, Candidate { node: *node, group }));
         }
         if ranked != self.ranked {

@@ -25,7 +25,7 @@ pub(super) fn eligibility(
     let Candidate { node: id, group } = candidate;
     let group = groups.get(group);
     let summary = summaries.get(context, id, group.ignored);
-    if is_being_deleted(summary.marked, context.clock) {
+    if summary.marked.is_some_and(|marked| is_taken_for_going(marked, context.clock).is_some()) {
         return (Some(UnremovableReason::CurrentlyBeingDeleted), None);
     }
     if summary.disabled {
@@ -50,8 +50,10 @@ pub(super) fn is_disabled(node: &Node) -> bool {
     node.annotations.get(DISABLED) == Some("true")
 }
 
-fn is_being_deleted(marked: Option<Moment>, clock: &Clock) -> bool {
-    marked.is_some_and(|marked| !clock.has_come(marked.plus_nanos(seconds(DELETION))))
+/// Up to when a node that was marked at that moment is taken for one that is being deleted, if it is.
+pub(super) fn is_taken_for_going(marked: Moment, clock: &Clock) -> Option<Moment> {
+    let end = marked.plus_nanos(seconds(DELETION));
+    (!clock.has_come(end)).then(|| end.plus_nanos(-1))
 }
 
 #[cfg(test)]

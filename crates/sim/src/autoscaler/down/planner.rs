@@ -88,10 +88,6 @@ impl Planner {
         let fork = context.cluster.snapshot.fork();
         let found = self.try_removals(context, groups, destinations, &eligible);
         context.cluster.snapshot.revert(fork);
-        if !eligible.is_empty() {
-            let looked_at: Vec<NodeId> = candidates.iter().map(|candidate| candidate.node).collect();
-            self.summaries.still_hold(context, &looked_at);
-        }
         if self.unneeded.update(found, now) | self.packing.drop_old_hints() {
             context.clock.disturb();
         }
@@ -137,12 +133,19 @@ impl Planner {
         self.utilization.clear();
         let mut eligible = Vec::new();
         for candidate in candidates {
+            if self.brief {
+                let glance = self.summaries.glance(context, groups, candidate.node);
+                if !tried[candidate.node.index()] && glance.eligible {
+                    eligible.push(*candidate);
+                }
+                continue;
+            }
             if tried[candidate.node.index()] {
                 self.stays(context, candidate.node, UnremovableReason::RecentlyUnremovable);
                 continue;
             }
             let (reason, used) = eligibility(context, groups, &mut self.summaries, *candidate);
-            if let Some(used) = used.filter(|_| !self.brief) {
+            if let Some(used) = used {
                 self.utilization.push((context.cluster.snapshot.node(candidate.node).name.clone(), used));
             }
             match reason {

@@ -2,9 +2,12 @@
 
 use model::Moment;
 
+use super::super::cloud::GroupId;
 use super::super::{Context, TO_BE_DELETED};
+use super::candidates::Candidate;
 use super::drainability::{Rules, gone_after};
-use super::eligibility::is_disabled;
+use super::eligibility::{eligibility, is_disabled, is_taken_for_going};
+use super::groups::Groups;
 use super::taints::marked_at;
 use super::utilization::{Ignored, Utilization, gpu_of};
 use crate::scheduler::ids::NodeId;
@@ -14,13 +17,30 @@ use crate::scheduler::ids::NodeId;
 pub(super) struct Summaries {
     /// By number.
     nodes: Vec<Option<Summary>>,
+    /// By number.
+    glances: Vec<Option<Glance>>,
+}
+
+/// As much of it as every loop wants to know of every node, so small that many are at hand at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glance {
+    /// It holds for this generation of the node,
+    generation: u64,
+    /// and up to this moment.
+    until: Moment,
+    /// Without one nothing else is known.
+    pub group: Option<GroupId>,
+    pub empty: bool,
+    pub waits: bool,
+    /// It is worth a closer look.
+    pub eligible: bool,
 }
 
 /// What a node and the pods on it come to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
     /// It holds for this generation of the node,
-    generation: u32,
+    generation: u64,
     /// and up to this moment: then a pod that should be gone does not count any more.
     until: Moment,
     /// `None` for a node that does not say how much it has.
@@ -55,20 +75,55 @@ impl Summaries {
         summary
     }
 
-    /// What was tried with these nodes was taken back: what was known of them holds again.
-    pub(super) fn still_hold(&mut self, context: &Context<'_>, nodes: &[NodeId]) {
-        for id in nodes {
-            if let Some(Some(summary)) = self.nodes.get_mut(id.index()) {
-                summary.generation = context.cluster.snapshot.trial.generation(*id);
-            }
+    /// The most important of a node as it is in the snapshot now.
+    pub(super) fn glance(&mut self, context: &mut Context<'_>, groups: &Groups, id: NodeId) -> Glance {
+        if self.glances.len() <= id.index() {
+            self.glances.resize(id.index() + 1, None);
         }
+        let generation = context.cluster.snapshot.trial.generation(id);
+        if let Some(known) = self.glances[id.index()]
+            && known.generation == generation
+            && !context.clock.is_past(known.until)
+        {
+            return known;
+        }
+        let glance = self.look_closer(context, groups, id, generation);
+        self.glances[id.index()] = Some(glance);
+        glance
+    }
+
+    fn look_closer(
+        &mut self,
+        context: &mut Context<'_>,
+        groups: &Groups,
+        id: NodeId,
+        generation: u64,
+    ) -> Glance {
+        let mut glance = Glance {
+            generation,
+            until: Moment::MAX,
+            group: None,
+            empty: false,
+            waits: false,
+            eligible: false,
+        };
+        let Some(standing) = context.standing(id) else { return glance };
+        let Some(group) = standing.group else { return glance };
+        glance.group = Some(group);
+        let summary = self.get(context, id, groups.get(group).ignored);
+        (glance.empty, glance.waits) = (summary.empty, summary.waits);
+        let (reason, _) = eligibility(context, groups, self, Candidate { node: id, group });
+        glance.eligible = reason.is_none();
+        let going_until = summary.marked.and_then(|marked| is_taken_for_going(marked, context.clock));
+        glance.until = going_until.map_or(summary.until, |until| until.min(summary.until));
+        glance
     }
 }
 
 // === impl Summary ===
 
 impl Summary {
-    fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u32) -> Summary {
+    fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u64) -> Summary {
         let clock = context.clock;
         let snapshot = &mut context.cluster.snapshot;
         let ids = snapshot.trial.load(id).pods.clone();

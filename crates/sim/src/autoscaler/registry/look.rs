@@ -65,15 +65,12 @@ impl Registry {
         {
             return;
         }
-        let snapshot = &looking.cluster.snapshot;
-        let registered: BTreeSet<&str> =
-            looking.cluster.nodes().map(|id| &**snapshot.node(id).instance()).collect();
         let mut found = BTreeMap::new();
         for (group, instances) in ids(looking.cloud).zip(&self.instances.current) {
             let expected = instances
                 .iter()
                 .filter(|one| matches!(one.state, InstanceState::Running | InstanceState::Creating));
-            for instance in expected.filter(|one| !registered.contains(&*one.id)) {
+            for instance in expected.filter(|one| !looking.cluster.is_registered(&one.id)) {
                 let known = self.unregistered.get(&instance.id).cloned();
                 let new = Unregistered { group, since: looking.clock.now() };
                 found.insert(instance.id.clone(), known.unwrap_or(new));
@@ -94,12 +91,14 @@ impl Registry {
             .iter()
             .map(|group| settings.of_group(group.options.as_ref()).max_node_startup_time)
             .collect();
+        let mut cloud_tells = false;
         for id in looking.cluster.order().to_vec() {
             let Some(standing) = looking.standing.get(id.index()).and_then(Option::as_ref) else { continue };
             if let Some(group) = standing.group {
                 startup_time = startup_times[group.index()];
             }
             let exists = looking.cloud.has_instance(&Registered(looking.cluster.snapshot.node(id)));
+            cloud_tells |= exists.is_some();
             let state = |counts: &mut Counts| {
                 counts.registered += 1;
                 if !exists.unwrap_or(!standing.going) {
@@ -133,8 +132,9 @@ impl Registry {
         for (group, counts) in self.groups.iter_mut().zip(groups) {
             group.counts = counts;
         }
+        let holds = !cloud_tells && self.unregistered.is_empty() && total.not_started.is_empty();
+        self.count_holds = holds.then_some(looking.revision);
         self.total = total;
-        self.counted = clock.now();
     }
 
     pub(super) fn set_acceptable(&mut self, targets: &[i64]) {

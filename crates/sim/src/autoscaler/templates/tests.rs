@@ -53,6 +53,7 @@ struct Case {
     cloud: OnlyGroups,
     cluster: Cluster,
     templates: Templates,
+    revision: u64,
     now: Moment,
 }
 
@@ -82,7 +83,14 @@ fn case() -> Case {
         provisioning: Provisioning::default(),
         failures: Vec::new(),
     };
-    Case { settings, cloud: OnlyGroups(vec![group]), cluster, templates: Templates::default(), now: NOW }
+    Case {
+        settings,
+        cloud: OnlyGroups(vec![group]),
+        cluster,
+        templates: Templates::default(),
+        revision: 0,
+        now: NOW,
+    }
 }
 
 fn node_json(name: &str, cpu: i64, ready: bool, since: i64, changes: Value) -> Value {
@@ -165,7 +173,9 @@ impl Case {
             &self.cloud,
             &mut self.cluster,
             &standing,
+            self.revision,
         );
+        self.revision += 1;
         self.templates.get(GroupId(0)).cloned()
     }
 

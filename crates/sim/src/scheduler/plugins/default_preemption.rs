@@ -55,9 +55,12 @@ pub(in crate::scheduler) fn make_room(
     let mut error = None;
     let mut refused: Vec<Refusal> = Vec::new();
     let mut candidates = Vec::new();
+    let start = if nodes.is_empty() { 0 } else { offset(nodes.len()) };
+    if !look.world.has_weaker(look.pod.priority()) {
+        return nowhere(look, &[(&nobody(), nodes.len())]);
+    }
     if !nodes.is_empty() {
         let wanted = wanted(look, nodes.len());
-        let start = offset(nodes.len());
         let (mut harmless, mut harmful) = (Vec::new(), Vec::new());
         for index in 0..nodes.len() {
             match victims(look, nodes[(start + index) % nodes.len()], now) {
@@ -77,14 +80,25 @@ pub(in crate::scheduler) fn make_room(
         return Room::Failed(format!("preemption: {}", error.message()));
     }
     if candidates.is_empty() {
-        let all = look.world.nodes.order().len();
-        let rest =
-            Refusal::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
-        let refusals = refused.iter().map(|refusal| (refusal, 1)).chain([(&rest, all - refused.len())]);
-        return Room::Nowhere(format!("preemption: {}", message::unavailable(all, refusals)));
+        let refused: Vec<(&Refusal, usize)> = refused.iter().map(|refusal| (refusal, 1)).collect();
+        return nowhere(look, &refused);
     }
     let best = best(look, candidates, now);
     Room::On(best.node, best.victims)
+}
+
+/// No node is of any use; so many said why.
+fn nowhere(look: &Look<'_>, refused: &[(&Refusal, usize)]) -> Room {
+    let all = look.world.nodes.order().len();
+    let rest = Refusal::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
+    let others = all - refused.iter().map(|(_, count)| count).sum::<usize>();
+    let refusals = refused.iter().copied().chain([(&rest, others)]);
+    Room::Nowhere(format!("preemption: {}", message::unavailable(all, refusals)))
+}
+
+/// There is nobody who could go.
+fn nobody() -> Refusal {
+    Refusal::unresolvable(Plugin::DefaultPreemption, "No preemption victims found for incoming pod")
 }
 
 /// Why it is not for this pod to make room.
@@ -131,8 +145,7 @@ fn victims(look: &Look<'_>, node: NodeId, now: i64) -> Result<Candidate, Refusal
     let weaker = look.world.nodes.load_of(node).pods.iter().copied();
     let mut weaker: Vec<PodId> = weaker.filter(|pod| is_weaker(look.world.pod(*pod), look.pod)).collect();
     if weaker.is_empty() {
-        let reason = "No preemption victims found for incoming pod";
-        return Err(Refusal::unresolvable(Plugin::DefaultPreemption, reason));
+        return Err(nobody());
     }
     let mut hypothesis = look.as_is(node);
     weaker.iter().for_each(|pod| look.remove(&mut hypothesis, *pod, node));

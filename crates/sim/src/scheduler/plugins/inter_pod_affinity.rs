@@ -7,7 +7,7 @@ use super::super::pod::{Pod, Term};
 use super::super::settings::{InterPodAffinityArgs, Version};
 use super::super::verdict::Usual;
 use super::super::world::{
-    By, CountedNodes, How, KeyId, Meaning, Place, Question, Tally, TallyId, Who, WishId, Wishers, World,
+    By, CountedNodes, How, KeyId, Meaning, Place, Question, Tally, TallyId, Where, Who, WishId, Wishers, World,
 };
 
 /// What a pod asks of those already placed, and they of it.
@@ -59,9 +59,8 @@ impl Plan {
         let anti_meanings = means(world, &shape.required_anti_affinity);
         let tally = |world: &mut World, who: Vec<Meaning>, term: &Term| {
             let key = world.key(&term.key);
-            let question =
-                Question { who: Who::Meant(who), by: By::Value(key), nodes: CountedNodes::default() };
-            (world.tally(question), key)
+            let ground = Where { by: By::Value(key), nodes: CountedNodes::default() };
+            (world.tally(Question { who: Who::Meant(who), ground }), key)
         };
         let affinity = shape
             .required_affinity

@@ -10,7 +10,7 @@ use super::super::ids::NodeId;
 use super::super::pod::{Pod, SpreadConstraint};
 use super::super::settings::{DefaultConstraint, SpreadDefaults};
 use super::super::verdict::Usual;
-use super::super::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Who, World};
+use super::super::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Where, Who, World};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -130,7 +130,7 @@ fn counted_nodes(pod: &Pod, constraint: &SpreadConstraint, with_keys: Vec<KeyId>
     let selects = pod.shape.node_selector.is_some() || pod.shape.required_nodes.is_some();
     CountedNodes {
         with_keys,
-        selected_by: (constraint.honor_affinity && selects).then(|| pod.shape.clone()),
+        selected_by: (constraint.honor_affinity && selects).then(|| Arc::new(pod.shape.selecting())),
         tolerated_by: constraint.honor_taints.then(|| pod.shape.tolerations.clone()),
     }
 }
@@ -153,8 +153,7 @@ impl Hard {
             selector: constraint.selector.clone(),
             tally: world.tally(Question {
                 who: Who::Spread(namespace.clone(), constraint.selector.clone()),
-                by: By::Value(key),
-                nodes: counted_nodes(pod, constraint, keys.clone()),
+                ground: Where { by: By::Value(key), nodes: counted_nodes(pod, constraint, keys.clone()) },
             }),
         });
         let constraints = planned.collect();
@@ -208,7 +207,7 @@ impl Hard {
         }
         for (constraint, shift) in self.constraints.iter().zip(&mut shift.0) {
             if constraint.selector.matches(|label| pod.labels.get(label))
-                && world.count(constraint.tally).counts_on(node)
+                && world.counts_on(constraint.tally, node)
             {
                 *shift += by;
             }
@@ -219,7 +218,7 @@ impl Hard {
 impl HardConstraint {
     /// The most pods a domain may have already; `shifted` is a domain with another count than the tally's.
     fn limit(&self, world: &World, shifted: Option<(usize, i64)>) -> i64 {
-        let (domains, fewest) = world.count(self.tally).fewest(shifted.map(|(place, _)| place));
+        let (domains, fewest) = world.fewest(self.tally, shifted.map(|(place, _)| place));
         let fewest = fewest.map_or(i64::from(i32::MAX), i64::from);
         let fewest = shifted.map_or(fewest, |(_, count)| fewest.min(count));
         let fewest = if domains < self.min_domains { 0 } else { fewest };
@@ -261,17 +260,17 @@ impl Soft {
             let key = world.key(&constraint.key);
             let is_hostname = *constraint.key == *HOSTNAME;
             let who = Who::Spread(pod.name.namespace.clone(), constraint.selector.clone());
-            let question = if is_hostname {
+            let ground = if is_hostname {
                 // Counted on each node by itself, whatever the policies say.
-                Question { who, by: By::Node, nodes: CountedNodes::default() }
+                Where { by: By::Node, nodes: CountedNodes::default() }
             } else {
-                Question {
-                    who,
+                Where {
                     by: By::ValueOrNone(key),
                     nodes: counted_nodes(pod, constraint, with_keys.clone()),
                 }
             };
-            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, tally: world.tally(question) }
+            let tally = world.tally(Question { who, ground });
+            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, tally }
         });
         Soft { constraints: planned.collect(), needs_all_keys }
     }

@@ -5,9 +5,11 @@ mod nodes;
 mod people;
 mod registry;
 mod relations;
+mod tally;
 mod topology;
 mod wishes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -23,8 +25,9 @@ use registry::Registry;
 use wishes::Wishes;
 
 pub(super) use nodes::{ImageView, Nodes};
-pub(super) use people::{By, Identity, Meaning, Nodes as CountedNodes, Question, Tally, TallyId, Who};
+pub(super) use people::{By, Identity, Meaning, Nodes as CountedNodes, Question, TallyId, Where, Who};
 pub(super) use relations::{RelationKind, Relations};
+pub(super) use tally::Tally;
 pub(super) use topology::{KeyId, Place, Topology};
 pub(super) use wishes::{How, WishId, Wishers};
 
@@ -41,6 +44,8 @@ pub(super) struct World {
     /// Pods by namespace, then by name.
     by_name: FxHashMap<Arc<str>, FxHashMap<Arc<str>, PodId>>,
     people: People,
+    /// How many pods on nodes have each priority.
+    priorities: BTreeMap<i32, usize>,
     wishes: Wishes,
     shapes: Registry<Arc<Shape>, ShapeCard>,
     /// What nodes by themselves are asked about for those.
@@ -200,6 +205,11 @@ impl World {
         known.pod.nominated_node = node;
     }
 
+    /// Whether a pod of a lower priority is on any node, be it one that is not there.
+    pub(super) fn has_weaker(&self, priority: i32) -> bool {
+        self.priorities.first_key_value().is_some_and(|(lowest, _)| *lowest < priority)
+    }
+
     fn known(&self, id: PodId) -> &Known {
         self.pods[id.index()].as_ref().expect("a pod's number is used while it is known")
     }
@@ -215,8 +225,9 @@ impl World {
         known.assumed = assumed;
         let (identity, living, shape) = (known.identity, !known.pod.terminating, known.shape);
         self.nodes.load(node, |load| load.add(id, &known.pod));
+        *self.priorities.entry(known.pod.priority()).or_default() += 1;
         let attached = self.nodes.is_present(node);
-        self.people.arrive(identity, node, living, attached, &self.topology);
+        self.people.arrive(identity, node, living, attached);
         if attached {
             self.wishes.count(&self.shapes.value(shape).wishes, node, true, &self.topology);
             self.place_volumes(id, node);
@@ -231,8 +242,13 @@ impl World {
         self.nodes.load(node, |load| {
             load.remove(id, &known.pod);
         });
+        let alike = self.priorities.get_mut(&known.pod.priority()).expect("who is on a node is counted");
+        *alike -= 1;
+        if *alike == 0 {
+            self.priorities.remove(&known.pod.priority());
+        }
         let attached = self.nodes.is_present(node);
-        self.people.depart(identity, node, living, attached, &self.topology);
+        self.people.depart(identity, node, living, attached);
         if attached {
             self.wishes.count(&self.shapes.value(shape).wishes, node, false, &self.topology);
             self.storage.displace(id);
@@ -309,7 +325,7 @@ impl World {
 
     fn leave(&mut self, id: NodeId, on_it: &[u32]) {
         self.count_wishes(id, false);
-        self.people.node_goes(id, on_it, &self.topology);
+        self.people.node_goes(id, on_it);
         self.topology.leave(id);
     }
 
@@ -339,6 +355,16 @@ impl World {
 
     pub(super) fn count(&self, id: TallyId) -> &Tally {
         self.people.count(id)
+    }
+
+    /// Whether a tally counts pods on a node.
+    pub(super) fn counts_on(&self, id: TallyId, node: NodeId) -> bool {
+        self.people.counts_on(id, node)
+    }
+
+    /// Of the places that a tally counts on: how many there are, and the fewest pods at one of them, `but` one apart.
+    pub(super) fn fewest(&self, id: TallyId, but: Option<usize>) -> (usize, Option<u32>) {
+        self.people.fewest(id, but)
     }
 
     pub(super) fn wishers(&self, id: WishId) -> &Wishers {

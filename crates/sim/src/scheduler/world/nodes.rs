@@ -13,7 +13,9 @@ use super::super::node::{Load, NodeSpec, Zone};
 pub(in crate::scheduler) struct Nodes {
     slots: Vec<Slot>,
     /// For each slot a number that changes with the node and with the pods on it. Looked at all the time, so apart.
-    generations: Vec<u32>,
+    generations: Vec<u64>,
+    /// The last one given out. None is ever given out again, so that an old one can be restored.
+    last_generation: u64,
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     /// Nodes by zone, each in the order they came; zones too.
@@ -92,7 +94,7 @@ impl Nodes {
             self.generations.push(0);
         }
         // Whoever remembers the number's last node by its generation must not take this one for it.
-        self.generations[id.index()] = self.generations[id.index()].wrapping_add(1);
+        self.renew_generation(id);
         let is_changed = self.slots[id.index()].is_changed;
         self.slots[id.index()] = Slot { name: name.clone(), is_changed, ..Slot::default() };
         self.by_name.insert(name.clone(), id);
@@ -120,8 +122,13 @@ impl Nodes {
     }
 
     /// Changes with the node and with the pods on it.
-    pub(crate) fn generation(&self, id: NodeId) -> u32 {
+    pub(crate) fn generation(&self, id: NodeId) -> u64 {
         self.generations[id.index()]
+    }
+
+    /// A node and the pods on it are as they were then.
+    pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
+        self.generations[id.index()] = generation;
     }
 
     /// No node has this number or a higher one.
@@ -205,8 +212,13 @@ impl Nodes {
         &self.order
     }
 
+    fn renew_generation(&mut self, id: NodeId) {
+        self.last_generation += 1;
+        self.generations[id.index()] = self.last_generation;
+    }
+
     fn touch(&mut self, id: NodeId) {
-        self.generations[id.index()] = self.generations[id.index()].wrapping_add(1);
+        self.renew_generation(id);
         let slot = &mut self.slots[id.index()];
         if !slot.is_changed {
             slot.is_changed = true;

@@ -11,6 +11,7 @@ use super::super::labels::Labels;
 use super::super::taints::{Toleration, first_untolerated};
 use super::super::{node::NodeSpec, pod::Shape};
 use super::registry::Registry;
+use super::tally::{Ground, Tally};
 use super::topology::{KeyId, Topology};
 
 /// What selectors see of a pod.
@@ -44,6 +45,13 @@ pub(in crate::scheduler) struct TallyId(u32);
 pub(in crate::scheduler) struct Question {
     /// Which pods.
     pub who: Who,
+    /// On which nodes, by which places.
+    pub ground: Where,
+}
+
+/// Where pods are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::scheduler) struct Where {
     /// By which places.
     pub by: By,
     /// On which nodes.
@@ -83,22 +91,10 @@ pub(in crate::scheduler) enum By {
 pub(in crate::scheduler) struct Nodes {
     /// Only nodes with all of these labels.
     pub with_keys: Vec<KeyId>,
-    /// Only nodes that this shape selects.
+    /// Only nodes that this shape selects, which says nothing else.
     pub selected_by: Option<Arc<Shape>>,
     /// Only nodes with no taint but those tolerated.
     pub tolerated_by: Option<Vec<Toleration>>,
-}
-
-/// A count of pods by place.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::scheduler) struct Tally {
-    /// By the number of the place.
-    counts: Vec<u32>,
-    /// How many nodes count at each place.
-    domains: Vec<u32>,
-    total: u64,
-    /// Which nodes count.
-    counted: Vec<bool>,
 }
 
 /// All identities and tallies.
@@ -106,6 +102,8 @@ pub(in crate::scheduler) struct Tally {
 pub(super) struct People {
     identities: Registry<Arc<Identity>, Residents>,
     tallies: Registry<Arc<Question>, Kept>,
+    /// What tallies count on. Most share it with others.
+    grounds: Registry<Where, Ground>,
     /// Tallies that count in one namespace, and those that count in several.
     by_namespace: BTreeMap<Arc<str>, Vec<TallyId>>,
     anywhere: Vec<TallyId>,
@@ -117,6 +115,7 @@ pub(super) struct People {
 #[derive(Debug)]
 struct Kept {
     tally: Tally,
+    ground: u32,
     last_used: u64,
 }
 
@@ -169,9 +168,9 @@ impl Meaning {
     }
 }
 
-// === impl Question ===
+// === impl Where ===
 
-impl Question {
+impl Where {
     /// The place where pods on a node count; `None` if they do not.
     fn place(&self, node: NodeId, spec: &NodeSpec, topology: &Topology) -> Option<usize> {
         let nodes = &self.nodes;
@@ -179,6 +178,15 @@ impl Question {
             && nodes.selected_by.as_ref().is_none_or(|shape| shape.selects(&spec.name, &spec.labels))
             && nodes.tolerated_by.as_ref().is_none_or(|list| first_untolerated(&spec.taints, list).is_none());
         if counts { self.by.number(node, topology) } else { None }
+    }
+
+    /// All nodes that count, each at its place.
+    fn survey(&self, places: &impl Places) -> Ground {
+        let mut ground = Ground::default();
+        for (node, spec) in places.nodes() {
+            ground.node_came(node, self.place(node, spec, places.topology()));
+        }
+        ground
     }
 }
 
@@ -191,93 +199,6 @@ impl By {
                 Some(topology.place(key, node)).filter(|place| place.is_present()).map(|place| place.value())
             }
             By::ValueOrNone(key) => Some(topology.place(key, node).value()),
-        }
-    }
-}
-
-// === impl Tally ===
-
-impl Tally {
-    /// Counts afresh.
-    fn count(
-        question: &Question,
-        people: impl Iterator<Item = (NodeId, u32)>,
-        places: &impl Places,
-    ) -> Tally {
-        let mut tally = Tally { counts: Vec::new(), domains: Vec::new(), total: 0, counted: Vec::new() };
-        for (node, spec) in places.nodes() {
-            tally.node_came(question, node, spec, places.topology());
-        }
-        for (node, heads) in people {
-            tally.add(question, node, heads, places.topology());
-        }
-        tally
-    }
-
-    /// How many pods there are at a place.
-    pub(crate) fn at(&self, place: usize) -> u32 {
-        self.counts.get(place).copied().unwrap_or(0)
-    }
-
-    /// How many there are in all.
-    pub(crate) fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Whether pods on a node count.
-    pub(crate) fn counts_on(&self, node: NodeId) -> bool {
-        self.counted.get(node.index()).copied().unwrap_or(false)
-    }
-
-    /// Of the places with a node that counts: how many there are, and the fewest pods at one of them, `but` one apart.
-    pub(crate) fn fewest(&self, but: Option<usize>) -> (usize, Option<u32>) {
-        let (mut places, mut fewest) = (0, None);
-        for (place, (&count, &nodes)) in self.counts.iter().zip(&self.domains).enumerate() {
-            if nodes > 0 {
-                places += 1;
-                if but != Some(place) {
-                    fewest = Some(fewest.map_or(count, |fewest: u32| fewest.min(count)));
-                }
-            }
-        }
-        (places, fewest)
-    }
-
-    fn node_came(&mut self, question: &Question, node: NodeId, spec: &NodeSpec, topology: &Topology) {
-        if self.counted.len() <= node.index() {
-            self.counted.resize(node.index() + 1, false);
-        }
-        if let Some(place) = question.place(node, spec, topology) {
-            if self.counts.len() <= place {
-                self.counts.resize(place + 1, 0);
-                self.domains.resize(place + 1, 0);
-            }
-            self.counted[node.index()] = true;
-            self.domains[place] += 1;
-        }
-    }
-
-    fn node_goes(&mut self, question: &Question, node: NodeId, topology: &Topology) {
-        if self.counts_on(node) {
-            self.counted[node.index()] = false;
-            let place = question.by.number(node, topology).expect("a node that counts has a place");
-            self.domains[place] -= 1;
-        }
-    }
-
-    fn add(&mut self, question: &Question, node: NodeId, heads: u32, topology: &Topology) {
-        if heads > 0 && self.counts_on(node) {
-            let place = question.by.number(node, topology).expect("a node that counts has a place");
-            self.counts[place] += heads;
-            self.total += u64::from(heads);
-        }
-    }
-
-    fn subtract(&mut self, question: &Question, node: NodeId, heads: u32, topology: &Topology) {
-        if heads > 0 && self.counts_on(node) {
-            let place = question.by.number(node, topology).expect("a node that counts has a place");
-            self.counts[place] -= heads;
-            self.total -= u64::from(heads);
         }
     }
 }
@@ -307,13 +228,12 @@ impl People {
         node: NodeId,
         living: bool,
         attached: bool,
-        topology: &Topology,
     ) {
         let heads = self.identities.value_mut(identity).nodes.entry(node).or_default();
         heads.all += 1;
         heads.living += u32::from(living);
         if attached {
-            self.update(identity, node, Heads { all: 1, living: u32::from(living) }, topology, Tally::add);
+            self.update(identity, node, Heads { all: 1, living: u32::from(living) }, Tally::add);
         }
     }
 
@@ -324,7 +244,6 @@ impl People {
         node: NodeId,
         living: bool,
         attached: bool,
-        topology: &Topology,
     ) {
         let residents = self.identities.value_mut(identity);
         let heads = residents.nodes.get_mut(&node).expect("who departs was there");
@@ -334,43 +253,33 @@ impl People {
             residents.nodes.remove(&node);
         }
         if attached {
-            self.update(
-                identity,
-                node,
-                Heads { all: 1, living: u32::from(living) },
-                topology,
-                Tally::subtract,
-            );
+            self.update(identity, node, Heads { all: 1, living: u32::from(living) }, Tally::subtract);
         }
     }
 
     /// A node came, with the identities of the pods on it.
     pub(super) fn node_came(&mut self, node: NodeId, spec: &NodeSpec, on_it: &[u32], topology: &Topology) {
-        for kept in 0..self.tallies.end() {
-            if let Some(question) = self.question(kept) {
-                self.tallies.value_mut(kept).tally.node_came(&question, node, spec, topology);
-            }
+        for (key, ground) in self.grounds.values_mut() {
+            ground.node_came(node, key.place(node, spec, topology));
         }
-        self.node_people(node, on_it, topology, Tally::add);
+        self.node_people(node, on_it, Tally::add);
     }
 
     /// A node goes, and everybody on it.
-    pub(super) fn node_goes(&mut self, node: NodeId, on_it: &[u32], topology: &Topology) {
-        self.node_people(node, on_it, topology, Tally::subtract);
-        for kept in 0..self.tallies.end() {
-            if let Some(question) = self.question(kept) {
-                self.tallies.value_mut(kept).tally.node_goes(&question, node, topology);
-            }
+    pub(super) fn node_goes(&mut self, node: NodeId, on_it: &[u32]) {
+        self.node_people(node, on_it, Tally::subtract);
+        for (_, ground) in self.grounds.values_mut() {
+            ground.node_goes(node);
         }
     }
 
-    fn node_people(&mut self, node: NodeId, on_it: &[u32], topology: &Topology, change: Change) {
+    fn node_people(&mut self, node: NodeId, on_it: &[u32], change: Change) {
         let mut identities = on_it.to_vec();
         identities.sort_unstable();
         identities.dedup();
         for identity in identities {
             if let Some(&heads) = self.identities.value(identity).nodes.get(&node) {
-                self.update(identity, node, heads, topology, change);
+                self.update(identity, node, heads, change);
             }
         }
     }
@@ -380,10 +289,16 @@ impl People {
         let question = Arc::new(question);
         self.clock += 1;
         let clock = self.clock;
-        let identities = &self.identities;
-        let (id, new) = self.tallies.take(question, |question| Kept {
-            tally: Tally::count(question, people(identities, question), places),
-            last_used: clock,
+        let People { identities, grounds, .. } = self;
+        let (id, new) = self.tallies.take(question, |question| {
+            let (ground, _) = grounds.take(question.ground.clone(), |key| key.survey(places));
+            let mut tally = Tally::default();
+            for (node, heads) in people(identities, question) {
+                if let Some(place) = grounds.value(ground).place(node).filter(|_| heads > 0) {
+                    tally.add(place, heads);
+                }
+            }
+            Kept { tally, ground, last_used: clock }
         });
         if !new {
             // Nobody is counted as its user: it goes when it was not used for long.
@@ -414,7 +329,9 @@ impl People {
             self.tallies.iter().map(|(id, _, kept)| (kept.last_used, id)).collect();
         all.sort_unstable();
         for &(_, id) in &all[..TALLIES_KEPT / 2] {
-            self.tallies.give_back(id);
+            if let Some((_, kept)) = self.tallies.give_back(id) {
+                self.grounds.give_back(kept.ground);
+            }
             for list in self.by_namespace.values_mut().chain([&mut self.anywhere]) {
                 list.retain(|other| other.0 != id);
             }
@@ -427,6 +344,7 @@ impl People {
     /// Drops all tallies.
     pub(super) fn drop_tallies(&mut self) {
         self.tallies = Registry::default();
+        self.grounds = Registry::default();
         self.by_namespace.clear();
         self.anywhere.clear();
         self.generation += 1;
@@ -437,21 +355,28 @@ impl People {
         &self.tallies.value(id.0).tally
     }
 
-    fn question(&self, id: u32) -> Option<Arc<Question>> {
-        self.tallies.get(id).map(|(question, _)| question.clone())
+    /// Whether pods on a node are counted.
+    pub(super) fn counts_on(&self, id: TallyId, node: NodeId) -> bool {
+        self.grounds.value(self.tallies.value(id.0).ground).place(node).is_some()
     }
 
-    fn update(&mut self, identity: u32, node: NodeId, heads: Heads, topology: &Topology, change: Change) {
+    /// Of the places with a node that counts: how many there are, and the fewest pods at one of them, `but` one apart.
+    pub(super) fn fewest(&self, id: TallyId, but: Option<usize>) -> (usize, Option<u32>) {
+        let kept = self.tallies.value(id.0);
+        kept.tally.fewest(self.grounds.value(kept.ground), but)
+    }
+
+    fn update(&mut self, identity: u32, node: NodeId, heads: Heads, change: Change) {
         if self.identities.value(identity).counted_in.0 != self.generation {
             self.find_tallies(identity);
         }
-        let counted_in = std::mem::take(&mut self.identities.value_mut(identity).counted_in.1);
-        for &TallyId(id) in &counted_in {
-            let question = self.tallies.key(id).clone();
-            let heads = question.who.heads(heads);
-            change(&mut self.tallies.value_mut(id).tally, &question, node, heads, topology);
+        for &TallyId(id) in &self.identities.value(identity).counted_in.1 {
+            let heads = self.tallies.key(id).who.heads(heads);
+            let kept = self.tallies.value_mut(id);
+            if let Some(place) = self.grounds.value(kept.ground).place(node).filter(|_| heads > 0) {
+                change(&mut kept.tally, place, heads);
+            }
         }
-        self.identities.value_mut(identity).counted_in.1 = counted_in;
     }
 
     fn find_tallies(&mut self, identity: u32) {
@@ -463,7 +388,8 @@ impl People {
     }
 }
 
-type Change = fn(&mut Tally, &Question, NodeId, u32, &Topology);
+/// What is done with so many pods at a place.
+type Change = fn(&mut Tally, usize, u32);
 
 /// Everybody a question means, by node.
 fn people<'a>(

@@ -72,11 +72,6 @@ impl<K: Clone + Eq + Hash, V> Registry<K, V> {
         &mut self.slot(id).value
     }
 
-    /// The thing of a number, if there is one.
-    pub(super) fn get(&self, id: u32) -> Option<(&K, &V)> {
-        self.slots.get(id as usize)?.as_ref().map(|slot| (&slot.key, &slot.value))
-    }
-
     /// A number that is never given out again, unlike its own.
     pub(super) fn serial(&self, id: u32) -> u64 {
         self.existing(id).serial
@@ -87,9 +82,9 @@ impl<K: Clone + Eq + Hash, V> Registry<K, V> {
         self.by_key.len()
     }
 
-    /// No number is this or higher.
-    pub(super) fn end(&self) -> u32 {
-        self.slots.len() as u32
+    /// All there are, to be changed.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
+        self.slots.iter_mut().flatten().map(|slot| (&slot.key, &mut slot.value))
     }
 
     /// All there are, by number.

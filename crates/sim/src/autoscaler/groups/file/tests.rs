@@ -13,7 +13,7 @@ const EXAMPLES: [(&str, &str, usize); 6] = [
     ("azure", include_str!("../../../../../../examples/node-groups/azure.yaml"), 2),
     ("gardener", include_str!("../../../../../../examples/node-groups/gardener.yaml"), 3),
     ("kwok", include_str!("../../../../../../examples/node-groups/kwok.yaml"), 2),
-    ("dlrm", include_str!("../../../../../../examples/node-groups/dlrm.yaml"), 5),
+    ("dlrm", include_str!("../../../../../../examples/node-groups/dlrm.yaml"), 4),
 ];
 
 fn example(name: &str) -> NodeGroups {
