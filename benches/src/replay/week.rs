@@ -267,7 +267,8 @@ impl Week {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             ..Life::default()
         }];
-        let demand = Demand { id, pod, after, begun, again: Again::AtOnce, runs, lives, unmade: None };
+        let demand =
+            Demand { id, pod, after, begun, again: Again::AtOnce, set: None, runs, lives, unmade: None };
         self.give(at, Given::asked(demand).expect("pods that are made here make sense"));
         id
     }

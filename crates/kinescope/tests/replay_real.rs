@@ -49,9 +49,15 @@ async fn what_a_real_control_plane_did_is_replayed() {
     let arguments = ["--into", "real.kine"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     let path = folder.path().join("real.kine");
-    recorder
-        .wait("the nodes are recorded", || path.exists() && names(folder.path(), "nodes").len() == 8)
-        .await;
+    // Kinds are listed one beside the other. A replay begins when all were, so that nothing may happen before.
+    for kind in ["nodes", "namespaces", "priorityclasses", "services"] {
+        let there = listed(&cluster, kind);
+        recorder
+            .wait(&format!("the {kind} are recorded"), || {
+                path.exists() && names(folder.path(), kind) == there
+            })
+            .await;
+    }
     // One after the other, so that who comes first is not a matter of milliseconds.
     for number in 0..6 {
         let name = format!("web-{number}");
@@ -70,9 +76,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
         .filter_map(|line| Some(format!("pod/{}", line.split_whitespace().next()?)))
         .collect();
     assert!(staying.len() > 20, "{staying:?}");
-    let there = cluster.kubectl(&["get", "pods", "-o", "name"]).unwrap();
-    let mut there: Vec<String> = there.lines().map(str::to_owned).collect();
-    there.sort_unstable();
+    let there = listed(&cluster, "pods");
     recorder.wait("all pods are recorded", || names(folder.path(), "pods") == there).await;
     recorder.stop().await.fine();
 
@@ -96,6 +100,14 @@ async fn what_a_real_control_plane_did_is_replayed() {
         let replayed: Vec<String> = replayed.fine().lines().map(str::to_owned).collect();
         assert!(staying.iter().all(|pod| replayed.contains(pod)), "{replayed:?} {staying:?}");
     }
+}
+
+/// What the API server says is there now.
+fn listed(cluster: &Cluster, what: &str) -> Vec<String> {
+    let said = cluster.kubectl(&["get", what, "-o", "name"]).unwrap();
+    let mut names: Vec<String> = said.lines().map(str::to_owned).collect();
+    names.sort_unstable();
+    names
 }
 
 /// What the history says is there now.

@@ -167,7 +167,7 @@ fn run<'m>(setup: Setup, causes: &Causes, memory: &'m mut Recall<'_>) -> Run<'m>
     let made = &causes.made;
     match made.controllers() {
         [] => Run::new(setup),
-        controllers => Run::new(setup).with_controllers(controllers, made.words.clone(), Some(memory)),
+        controllers => Run::new(setup).with_controllers(controllers, Some(made.words.clone()), Some(memory)),
     }
 }
 

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sim::run::{Again, Begun, Demand, DemandId, Given};
-use sim::seen::PodSeen;
+use sim::seen::{OwnerKind, PodSeen};
 
 use crate::causes::objects::is_being_removed;
 use crate::causes::{Act, Causes, Lives};
@@ -223,6 +223,7 @@ impl<'a> Script<'a> {
             after: cause.after,
             begun,
             again: if is_made { Again::Never } else { cause.again },
+            set: seen.owner.filter(|owner| owner.kind == OwnerKind::ReplicaSet).map(|owner| owner.uid),
             runs: cause.runs,
             lives: cause.lives,
             unmade: cause.unmade,

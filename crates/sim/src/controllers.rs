@@ -151,7 +151,7 @@ impl Controllers {
         }
     }
 
-    /// New ReplicaSets are called as they were in a recording.
+    /// They work beside a recording: new ReplicaSets are called as they were there, and what it may hold is not made again.
     pub fn learn(&mut self, words: Words) {
         self.names.learn(words);
     }

@@ -86,6 +86,10 @@ pub struct Run<'m> {
     seed: u64,
     agenda: Agenda,
     demands: BTreeMap<DemandId, DemandState>,
+    /// Demands that are not over, by the set they belong to.
+    sets: FxHashMap<Arc<str>, BTreeSet<DemandId>>,
+    /// For demands that were given up in another's place: that other one.
+    instead: FxHashMap<DemandId, DemandId>,
     pods: BTreeMap<PodId, Pod>,
     names: FxHashMap<PodName, PodId>,
     nodes: BTreeMap<Arc<str>, Object>,
@@ -116,6 +120,8 @@ impl<'m> Run<'m> {
             seed: setup.seed,
             agenda: Agenda::default(),
             demands: BTreeMap::new(),
+            sets: FxHashMap::default(),
+            instead: FxHashMap::default(),
             pods: BTreeMap::new(),
             names: FxHashMap::default(),
             nodes: BTreeMap::new(),
@@ -150,9 +156,9 @@ impl Run<'_> {
         match given {
             Given::Object(what) => self.give_object(what, audience),
             Given::Asked(asked) => self.ask(*asked, audience),
-            Given::Withdrawn(demand) => self.withdraw(demand, audience),
-            Given::CleanedUp(demand) => self.clean_up(demand, audience),
-            Given::Deleted(demand) => self.delete_given(demand, audience),
+            Given::Withdrawn(demand) => self.give_up(demand, audience),
+            Given::CleanedUp(demand) => self.clean_up(self.stands_for(demand), audience),
+            Given::Deleted(demand) => self.delete_given(self.stands_for(demand), audience),
             Given::Changed(demand, pod) => return self.change(demand, &pod, audience),
         }
         Ok(())

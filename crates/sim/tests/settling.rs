@@ -57,6 +57,7 @@ fn ask(run: &mut Run, id: u64, cpu: &str, is_short: bool) {
         after: (is_short && id > 0).then(|| DemandId(id - 1)),
         begun: None,
         again: Again::Never,
+        set: None,
         runs: is_short.then_some(Runs { lasting: Duration::ZERO, fails: false }),
         lives: Vec::new(),
         unmade: None,

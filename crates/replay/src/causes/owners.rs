@@ -108,6 +108,13 @@ pub(super) fn makes_again(owner: OwnerKind) -> Again {
     }
 }
 
+impl State {
+    /// Whether nothing is left of one that is gone: no pod, and no place that a pod may still tell to be its own.
+    fn is_done(&self) -> bool {
+        self.pods <= 0 && self.vacancies.iter().all(|vacancy| vacancy.mark.is_none())
+    }
+}
+
 impl Owners {
     /// An owner came, changed or went. Gives the places that nobody will fill any more; none where pods are marked, and
     /// tell it themselves.
@@ -135,10 +142,7 @@ impl Owners {
                 over.push(vacancy);
             }
         }
-        if matches!(what, What::Deleted(_))
-            && state.pods == 0
-            && state.vacancies.iter().all(|it| it.mark.is_none())
-        {
+        if matches!(what, What::Deleted(_)) && state.is_done() {
             self.of.remove(&uid);
         }
         over
@@ -189,7 +193,7 @@ impl Owners {
             if state.pods <= 0 && !state.is_recorded {
                 self.idle.push_back(owner.uid.clone());
             }
-        } else if state.pods <= 0 {
+        } else if state.is_done() {
             self.of.remove(&owner.uid);
         }
         keeps

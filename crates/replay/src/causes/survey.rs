@@ -447,8 +447,10 @@ impl<'a> Survey<'a> {
             seen.leaving = Some(at);
             cut_short(known, seen.bound, open.started, at);
         }
-        // On a node that is gone nobody ends a pod; on a node that is there it ends.
-        if seen.bound.is_some() && open.node.as_ref().is_some_and(|node| self.nodes.contains_key(node)) {
+        // On a node that is gone nobody ends a pod; on a node that is there it ends. In a replay what has ended by itself
+        // goes as if its node were there.
+        let is_there = open.node.as_ref().is_some_and(|node| self.nodes.contains_key(node));
+        if seen.bound.is_some() && (is_there || self.is_replay && finished) {
             known.end = Some(Took::exactly(between(left, at)));
         }
         if let Some(owner) = &open.owner {

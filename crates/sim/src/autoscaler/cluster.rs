@@ -293,6 +293,11 @@ impl Cluster {
     fn apply_pod(&mut self, object: &Object, present: bool) -> Heard {
         let meta = object.meta();
         let known = self.snapshot.trial.find_pod(&meta.namespace, &meta.name);
+        if let Some(pod) = known.map(|id| self.snapshot.pod(id)).filter(|_| present)
+            && pod.is_the_same_at_a_glance(object)
+        {
+            return Heard { is_news: false, unschedulable_since: pod.unschedulable_since() };
+        }
         let pod = present.then(|| Pod::read(object, self.snapshot.trial.scalars()));
         let unschedulable_since = pod.as_ref().and_then(Pod::unschedulable_since);
         if let Some((id, pod)) = known.zip(pod.as_ref())

@@ -125,6 +125,8 @@ pub(crate) struct Context<'a> {
     pub templates: &'a Templates,
     /// By node number, for every node of the cluster at the beginning of the loop.
     pub standing: &'a [Option<Standing>],
+    /// Another number whenever a node stands otherwise.
+    pub revision: u64,
     pub dice: &'a mut Pcg64,
     pub events: &'a mut Vec<Event>,
     pub actions: &'a mut Vec<Action>,
@@ -212,6 +214,7 @@ impl Autoscaler {
             registry: &mut self.registry,
             templates: &self.templates,
             standing: &[],
+            revision: self.revision,
             dice: &mut self.dice,
             events: &mut work.events,
             actions: &mut work.actions,

@@ -236,6 +236,7 @@ mod tests {
                 registry: &mut Registry::new(&settings, now),
                 templates: &Templates::default(),
                 standing: &[],
+                revision: 0,
                 dice: &mut Pcg64::seed_from_u64(0),
                 events: &mut Vec::new(),
                 actions: &mut Vec::new(),

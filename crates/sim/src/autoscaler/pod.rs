@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kubernetes::owners::OwnerRef;
 use model::{Moment, Object};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::similar::Likeness;
@@ -103,7 +104,7 @@ struct VolumeJson {
     #[serde(default, deserialize_with = "nullable")]
     name: Arc<str>,
     #[serde(default)]
-    host_path: Option<serde::de::IgnoredAny>,
+    host_path: Option<IgnoredAny>,
     #[serde(default)]
     empty_dir: Option<EmptyDirJson>,
 }
@@ -122,6 +123,11 @@ struct StatusJson {
     nominated_node_name: Option<Arc<str>>,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<ConditionJson>,
+    // How much a pod really has may stand there.
+    container_statuses: Option<IgnoredAny>,
+    init_container_statuses: Option<IgnoredAny>,
+    resources: Option<IgnoredAny>,
+    allocated_resources: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -135,6 +141,29 @@ struct ConditionJson {
     reason: Arc<str>,
     #[serde(default, deserialize_with = "moment")]
     last_transition_time: Option<Moment>,
+}
+
+impl StatusJson {
+    /// Whether it may say how much the pod really has.
+    fn tells_amounts(&self) -> bool {
+        let told = [
+            &self.container_statuses,
+            &self.init_container_statuses,
+            &self.resources,
+            &self.allocated_resources,
+        ];
+        told.iter().any(|told| told.is_some())
+    }
+}
+
+/// What the scheduler said last.
+fn scheduled(conditions: Vec<ConditionJson>) -> Option<Scheduled> {
+    let condition = conditions.into_iter().find(|condition| &*condition.kind == "PodScheduled")?;
+    Some(Scheduled {
+        status: condition.status,
+        reason: condition.reason,
+        changed: condition.last_transition_time,
+    })
 }
 
 // === impl Pod ===
@@ -164,7 +193,6 @@ impl Pod {
         });
         let said = said.unwrap_or_default();
         let controller = metadata.owner_references.into_iter().find(|owner| owner.controller == Some(true));
-        let scheduled = status.conditions.into_iter().find(|condition| &*condition.kind == "PodScheduled");
         Pod {
             name: spec.name.clone(),
             uid: spec.uid.clone(),
@@ -182,11 +210,7 @@ impl Pod {
             nominated: status.nominated_node_name.filter(|name| !name.is_empty()),
             deleted: metadata.deletion_timestamp,
             grace: said.termination_grace_period_seconds,
-            scheduled: scheduled.map(|condition| Scheduled {
-                status: condition.status,
-                reason: condition.reason,
-                changed: condition.last_transition_time,
-            }),
+            scheduled: scheduled(status.conditions),
             local_volumes: said.volumes.into_iter().filter_map(VolumeJson::local).collect(),
             likeness: Likeness::new(object.as_str(), text),
             object: object.clone(),
@@ -205,6 +229,23 @@ impl Pod {
             && self.scheduled == other.scheduled
             && self.likeness.text(self) == other.likeness.text(other)
             && ForFilters { started: other.spec.started, ..(*self.spec).clone() } == *other.spec
+    }
+
+    /// Whether another object of this pod means the same, as far as that can be told without reading all of it: most
+    /// changes are of the `status` alone, which stands last.
+    pub(crate) fn is_the_same_at_a_glance(&self, object: &Object) -> bool {
+        let (known, new, end) = (self.object.as_str(), object.as_str(), self.likeness.spec_end());
+        if end == 0 || known.get(..end) != new.get(..end) {
+            return false;
+        }
+        let rest = new[end..].strip_prefix(",\"status\":").and_then(|rest| rest.strip_suffix('}'));
+        let Some(Ok(said)) = rest.map(serde_json::from_str::<StatusJson>) else { return false };
+        let is_disrupted = |condition: &ConditionJson| &*condition.kind == "DisruptionTarget";
+        !said.conditions.iter().any(is_disrupted)
+            && !said.tells_amounts()
+            && !matches!(&*said.phase, "Succeeded" | "Failed")
+            && said.nominated_node_name.as_ref().filter(|name| !name.is_empty()) == self.nominated.as_ref()
+            && scheduled(said.conditions) == self.scheduled
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {

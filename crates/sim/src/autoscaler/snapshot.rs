@@ -27,6 +27,8 @@ pub(crate) struct Snapshot {
     /// Where in that order the last search ended.
     last_match: usize,
     done: Vec<Step>,
+    /// How many of the steps are about nodes.
+    changes_of_nodes: usize,
 }
 
 /// A place in what was done, to go back to.
@@ -62,6 +64,7 @@ impl Snapshot {
             order: Vec::new(),
             last_match: 0,
             done: Vec::new(),
+            changes_of_nodes: 0,
         }
     }
 
@@ -156,6 +159,11 @@ impl Snapshot {
         self.moves = 0;
     }
 
+    /// Whether nodes were added, removed or changed that are not so in the cluster.
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.changes_of_nodes > 0
+    }
+
     // What is tried.
 
     /// From here on, what is done can be taken back.
@@ -169,7 +177,10 @@ impl Snapshot {
     /// Takes back all that was done since.
     pub(crate) fn revert(&mut self, fork: Fork) {
         while self.done.len() > fork.0 {
-            match self.done.pop().expect("there are more than that") {
+            let step = self.done.pop().expect("there are more than that");
+            let is_about_node = !matches!(step, Step::PodAdded { .. } | Step::PodMoved { .. });
+            self.changes_of_nodes -= usize::from(is_about_node);
+            match step {
                 Step::NodeAdded(id) => {
                     self.trial.remove_node(id);
                     self.nodes[id.index()] = None;
@@ -218,7 +229,7 @@ impl Snapshot {
     pub(crate) fn add_node(&mut self, node: Arc<Node>, pods: &[Arc<Pod>]) -> NodeId {
         let id = self.set_node(node);
         self.order.push(id);
-        self.done.push(Step::NodeAdded(id));
+        self.note_node(Step::NodeAdded(id));
         for pod in pods {
             self.add_pod_on(pod.clone(), id);
         }
@@ -232,7 +243,7 @@ impl Snapshot {
         let was = self.was(id);
         self.trial.remove_node(id);
         let node = self.nodes[id.index()].take().expect("who is removed is there");
-        self.done.push(Step::NodeRemoved { node, was, place });
+        self.note_node(Step::NodeRemoved { node, was, place });
     }
 
     /// Changes a node, by the same name.
@@ -240,7 +251,7 @@ impl Snapshot {
         let was = self.was(id);
         self.trial.set_node(node.spec.clone());
         let before = self.nodes[id.index()].replace(node).expect("who is changed is there");
-        self.done.push(Step::NodeChanged { was, before });
+        self.note_node(Step::NodeChanged { was, before });
     }
 
     /// Adds a pod on a node.
@@ -270,6 +281,11 @@ impl Snapshot {
         let from = self.trial.node_of(pod).map(|from| self.was(from));
         self.trial.take_off(pod);
         self.note_move(pod, from, None);
+    }
+
+    fn note_node(&mut self, step: Step) {
+        self.changes_of_nodes += 1;
+        self.done.push(step);
     }
 
     fn note_move(&mut self, pod: PodId, from: Option<Was>, to: Option<Was>) {

@@ -208,7 +208,7 @@ fn start_job(
         // Somebody else's.
         Some(_) => return,
         None => {
-            let uid = context.names.uid();
+            let uid = context.names.uid(context.now);
             context.create(job(context.now, held, &name, &uid, time));
             uid
         }

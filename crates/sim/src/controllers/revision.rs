@@ -129,7 +129,7 @@ pub(super) fn current<S: Spec>(
         set.meta.annotations.iter().map(|(key, value)| (key.to_string(), (**value).into())).collect();
     let mut metadata = json!({
         "name": format!("{}-{hash}", set.name.name), "namespace": *set.name.namespace,
-        "uid": context.names.uid(), "creationTimestamp": created_now(context.now), "labels": labels,
+        "uid": context.names.uid(context.now), "creationTimestamp": created_now(context.now), "labels": labels,
         "ownerReferences": [set.reference()],
     });
     if !annotations.is_empty() {

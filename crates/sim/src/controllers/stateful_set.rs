@@ -337,7 +337,7 @@ impl<'a> Work<'a> {
             let mut labels = labels.cloned().unwrap_or_default();
             labels.extend(self.held.spec.selector.match_labels.clone());
             let metadata = json!({
-                "name": *name.name, "namespace": *name.namespace, "uid": context.names.uid(),
+                "name": *name.name, "namespace": *name.namespace, "uid": context.names.uid(context.now),
                 "creationTimestamp": created_now(context.now), "labels": labels,
                 "annotations": template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
             });

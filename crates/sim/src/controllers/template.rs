@@ -40,6 +40,7 @@ pub type Words = BTreeMap<u64, Arc<str>>;
 pub(super) struct Names {
     dice: Pcg64,
     words: Words,
+    is_beside_recording: bool,
     /// Names of pods that were made in this look, which the world does not have yet.
     made: BTreeSet<PodName>,
 }
@@ -219,7 +220,7 @@ impl NewPod {
                 self.metadata.insert("name".to_owned(), (*name).into());
             }
         }
-        self.metadata.insert("uid".to_owned(), names.uid().into());
+        self.metadata.insert("uid".to_owned(), names.uid(now).into());
         self.metadata.insert("creationTimestamp".to_owned(), created_now(now));
         self.metadata.insert("generation".to_owned(), 1.into());
         let mut pod =
@@ -240,11 +241,16 @@ impl NewPod {
 
 impl Names {
     pub(super) fn new(seed: u64) -> Names {
-        Names { dice: Pcg64::seed_from_u64(seed), words: Words::new(), made: BTreeSet::new() }
+        Names {
+            dice: Pcg64::seed_from_u64(seed),
+            words: Words::new(),
+            is_beside_recording: false,
+            made: BTreeSet::new(),
+        }
     }
 
     pub(super) fn learn(&mut self, words: Words) {
-        self.words = words;
+        (self.words, self.is_beside_recording) = (words, true);
     }
 
     /// The word for a template: as recorded, or one of our own.
@@ -271,9 +277,11 @@ impl Names {
         letters
     }
 
-    /// A uid that looks like those of API servers.
-    pub(super) fn uid(&mut self) -> String {
-        let (a, b) = (self.dice.next_u64(), self.dice.next_u64());
+    /// A uid that looks like those of API servers. What was recorded may have been made by the same dice, at other moments:
+    /// none of its uids is to come again.
+    pub(super) fn uid(&mut self, now: Moment) -> String {
+        let moment = if self.is_beside_recording { now.nanos() as u64 } else { 0 };
+        let (a, b) = (self.dice.next_u64() ^ moment, self.dice.next_u64());
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             a >> 32,
@@ -323,8 +331,11 @@ mod tests {
         assert!(word.bytes().all(|letter| LETTERS.contains(&letter)) && word.len() <= 10, "{word}");
         assert_ne!(word, template.hash(1));
         let (mut one, mut other) = (Names::new(7), Names::new(7));
-        assert_eq!((one.uid(), one.letters()), (other.uid(), other.letters()));
-        let uid = one.uid();
+        let now = Moment::from_nanos(7);
+        assert_eq!((one.uid(now), one.letters()), (other.uid(now), other.letters()));
+        one.learn(Words::new());
+        assert_ne!(one.uid(now), other.uid(now), "beside a recording");
+        let uid = one.uid(now);
         let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12], "{uid}");
     }

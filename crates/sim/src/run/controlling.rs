@@ -52,17 +52,19 @@ const ROUNDS: usize = 100_000;
 const REST: Duration = Duration::from_millis(1);
 
 impl<'m> Run<'m> {
-    /// The same with these controllers. They call ReplicaSets by the words of a recording, and memory tells what the pods
+    /// The same with these controllers. Beside a recording they call ReplicaSets by its words, and memory tells what the pods
     /// that they make were like.
     #[must_use]
     pub fn with_controllers(
         mut self,
         which: &[Controller],
-        words: Words,
+        recorded: Option<Words>,
         memory: Option<&'m mut dyn Memory>,
     ) -> Run<'m> {
         let mut controllers = Controllers::new(which, self.seed);
-        controllers.learn(words);
+        if let Some(words) = recorded {
+            controllers.learn(words);
+        }
         self.control =
             Some(Control { controllers, memory, objects: BTreeMap::new(), wakes: None, at_work: false });
         self
@@ -148,8 +150,17 @@ impl Run<'_> {
             let uid = meta.uid.as_deref().unwrap_or_default().into();
             lives.push(Life { name: (*meta.name).into(), uid, ..Life::default() });
         }
-        let demand =
-            Demand { id, pod, after: None, begun: None, again: Again::Never, runs, lives, unmade: None };
+        let demand = Demand {
+            id,
+            pod,
+            after: None,
+            begun: None,
+            again: Again::Never,
+            set: None,
+            runs,
+            lives,
+            unmade: None,
+        };
         // A template that makes no sense was refused when its owner was read.
         if let Ok(asked) = Asked::of(demand) {
             self.ask(asked, audience);

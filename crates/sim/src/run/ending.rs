@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Kind, Object, What};
+use model::{Kind, Moment, Object, What};
 
 use super::agenda::Due;
 use super::given::{Again, DemandId};
@@ -41,6 +41,14 @@ impl Run<'_> {
     fn demand_is_over(&mut self, demand: DemandId, audience: &mut dyn Audience) {
         let Some(state) = self.demands.get_mut(&demand) else { return };
         state.over = true;
+        if let Some(set) = &state.demand.set
+            && let Some(others) = self.sets.get_mut(set)
+        {
+            others.remove(&demand);
+            if others.is_empty() {
+                self.sets.remove(set);
+            }
+        }
         for waiting in std::mem::take(&mut state.waiting) {
             let first = PodId { demand: waiting, life: 0 };
             let at = self.takes(first, |life| life.again, Step::NextOfJob);
@@ -64,6 +72,42 @@ impl Run<'_> {
         } else {
             state.cleaned_up = true;
         }
+    }
+
+    /// A demand is withdrawn. If its pod has a node and that of another of its set has none, the other goes, as a ReplicaSet
+    /// would have it; what is done to that one later is done to the first.
+    pub(super) fn give_up(&mut self, mut demand: DemandId, audience: &mut dyn Audience) {
+        // Nothing more is said of those that are passed here: each was withdrawn before.
+        while let Some(other) = self.instead.remove(&demand) {
+            demand = other;
+        }
+        let goes = self.least_far(demand);
+        if goes != demand {
+            self.instead.insert(goes, demand);
+        }
+        self.withdraw(goes, audience);
+    }
+
+    /// The demand itself, or the one in whose place it was given up.
+    pub(super) fn stands_for(&self, mut demand: DemandId) -> DemandId {
+        while let Some(other) = self.instead.get(&demand) {
+            demand = *other;
+        }
+        demand
+    }
+
+    /// A demand; or if its pod has a node, the one of its set whose pod came last of those that wait for one.
+    fn least_far(&self, demand: DemandId) -> DemandId {
+        let set = self.demands.get(&demand).and_then(|state| self.sets.get(state.demand.set.as_ref()?));
+        let Some(others) = set.filter(|_| self.came(demand, Stage::Bound).is_some()) else { return demand };
+        let waiting = others.iter().filter_map(|other| Some((self.came(*other, Stage::Waiting)?, *other)));
+        waiting.max().map_or(demand, |(_, other)| other)
+    }
+
+    /// When the pod of a demand came, if it is that far and stays.
+    fn came(&self, demand: DemandId, stage: Stage) -> Option<Moment> {
+        let mut pods = self.pods_of(demand).into_iter().rev().filter_map(|id| self.pods.get(&id));
+        pods.find(|pod| pod.stage == stage && !pod.is_leaving()).map(|pod| pod.came)
     }
 
     /// Nobody wants a demand any more.

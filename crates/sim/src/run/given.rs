@@ -22,7 +22,8 @@ pub enum Given {
     Object(What),
     /// A pod is asked for.
     Asked(Box<Asked>),
-    /// Whoever asked for a pod does not want it any more.
+    /// Whoever asked for a pod does not want it any more. Who has asked for a set of them gives up the one that is least
+    /// far, whichever that is.
     Withdrawn(DemandId),
     /// The pod of a demand has ended, or will have, and nobody needs to know of it any more.
     CleanedUp(DemandId),
@@ -45,6 +46,8 @@ pub struct Demand {
     pub begun: Option<Begun>,
     /// Who makes it again if it is lost.
     pub again: Again,
+    /// The set of pods that it is one of, if one is as good as the other: the uid of their ReplicaSet.
+    pub set: Option<Arc<str>>,
     /// Its containers end by themselves so long after they have started.
     pub runs: Option<Runs>,
     /// Its pods as they were recorded, in their order.

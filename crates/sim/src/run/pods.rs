@@ -105,6 +105,7 @@ impl Run<'_> {
             after: None,
             begun: Some(begun),
             again: Again::Never,
+            set: None,
             runs: None,
             lives: vec![life],
             unmade: None,
@@ -126,6 +127,9 @@ impl Run<'_> {
     pub(super) fn ask(&mut self, asked: Asked, audience: &mut dyn Audience) {
         let Asked { demand, body, takes } = asked;
         let (id, begun) = (demand.id, demand.begun.clone());
+        if let Some(set) = &demand.set {
+            self.sets.entry(set.clone()).or_default().insert(id);
+        }
         let after = demand.after.filter(|_| begun.is_none());
         let before = after.and_then(|after| self.demands.get_mut(&after)).filter(|state| !state.over);
         let waits = before.is_some();
@@ -271,8 +275,8 @@ impl Run<'_> {
         let Some(pod) = self.pods.get_mut(&id).filter(|pod| pod.stage == Stage::Binding) else { return };
         let Some(node) = pod.node.clone() else { return };
         let name = pod.name.clone();
-        // Neither a node that is gone nor a pod that is going is bound.
-        if pod.leaving.is_some() || !self.nodes.contains_key(&node) {
+        // A pod that is going is not bound. Whether the node is still there nobody asks.
+        if pod.leaving.is_some() {
             (pod.stage, pod.node) = (Stage::Waiting, None);
             self.leave_node(id, &node);
             self.scheduler.bind_failed(now, &name.namespace, &name.name);
@@ -291,6 +295,10 @@ impl Run<'_> {
             self.tell_scheduled(id, &node, audience);
             let decided = Decided::Bound { id, pod: &name, came, placement: &placement, refusals };
             audience.decided(now, &decided);
+        }
+        if !self.nodes.contains_key(&node) {
+            self.node_is_gone(&node);
+            return;
         }
         self.will_start(id);
         self.mind_taints(id);

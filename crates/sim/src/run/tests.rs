@@ -107,6 +107,7 @@ fn demand(id: u64, name: &str, cpu: &str, priority: i32) -> Demand {
         after: None,
         begun: None,
         again: Again::AtOnce,
+        set: None,
         runs: None,
         lives: vec![Life { name: name.into(), ..Life::default() }],
         unmade: None,
@@ -193,6 +194,20 @@ fn nobody_makes_a_bare_pod_again() {
 }
 
 #[test]
+fn a_pod_is_bound_to_a_node_that_has_just_gone_and_collected_later() {
+    let (mut run, mut notes) = (cluster(None), Notes::default());
+    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    ask(&mut run, 100, Demand { again: Again::Never, ..demand(1, "late", "800m", 0) }, &mut notes);
+    give(&mut run, 110, Given::Object(What::Deleted(node("n1", &json!([])))), &mut notes);
+    run.advance(at(60_000), &mut notes);
+    let said =
+        [(0, "n1 came"), (110, "n1 went"), (120, "late on n1"), (50_110, "late lost, DeletionByPodGC")];
+    assert_eq!(notes.said(), said);
+    assert!(notes.life("late").iter().all(|(_, _, phase)| phase != "Running"));
+    assert!(run.demands.is_empty() && run.pods.is_empty() && run.on_node.is_empty());
+}
+
+#[test]
 fn a_name_is_free_when_its_pod_is_gone() {
     let (mut run, mut notes) = (cluster(None), Notes::default());
     add(&mut run, 0, node("n1", &json!([])), &mut notes);
@@ -202,6 +217,29 @@ fn a_name_is_free_when_its_pod_is_gone() {
     run.advance(at(9_000), &mut notes);
     let words: Vec<(i64, &str)> = notes.life("a").into_iter().map(|(at, word, _)| (at, word)).collect();
     assert_eq!(words[3..6], [(1_000, "MODIFIED"), (1_700, "DELETED"), (1_700, "ADDED")]);
+}
+
+#[test]
+fn a_set_gives_up_who_waits_before_who_runs() {
+    let (mut run, mut notes) = (cluster(None), Notes::default());
+    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    let of = |set: &str, demand| Demand { set: Some(set.into()), ..demand };
+    ask(&mut run, 100, of("web", demand(1, "first", "600m", 0)), &mut notes);
+    ask(&mut run, 1_000, of("web", demand(2, "second", "600m", 0)), &mut notes);
+    ask(&mut run, 1_100, of("other", demand(3, "other", "600m", 0)), &mut notes);
+    // In the recording it was the first that had found no place.
+    give(&mut run, 2_000, Given::Withdrawn(DemandId(1)), &mut notes);
+    run.advance(at(3_000), &mut notes);
+    let ends = |notes: &Notes, name: &str| notes.life(name).last().map(|(at, word, _)| (*at, *word)).unwrap();
+    assert_eq!(ends(&notes, "second"), (2_000, "DELETED"));
+    assert_eq!(ends(&notes, "first"), (620, "MODIFIED"));
+    // What is said of the second from now on means the first.
+    give(&mut run, 4_000, Given::Withdrawn(DemandId(2)), &mut notes);
+    run.advance(at(5_000), &mut notes);
+    assert_eq!(ends(&notes, "first"), (4_700, "DELETED"));
+    assert!(notes.said().contains(&(4_720, "other on n1")), "{:?}", notes.said());
+    assert_eq!(run.sets.keys().map(|set| &**set).collect::<Vec<_>>(), ["other"]);
+    assert!(run.instead.is_empty());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use model::{Key, Moment, Observed};
 use sim::autoscaler::SimulatedCloud;
-use sim::controllers::{Controller, Words};
+use sim::controllers::Controller;
 use sim::pace::{Delay, Pace, Step};
 use sim::run::{AutoscalerSetup, Given, Run, Setup};
 
@@ -110,7 +110,7 @@ fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
         seed,
     };
     let mut run_times = RunTimes::new(chance.fork());
-    let mut run = Run::new(setup).with_controllers(&Controller::ALL, Words::new(), Some(&mut run_times));
+    let mut run = Run::new(setup).with_controllers(&Controller::ALL, None, Some(&mut run_times));
     let mut film = Film::new(SOURCE);
     let give = |run: &mut Run<'_>, at: Moment, what, film: &mut Film| {
         run.advance(at, film);

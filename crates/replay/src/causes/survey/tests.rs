@@ -292,6 +292,32 @@ fn an_owner_that_goes_leaves_no_demand_open() {
 }
 
 #[test]
+fn in_a_replay_a_place_outlives_its_owner() {
+    let mut film = Film::new();
+    film.0.is_replay = true;
+    let marked = |name: &str, demand: &str| {
+        let mut pod = on(pod(name), "n1");
+        pod["metadata"]["annotations"] = json!({"replay.kinescope.io/demand": demand});
+        pod
+    };
+    let (lost, stays) = (marked("web-a", "7"), marked("web-b", "8"));
+    film.add(1_000, &replica_set(2));
+    film.add(2_000, &lost);
+    film.add(2_000, &stays);
+    film.change(3_000, &leaving(disrupted(lost.clone(), "PreemptionByScheduler")));
+    film.remove(4_000, &lost);
+    film.remove(5_000, &replica_set(2));
+    let mut withdrawn = leaving(stays.clone());
+    withdrawn["status"]["reason"] = "Withdrawn".into();
+    film.change(6_000, &withdrawn);
+    film.remove(6_500, &withdrawn);
+    let (causes, _) = causes(film);
+    // Nobody made the first again for as long as the film goes on.
+    assert_eq!((causes[0].unmade, &causes[0].acts[..]), (Some(Duration::from_millis(7_000)), &[][..]));
+    assert_eq!(causes[1].acts, [(at(6_000), Act::Withdrawn)]);
+}
+
+#[test]
 fn owners_that_were_not_recorded_are_not_remembered_for_ever() {
     let mut film = Film::new();
     for number in 0..10_200 {

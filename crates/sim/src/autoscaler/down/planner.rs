@@ -36,6 +36,8 @@ pub(super) struct Planner {
     /// Nobody wants to know of nodes that stay.
     pub brief: bool,
     packing: Packing,
+    /// What may go of the cluster as it is, as of a revision of nodes.
+    quotas: Option<(u64, Quotas)>,
     last_look: Option<Moment>,
     /// The shortest time between two looks so far, in nanoseconds.
     shortest: i64,
@@ -51,6 +53,7 @@ impl Planner {
             summaries: Summaries::default(),
             brief: false,
             packing: Packing::default(),
+            quotas: None,
             last_look: None,
             shortest: unneeded_nanos(settings),
         }
@@ -208,7 +211,7 @@ impl Planner {
         groups: &Groups,
         in_progress: &InProgress,
     ) -> (Vec<Candidate>, Vec<Candidate>) {
-        let Some(quotas) = Quotas::of(context) else { return (Vec::new(), Vec::new()) };
+        let Some(quotas) = self.quotas(context) else { return (Vec::new(), Vec::new()) };
         let MayGo { empty, drained, not } = self.unneeded.may_go(context, groups, in_progress, quotas);
         for (node, reason) in not {
             self.stays(context, node, reason);
@@ -227,6 +230,17 @@ impl Planner {
             }
         }
         (empty, drained)
+    }
+
+    /// What may go: worked out once for all loops in which the nodes are the same.
+    fn quotas(&mut self, context: &mut Context<'_>) -> Option<Quotas> {
+        if context.cluster.snapshot.has_other_nodes() {
+            return Quotas::of(context);
+        }
+        if self.quotas.as_ref().is_none_or(|(revision, _)| *revision != context.revision) {
+            self.quotas = Some((context.revision, Quotas::of(context)?));
+        }
+        self.quotas.as_ref().map(|(_, quotas)| quotas.clone())
     }
 
     /// Leaves out groups of which all nodes go or none, unless all go; the others come first.

@@ -11,7 +11,7 @@ use super::super::gpu;
 use crate::scheduler::ids::NodeId;
 
 /// How much of each may still go.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Quotas {
     cores: i64,
     memory: i64,

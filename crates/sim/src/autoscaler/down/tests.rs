@@ -38,6 +38,7 @@ pub(super) struct Fixture {
     pub events: Vec<Event>,
     pub actions: Vec<Action>,
     dice: Pcg64,
+    revision: u64,
 }
 
 // === impl TestCloud ===
@@ -125,6 +126,7 @@ impl Fixture {
             now: START,
             events: Vec::new(),
             actions: Vec::new(),
+            revision: 0,
             dice: Pcg64::seed_from_u64(0),
         }
     }
@@ -152,6 +154,7 @@ impl Fixture {
 
     pub(super) fn with<R>(&mut self, run: impl FnOnce(&mut Context<'_>) -> R) -> R {
         let mut standing: Vec<Option<Standing>> = Vec::new();
+        self.revision += 1;
         for id in self.cluster.nodes() {
             standing.resize(standing.len().max(id.index() + 1), None);
             let node = self.cluster.snapshot.node(id);
@@ -165,6 +168,7 @@ impl Fixture {
             registry: &mut self.registry,
             templates: &Templates::default(),
             standing: &standing,
+            revision: self.revision,
             dice: &mut self.dice,
             events: &mut self.events,
             actions: &mut self.actions,

@@ -122,6 +122,7 @@ impl Fixture {
             registry: &mut self.registry,
             templates: &self.templates,
             standing: &[],
+            revision: 0,
             dice: &mut Pcg64::seed_from_u64(0),
             events: &mut self.events,
             actions: &mut self.actions,

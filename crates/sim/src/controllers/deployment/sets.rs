@@ -197,7 +197,7 @@ impl Work<'_> {
         let size = self.new_size(0);
         let template = spec.template.labelled(TEMPLATE_HASH, &hash);
         let mut metadata = json!({
-            "name": *name.name, "namespace": *name.namespace, "uid": context.names.uid(), "generation": 1,
+            "name": *name.name, "namespace": *name.namespace, "uid": context.names.uid(context.now), "generation": 1,
             "creationTimestamp": created_now(context.now), "labels": template["metadata"]["labels"],
             "ownerReferences": [held.reference()],
         });

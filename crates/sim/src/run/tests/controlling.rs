@@ -71,7 +71,7 @@ fn a_deployment_rolls_and_its_pods_follow() {
         "spec": {"template": {"metadata": {"labels": {"app": "web", "pod-template-hash": "abc"}},
             "spec": template("one", "Always")["spec"]}}});
     let words: Words = crate::controllers::word_of(&object(&set)).into_iter().collect();
-    let mut run = cluster(None).with_controllers(&Controller::ALL, words, None);
+    let mut run = cluster(None).with_controllers(&Controller::ALL, Some(words), None);
     add(&mut run, 0, node("n1", &json!([])), &mut notes);
     add(&mut run, 1_000, deployment(2, "one"), &mut notes);
     run.advance(at(10_000), &mut notes);
@@ -110,7 +110,7 @@ fn a_deployment_rolls_and_its_pods_follow() {
 #[test]
 fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
     let (mut memory, mut notes) = (Recorded::default(), Notes::default());
-    let mut run = cluster(None).with_controllers(&Controller::ALL, Words::new(), Some(&mut memory));
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut memory));
     add(&mut run, 0, node("n1", &json!([])), &mut notes);
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "sum", "namespace": "shop", "uid": "sum-uid", "generation": 1},
@@ -137,7 +137,7 @@ fn a_job_runs_its_pods_as_long_as_they_were_recorded_and_counts_them() {
 #[test]
 fn a_daemon_set_follows_nodes_and_a_lost_pod_is_made_again() {
     let mut notes = Notes::default();
-    let mut run = cluster(None).with_controllers(&Controller::ALL, Words::new(), None);
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, None);
     let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {"name": "log", "namespace": "shop", "uid": "log-uid", "generation": 1},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template("one", "Always")}});
@@ -159,7 +159,7 @@ fn a_daemon_set_follows_nodes_and_a_lost_pod_is_made_again() {
 #[test]
 fn a_stateful_sets_pod_has_its_name_again_when_it_is_gone() {
     let (mut memory, mut notes) = (Forgetful, Notes::default());
-    let mut run = cluster(None).with_controllers(&Controller::ALL, Words::new(), Some(&mut memory));
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, Some(&mut memory));
     add(&mut run, 0, node("n1", &json!([])), &mut notes);
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"name": "db", "namespace": "shop", "uid": "db-uid", "generation": 1},
@@ -182,7 +182,7 @@ fn a_stateful_sets_pod_has_its_name_again_when_it_is_gone() {
 #[test]
 fn what_controllers_wrote_stays_when_somebody_writes_the_rest() {
     let mut notes = Notes::default();
-    let mut run = cluster(None).with_controllers(&Controller::ALL, Words::new(), None);
+    let mut run = cluster(None).with_controllers(&Controller::ALL, None, None);
     add(&mut run, 0, node("n1", &json!([])), &mut notes);
     add(&mut run, 0, deployment(2, "one"), &mut notes);
     run.advance(at(5_000), &mut notes);

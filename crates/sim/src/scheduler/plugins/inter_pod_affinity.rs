@@ -7,7 +7,8 @@ use super::super::pod::{Pod, Term};
 use super::super::settings::{InterPodAffinityArgs, Version};
 use super::super::verdict::Usual;
 use super::super::world::{
-    By, CountedNodes, How, KeyId, Meaning, Place, Question, Tally, TallyId, Where, Who, WishId, Wishers, World,
+    By, CountedNodes, How, KeyId, Meaning, Place, Question, Tally, TallyId, Where, Who, WishId, Wishers,
+    World,
 };
 
 /// What a pod asks of those already placed, and they of it.

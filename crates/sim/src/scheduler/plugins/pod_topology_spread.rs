@@ -264,10 +264,7 @@ impl Soft {
                 // Counted on each node by itself, whatever the policies say.
                 Where { by: By::Node, nodes: CountedNodes::default() }
             } else {
-                Where {
-                    by: By::ValueOrNone(key),
-                    nodes: counted_nodes(pod, constraint, with_keys.clone()),
-                }
+                Where { by: By::ValueOrNone(key), nodes: counted_nodes(pod, constraint, with_keys.clone()) }
             };
             let tally = world.tally(Question { who, ground });
             SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, tally }

@@ -222,13 +222,7 @@ impl People {
     }
 
     /// A pod is on a node from now on. `attached` says whether the node itself is there.
-    pub(super) fn arrive(
-        &mut self,
-        identity: u32,
-        node: NodeId,
-        living: bool,
-        attached: bool,
-    ) {
+    pub(super) fn arrive(&mut self, identity: u32, node: NodeId, living: bool, attached: bool) {
         let heads = self.identities.value_mut(identity).nodes.entry(node).or_default();
         heads.all += 1;
         heads.living += u32::from(living);
@@ -238,13 +232,7 @@ impl People {
     }
 
     /// It is no longer.
-    pub(super) fn depart(
-        &mut self,
-        identity: u32,
-        node: NodeId,
-        living: bool,
-        attached: bool,
-    ) {
+    pub(super) fn depart(&mut self, identity: u32, node: NodeId, living: bool, attached: bool) {
         let residents = self.identities.value_mut(identity);
         let heads = residents.nodes.get_mut(&node).expect("who departs was there");
         heads.all -= 1;
