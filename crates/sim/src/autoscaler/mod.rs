@@ -73,6 +73,8 @@ pub use view::{Cooldown, CooldownAfter, NodeView, PodView, Used};
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// The taint of nodes that could be deleted.
 const CANDIDATE: &str = "DeletionCandidateOfClusterAutoscaler";
+/// The annotation of nodes that are still to come.
+const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
 /// The condition of nodes that are put to sleep.
 const SUSPENDED: &str = "Suspended";
 /// At the beginning, as if the last change had been so long ago.

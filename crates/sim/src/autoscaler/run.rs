@@ -18,7 +18,7 @@ use super::standing::Standing;
 use super::status::Status;
 use super::templates::Template;
 use super::time::after;
-use super::{Autoscaler, Context, LONG_AGO_NANOS, pending, trouble, up};
+use super::{Autoscaler, Context, LONG_AGO_NANOS, UPCOMING, pending, trouble, up};
 use crate::scheduler::PodName;
 use crate::scheduler::ids::{NodeId, PodId};
 
@@ -28,8 +28,6 @@ const NEW_POD_NANOS: i64 = 2 * 1_000_000_000;
 const NEW_GPU_POD_NANOS: i64 = 30 * 1_000_000_000;
 /// So long after the start, nodes that are not ready are worth an Event.
 const STARTING_NANOS: i64 = 10 * 60 * 1_000_000_000;
-/// A node that is still to come says so.
-const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
 
 /// What a loop has found out when it ends.
 struct Found {

@@ -1,9 +1,9 @@
 //! What one loop needs to know of each group.
 
-use super::super::Context;
 use super::super::cloud::{Cloud, GroupId};
 use super::super::settings::GroupDefaults;
 use super::super::snapshot::Snapshot;
+use super::super::{Context, UPCOMING};
 use super::utilization::Ignored;
 
 /// The groups as they are at the beginning.
@@ -21,8 +21,6 @@ pub(super) struct Group {
     /// Which pods its nodes' utilisation leaves out.
     pub ignored: Ignored,
 }
-
-const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
 
 // === impl Groups ===
 
