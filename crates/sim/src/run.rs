@@ -86,11 +86,11 @@ pub struct Run<'m> {
     seed: u64,
     agenda: Agenda,
     demands: BTreeMap<DemandId, DemandState>,
-    /// Demands that are not over, by the set they belong to.
-    sets: FxHashMap<Arc<str>, BTreeSet<DemandId>>,
     /// For demands that were given up in another's place: that other one.
     instead: FxHashMap<DemandId, DemandId>,
     pods: BTreeMap<PodId, Pod>,
+    /// Those that no node was found for.
+    waiting: BTreeSet<PodId>,
     names: FxHashMap<PodName, PodId>,
     nodes: BTreeMap<Arc<str>, Object>,
     /// The taints that drive pods out, of nodes that have any.
@@ -120,9 +120,9 @@ impl<'m> Run<'m> {
             seed: setup.seed,
             agenda: Agenda::default(),
             demands: BTreeMap::new(),
-            sets: FxHashMap::default(),
             instead: FxHashMap::default(),
             pods: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             names: FxHashMap::default(),
             nodes: BTreeMap::new(),
             driving: BTreeMap::new(),
@@ -213,7 +213,7 @@ impl Run<'_> {
     /// Tells everybody but the scheduler, which knows.
     fn tell_others(&mut self, what: What, audience: &mut dyn Audience) {
         if let Some(scaler) = &mut self.scaler {
-            scaler.autoscaler.apply(&what);
+            scaler.hear(&what);
         }
         self.tell_controllers(&what);
         if audience.wants_changes() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::selector::{LabelSelector, Selector};
-use model::{Moment, Object, What};
+use model::{Meta, Moment, Object, What};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
@@ -170,7 +170,7 @@ impl Cluster {
         let name = || PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match (group, &*meta.kind) {
             (_, "Event") => return Heard { is_news: false, ..news },
-            ("", "Pod") => return self.apply_pod(object, present),
+            ("", "Pod") => return self.apply_pod(object, &meta, present),
             ("", "Node") => return Heard { is_news: self.apply_node(object, present), ..news },
             ("policy", "PodDisruptionBudget") => {
                 set(&mut self.budgets, name(), present.then(|| Arc::new(Budget::read(object))));
@@ -217,6 +217,11 @@ impl Cluster {
     /// Nodes that changed since this was last asked; they may be gone.
     pub(crate) fn take_changed(&mut self) -> Vec<NodeId> {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Whether there is a node of that name.
+    pub(crate) fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
     }
 
     /// Another number whenever there are other nodes, or nodes of other instances.
@@ -290,8 +295,7 @@ impl Cluster {
         self.snapshot.trial.find_pod(&name.namespace, &name.name)
     }
 
-    fn apply_pod(&mut self, object: &Object, present: bool) -> Heard {
-        let meta = object.meta();
+    fn apply_pod(&mut self, object: &Object, meta: &Meta<'_>, present: bool) -> Heard {
         let known = self.snapshot.trial.find_pod(&meta.namespace, &meta.name);
         if let Some(pod) = known.map(|id| self.snapshot.pod(id)).filter(|_| present)
             && pod.is_the_same_at_a_glance(object)

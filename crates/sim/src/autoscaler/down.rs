@@ -105,14 +105,14 @@ impl Down {
         let groups = Groups::of(context);
         let summaries = &mut self.planner.summaries;
         let candidates = self.ranking.candidates(context, &groups, summaries, nodes, &self.previous);
-        self.planner.look(context, &groups, nodes, &candidates, in_progress);
+        self.planner.look(context, &groups, &candidates, in_progress);
         if !self.planner.unneeded.iter().map(|(name, _)| name).eq(&self.previous) {
             context.clock.disturb();
             self.previous = self.planner.unneeded.iter().map(|(name, _)| name.clone()).collect();
         }
         let outcome = if in_cooldown {
             (ScaleDownResult::InCooldown, Vec::new())
-        } else if candidates.is_empty() {
+        } else if candidates.all.is_empty() {
             (ScaleDownResult::NoCandidates, Vec::new())
         } else {
             let (empty, drained) = self.planner.choose(context, &groups, in_progress);

@@ -89,6 +89,8 @@ pub struct Autoscaler {
     standing: Vec<Option<Standing>>,
     /// How many of them are ready and take pods.
     open: usize,
+    /// How many of them are marked as nodes that could be deleted.
+    marked: usize,
     /// Another number whenever one of them stands otherwise.
     revision: u64,
     registry: Registry,
@@ -129,6 +131,8 @@ pub(crate) struct Context<'a> {
     pub standing: &'a [Option<Standing>],
     /// Another number whenever a node stands otherwise.
     pub revision: u64,
+    /// How many nodes of groups are marked as such that could be deleted.
+    pub marked: usize,
     pub dice: &'a mut Pcg64,
     pub events: &'a mut Vec<Event>,
     pub actions: &'a mut Vec<Action>,
@@ -167,6 +171,7 @@ impl Autoscaler {
             cluster: Cluster::new(&settings),
             standing: Vec::new(),
             open: 0,
+            marked: 0,
             revision: 0,
             registry: Registry::new(&settings, start),
             templates: Templates::default(),
@@ -217,6 +222,7 @@ impl Autoscaler {
             templates: &self.templates,
             standing: &[],
             revision: self.revision,
+            marked: self.marked,
             dice: &mut self.dice,
             events: &mut work.events,
             actions: &mut work.actions,

@@ -66,11 +66,15 @@ impl Packing {
         placed
     }
 
-    /// Forgets what was last remembered before this was last called. Says whether it was other than what is remembered
-    /// since.
-    pub(crate) fn drop_old_hints(&mut self) -> bool {
+    /// Forgets what was last remembered before this was last called. Says whether what is remembered since leads
+    /// elsewhere. Nodes that only one loop knew are not there in the next: a hint to one of them leads nowhere.
+    pub(crate) fn drop_old_hints(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let old = std::mem::replace(&mut self.old_hints, std::mem::take(&mut self.hints));
-        self.old_hints != old
+        let leading = |hints: &FxHashMap<Arc<str>, Arc<str>>| -> FxHashMap<Arc<str>, Arc<str>> {
+            let hints = hints.iter().filter(|(_, node)| is_there(node));
+            hints.map(|(pod, node)| (pod.clone(), node.clone())).collect()
+        };
+        self.old_hints != old && leading(&self.old_hints) != leading(&old)
     }
 
     /// Where a pod was put before hints were last dropped.
@@ -258,10 +262,29 @@ mod tests {
         let hint = |packing: &Packing| {
             packing.hints.get("p").or_else(|| packing.old_hints.get("p")).map(|node| node.to_string())
         };
-        case.packing.drop_old_hints();
+        case.packing.drop_old_hints(|_| true);
         assert_eq!(hint(&case.packing).as_deref(), Some("n1"));
-        case.packing.drop_old_hints();
+        case.packing.drop_old_hints(|_| true);
         assert_eq!(hint(&case.packing), None);
+    }
+
+    #[test]
+    fn hints_to_nodes_of_one_loop_lead_nowhere() {
+        let mut packing = Packing::default();
+        let mut check = |pod: &str, node: &str, expected| {
+            packing.hints.insert(pod.into(), node.into());
+            assert_eq!(
+                packing.drop_old_hints(|node| !node.starts_with("template")),
+                expected,
+                "{pod} {node}"
+            );
+        };
+        check("p", "n1", true);
+        check("p", "n1", false);
+        check("p", "template-1", true);
+        check("p", "template-2", false);
+        check("q", "template-3", false);
+        check("q", "n1", true);
     }
 
     #[test]

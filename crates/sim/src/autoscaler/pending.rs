@@ -100,7 +100,7 @@ fn leave_out_schedulable(context: &mut Context<'_>, packing: &mut Packing, pods:
     *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
 
     let placed = packing.place(snapshot, context.settings.version, pods, false, &|_| true);
-    if packing.drop_old_hints() {
+    if packing.drop_old_hints(|node| context.cluster.has_node(node)) {
         context.clock.disturb();
     }
     let placed: FxHashSet<PodId> = placed.into_iter().map(|(pod, _)| pod).collect();
@@ -237,6 +237,7 @@ mod tests {
                 templates: &Templates::default(),
                 standing: &[],
                 revision: 0,
+                marked: 0,
                 dice: &mut Pcg64::seed_from_u64(0),
                 events: &mut Vec::new(),
                 actions: &mut Vec::new(),

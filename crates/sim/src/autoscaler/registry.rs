@@ -32,8 +32,7 @@ pub(crate) struct Registry {
     pub total: Counts,
     /// When nodes were last counted.
     pub counted: Moment,
-    /// The revision of nodes for which they come to the same again, whatever the time.
-    count_holds: Option<u64>,
+    registered: RegisteredCounts,
     groups: Vec<Group>,
     unregistered: BTreeMap<Arc<str>, Unregistered>,
     instances: Instances,
@@ -67,6 +66,15 @@ pub(crate) struct Counts {
     pub deleted: i64,
     pub unregistered: i64,
     pub long_unregistered: i64,
+}
+
+/// The nodes that are there, by state.
+#[derive(Debug, Default)]
+struct RegisteredCounts {
+    /// The revision of nodes for which they come to the same again, whatever the time.
+    holds: Option<u64>,
+    groups: Vec<Option<Counts>>,
+    total: Counts,
 }
 
 /// How many nodes a group should have.
@@ -114,6 +122,8 @@ struct Instances {
     current: Vec<Arc<[Instance]>>,
     /// As the loop before saw them.
     previous: Vec<Arc<[Instance]>>,
+    /// Whether one of those that the last loop saw could not be made, by group.
+    has_failed: Vec<bool>,
     /// The nodes that they were last held against.
     revision: Option<u64>,
     next_refresh: Moment,
@@ -163,7 +173,7 @@ impl Registry {
             backoffs: Backoffs::default(),
             total: Counts::default(),
             counted: start,
-            count_holds: None,
+            registered: RegisteredCounts::default(),
             groups: Vec::new(),
             unregistered: BTreeMap::new(),
             instances: Instances { next_refresh: start, ..Instances::default() },
@@ -260,9 +270,7 @@ impl Registry {
         let before = self.memory();
         self.look_at_instances(looking.cloud);
         self.find_unregistered(looking);
-        if self.count_holds != Some(looking.revision) || !self.unregistered.is_empty() {
-            self.count(looking);
-        }
+        self.count(looking);
         self.counted = looking.clock.now();
         self.set_acceptable(&targets);
         self.update_requests(looking);
@@ -375,8 +383,14 @@ impl Registry {
 
     /// Instances of a group that could not be made, by error and then in the cloud's order.
     pub(crate) fn failed_instances(&self, group: GroupId) -> Vec<Arc<str>> {
-        let instances = self.instances.current.get(group.index()).map_or(&[][..], |instances| instances);
-        by_error(instances).into_values().flatten().map(|(id, _)| id.clone()).collect()
+        if !self.instances.has_failed.get(group.index()).is_some_and(|has_failed| *has_failed) {
+            return Vec::new();
+        }
+        by_error(&self.instances.current[group.index()])
+            .into_values()
+            .flatten()
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 }
 

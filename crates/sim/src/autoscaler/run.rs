@@ -85,6 +85,7 @@ impl Autoscaler {
             templates: &self.templates,
             standing: &self.standing,
             revision: self.revision,
+            marked: self.marked,
             dice: &mut self.dice,
             events: &mut events,
             actions: &mut actions,
@@ -149,6 +150,7 @@ impl Autoscaler {
             templates: &self.templates,
             standing: &[],
             revision: self.revision,
+            marked: self.marked,
             dice: &mut self.dice,
             events,
             actions,
@@ -165,9 +167,12 @@ impl Autoscaler {
             let node = self.cluster.snapshot.get_node(id);
             let standing = node.map(|node| Standing::of(node, &self.settings, cloud));
             let is_open = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_open);
+            let is_marked = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_marked);
             self.open += usize::from(is_open(&standing));
+            self.marked += usize::from(is_marked(&standing));
             let before = std::mem::replace(&mut self.standing[id.index()], standing);
             self.open -= usize::from(is_open(&before));
+            self.marked -= usize::from(is_marked(&before));
         }
     }
 
@@ -250,7 +255,9 @@ impl Work<'_> {
         }
         let unschedulable = unschedulable(context);
         let not_started = add_upcoming(context);
-        nodes.retain(|id| !not_started.contains(id));
+        if !not_started.is_empty() {
+            nodes.retain(|id| !not_started.contains(id));
+        }
         let all: Vec<NodeId> = context.cluster.snapshot.order().to_vec();
         let pods = pending::to_help(context, self.packing, unschedulable, &in_progress.drained);
         let mut scale_down_disabled = false;

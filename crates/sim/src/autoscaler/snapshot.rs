@@ -324,16 +324,17 @@ impl Snapshot {
         pod: PodId,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
-        let (count, start) = (self.order.len(), self.last_match + 1);
+        let count = self.order.len();
+        let start = (self.last_match + 1) % count.max(1);
         let Snapshot { trial, nodes, order, .. } = self;
         let is_open = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("who is in the order is there");
             !node.unschedulable && acceptable(id)
         };
         let place = Cell::new(0);
-        let places = (0..count).map(|step| {
-            place.set((start + step) % count);
-            order[place.get()]
+        let places = (start..count).chain(0..start).map(|next| {
+            place.set(next);
+            order[next]
         });
         let found = trial.first(pod, places, is_open)?;
         // Nobody looked beyond the one that was found.

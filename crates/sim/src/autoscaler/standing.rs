@@ -45,6 +45,16 @@ impl Standing {
         }
     }
 
+    /// Whether it is a node of a group that is marked as one that could be deleted, and is not on its way out.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.candidate && self.is_ours()
+    }
+
+    /// Whether it is a node of a group, and not on its way out.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.group.is_some() && !self.going
+    }
+
     /// Whether it is ready and takes pods.
     pub(crate) fn is_open(&self) -> bool {
         self.readiness.ready && !self.unschedulable

@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Moment, Object};
+use indexmap::IndexMap;
+use memchr::memmem;
+use model::{Moment, Object, What};
+use rustc_hash::FxBuildHasher;
 
+use super::body::UNSCHEDULABLE;
 use super::told::{Audience, Decided};
 use super::{AutoscalerSetup, Run, after};
 use crate::autoscaler::{
@@ -18,6 +22,8 @@ use crate::scheduler::PodName;
 #[derive(Debug)]
 pub(super) struct Scaler {
     pub(super) autoscaler: Autoscaler,
+    /// What pods came to that it has not been told yet.
+    untold: IndexMap<PodName, What, FxBuildHasher>,
     cloud: SimulatedCloud,
     /// The group of every node that has one.
     groups: BTreeMap<Arc<str>, Arc<str>>,
@@ -41,12 +47,36 @@ impl Scaler {
     pub(super) fn new(setup: AutoscalerSetup) -> Scaler {
         Scaler {
             autoscaler: Autoscaler::new(setup.settings, setup.start).being_brief(),
+            untold: IndexMap::default(),
             cloud: setup.cloud,
             groups: BTreeMap::new(),
             busy_until: setup.start,
             last: None,
             calm: None,
             given_up: BTreeSet::new(),
+        }
+    }
+
+    /// Something changed. A pod does so several times before the autoscaler looks again, and only what it has come to
+    /// by then matters; of one that no node takes it hears at once, since it may look sooner for it.
+    pub(super) fn hear(&mut self, what: &What) {
+        let (object, meta) = (what.object(), what.object().meta());
+        if (&*meta.api_version, &*meta.kind) != ("v1", "Pod") {
+            return self.autoscaler.apply(what);
+        }
+        let pod = PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
+        if memmem::find(object.as_str().as_bytes(), UNSCHEDULABLE.as_bytes()).is_none() {
+            self.untold.insert(pod, what.clone());
+            return;
+        }
+        self.untold.swap_remove(&pod);
+        self.autoscaler.apply(what);
+    }
+
+    /// The autoscaler has something to do: it hears of all that it has not been told.
+    fn tell(&mut self) {
+        for (_, what) in self.untold.drain(..) {
+            self.autoscaler.apply(&what);
         }
     }
 
@@ -115,12 +145,15 @@ fn is_calm(done: &Loop) -> bool {
 impl Run<'_> {
     /// All that the autoscaler and the cloud have to do now.
     pub(super) fn scale(&mut self, audience: &mut dyn Audience) {
+        let now = self.now;
+        let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next() <= now) else { return };
+        scaler.tell();
         self.cloud_changes(audience);
         self.background(audience);
-        let now = self.now;
         let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next_loop() <= now) else {
             return;
         };
+        scaler.tell();
         let done = scaler.run_loop(now);
         let took = self.pacer.draw_for_work(Step::Loop, now, scaler.autoscaler.looks(&done));
         scaler.busy_until = after(now, took.max(SHORTEST_LOOP));
@@ -144,6 +177,7 @@ impl Run<'_> {
     fn background(&mut self, audience: &mut dyn Audience) {
         for _ in 0..ROUNDS {
             let Some(scaler) = &mut self.scaler else { return };
+            scaler.tell();
             let done = scaler.autoscaler.background(self.now, &mut scaler.cloud);
             self.do_all(&done.actions, &done.events, audience);
             let was_busy = !done.actions.is_empty() || !done.events.is_empty();

@@ -90,6 +90,8 @@ const FINALIZERS: &str = "finalizers";
 const ANNOTATIONS: &str = "annotations";
 /// Why a pod is deleted that is not wanted any more. Kubernetes does not say so of its pods; here it is known.
 pub const WITHDRAWN: &str = "Withdrawn";
+/// Why a pod that no node takes is not scheduled.
+pub(super) const UNSCHEDULABLE: &str = "Unschedulable";
 const GRACE: &str = "terminationGracePeriodSeconds";
 const USUAL_GRACE: i64 = 30;
 
@@ -229,7 +231,7 @@ impl Body {
         if let Some(bound) = now.bound {
             condition(json, "PodScheduled", true, bound, None);
         } else if let Some((message, since)) = now.refused {
-            condition(json, "PodScheduled", false, since, Some(("Unschedulable", message)));
+            condition(json, "PodScheduled", false, since, Some((UNSCHEDULABLE, message)));
         }
         if let Some(started) = now.started {
             condition(json, "Initialized", true, started, None);

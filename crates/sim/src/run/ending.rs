@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use model::{Kind, Moment, Object, What};
+use model::{Kind, Object, What};
 
 use super::agenda::Due;
 use super::given::{Again, DemandId};
-use super::pods::Stage;
+use super::pods::{Stage, all_of};
 use super::told::{Audience, Decided, LostTo, PodId};
 use super::{Run, after};
 use crate::pace::Step;
@@ -41,14 +41,6 @@ impl Run<'_> {
     fn demand_is_over(&mut self, demand: DemandId, audience: &mut dyn Audience) {
         let Some(state) = self.demands.get_mut(&demand) else { return };
         state.over = true;
-        if let Some(set) = &state.demand.set
-            && let Some(others) = self.sets.get_mut(set)
-        {
-            others.remove(&demand);
-            if others.is_empty() {
-                self.sets.remove(set);
-            }
-        }
         for waiting in std::mem::take(&mut state.waiting) {
             let first = PodId { demand: waiting, life: 0 };
             let at = self.takes(first, |life| life.again, Step::NextOfJob);
@@ -98,16 +90,18 @@ impl Run<'_> {
 
     /// A demand; or if its pod has a node, the one of its set whose pod came last of those that wait for one.
     fn least_far(&self, demand: DemandId) -> DemandId {
-        let set = self.demands.get(&demand).and_then(|state| self.sets.get(state.demand.set.as_ref()?));
-        let Some(others) = set.filter(|_| self.came(demand, Stage::Bound).is_some()) else { return demand };
-        let waiting = others.iter().filter_map(|other| Some((self.came(*other, Stage::Waiting)?, *other)));
-        waiting.max().map_or(demand, |(_, other)| other)
-    }
-
-    /// When the pod of a demand came, if it is that far and stays.
-    fn came(&self, demand: DemandId, stage: Stage) -> Option<Moment> {
-        let mut pods = self.pods_of(demand).into_iter().rev().filter_map(|id| self.pods.get(&id));
-        pods.find(|pod| pod.stage == stage && !pod.is_leaving()).map(|pod| pod.came)
+        let set_of = |demand: &DemandId| {
+            let state = self.demands.get(demand).filter(|state| !state.over);
+            state.and_then(|state| state.demand.set.as_ref())
+        };
+        let Some(set) = set_of(&demand) else { return demand };
+        let mut pods = self.pods.range(all_of(demand)).map(|(_, pod)| pod);
+        if !pods.any(|pod| pod.stage == Stage::Bound && !pod.is_leaving()) {
+            return demand;
+        }
+        let waiting = self.waiting.iter().filter(|id| set_of(&id.demand) == Some(set));
+        let waiting = waiting.map(|id| (&self.pods[id], id.demand)).filter(|(pod, _)| !pod.is_leaving());
+        waiting.map(|(pod, other)| (pod.came, other)).max().map_or(demand, |(_, other)| other)
     }
 
     /// Nobody wants a demand any more.
@@ -216,6 +210,7 @@ impl Run<'_> {
         }
         self.tell_gone(id, What::Deleted, audience);
         let Some(pod) = self.pods.remove(&id) else { return };
+        self.waiting.remove(&id);
         let waited = pod.bound.is_none();
         audience.decided(self.now, &Decided::Went { id, pod: &pod.name, waited });
         if let (Stage::Bound, Some(node)) = (pod.stage, &pod.node) {

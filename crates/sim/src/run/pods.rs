@@ -1,5 +1,6 @@
 //! The lives of pods: from the wish until they run, as a controller and a kubelet would have it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::{Moment, Object, What};
@@ -127,9 +128,6 @@ impl Run<'_> {
     pub(super) fn ask(&mut self, asked: Asked, audience: &mut dyn Audience) {
         let Asked { demand, body, takes } = asked;
         let (id, begun) = (demand.id, demand.begun.clone());
-        if let Some(set) = &demand.set {
-            self.sets.entry(set.clone()).or_default().insert(id);
-        }
         let after = demand.after.filter(|_| begun.is_none());
         let before = after.and_then(|after| self.demands.get_mut(&after)).filter(|state| !state.over);
         let waits = before.is_some();
@@ -181,6 +179,7 @@ impl Run<'_> {
     pub(super) fn will_bind(&mut self, id: PodId, placement: Placement, at: Moment) {
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.stage = Stage::Binding;
+        self.waiting.remove(&id);
         pod.node = Some(placement.node.clone());
         self.on_node.entry(placement.node.clone()).or_default().insert(id);
         pod.placement = Some(placement);
@@ -195,6 +194,7 @@ impl Run<'_> {
         if let Some(node) = &begun.node {
             pod.node = Some(node.clone());
             (pod.stage, pod.bound, pod.started) = (Stage::Bound, Some(begun.came), begun.started);
+            self.waiting.remove(&id);
             self.on_node.entry(node.clone()).or_default().insert(id);
             audience.decided(self.now, &Decided::Sits { id, node, takes: pod.takes });
         }
@@ -266,6 +266,7 @@ impl Run<'_> {
         };
         self.names.insert(name, id);
         self.pods.insert(id, pod);
+        self.waiting.insert(id);
         Some(id)
     }
 
@@ -391,8 +392,7 @@ impl Run<'_> {
     }
 
     pub(super) fn pods_of(&self, demand: DemandId) -> Vec<PodId> {
-        let all = PodId { demand, life: 0 }..=PodId { demand, life: u32::MAX };
-        self.pods.range(all).map(|(id, _)| *id).collect()
+        self.pods.range(all_of(demand)).map(|(id, _)| *id).collect()
     }
 
     /// Tells everybody of a pod.
@@ -478,6 +478,11 @@ impl Pod {
         self.nominated = nominated;
         is_news || is_other
     }
+}
+
+/// All pods that a demand can have.
+pub(super) fn all_of(demand: DemandId) -> RangeInclusive<PodId> {
+    PodId { demand, life: 0 }..=PodId { demand, life: u32::MAX }
 }
 
 /// The name and uid of the next pod of a demand: as recorded, or made up, with a name that is not taken.

@@ -137,8 +137,10 @@ pub(super) fn decide(
     let outcome = match (passed, &feasible[..]) {
         (Err(error), _) => Outcome::Failed(error),
         (Ok(()), []) => {
-            let refused = diagnosis.refused.iter().map(|(_, id)| memory.cards.refusal(*id).plugin);
-            diagnosis.plugins.extend(refused);
+            let mut said = vec![false; memory.cards.end()];
+            diagnosis.refused.iter().for_each(|(_, id)| said[*id as usize] = true);
+            let said = (0_u32..).zip(said).filter(|(_, is_said)| *is_said);
+            diagnosis.plugins.extend(said.map(|(id, _)| memory.cards.refusal(id).plugin));
             diagnosis.plugins.sort_unstable();
             diagnosis.plugins.dedup();
             Outcome::None(diagnosis)
@@ -206,15 +208,15 @@ fn pass_filters(
 ) -> Result<(), String> {
     feasible.clear();
     let enough = enough(look, considered.len());
-    let count = considered.len();
+    let (last, first) = considered.split_at(start % considered.len().max(1));
+    let in_turn = first.iter().chain(last).copied();
     if look.rules.profile.filter.is_empty() {
-        feasible.extend((0..enough).map(|index| considered[(start + index) % count]));
+        feasible.extend(in_turn.take(enough));
         return Ok(());
     }
     // The one promised may be looked at twice; what is said last counts.
     let promised = diagnosis.refused.first().map(|(node, _)| *node);
-    for index in 0..count {
-        let node = considered[(start + index) % count];
+    for node in in_turn {
         match look.verdict(node, cards, refusals) {
             None if feasible.len() == enough => break,
             None => feasible.push(node),

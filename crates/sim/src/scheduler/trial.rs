@@ -117,6 +117,11 @@ impl Trial {
         self.world.nodes.generation(id)
     }
 
+    /// Nodes whose generation changed since this was last asked, be it that they have their old one again.
+    pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
+        self.world.nodes.take_touched()
+    }
+
     /// What was done to a node since was taken back: whatever is remembered of it holds again.
     pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
         self.world.nodes.restore_generation(id, generation);

@@ -12,7 +12,7 @@ use super::super::packing::Packing;
 use super::super::settings::Settings;
 use super::super::time::after;
 use super::InProgress;
-use super::candidates::Candidate;
+use super::candidates::{Candidate, Candidates};
 use super::disruptions::Disruptions;
 use super::eligibility::eligibility;
 use super::groups::{Groups, registered};
@@ -59,13 +59,12 @@ impl Planner {
         }
     }
 
-    /// Looks at all candidates. Their pods may move to `nodes`; those that are being deleted do not count.
+    /// Looks at all candidates. Their pods may move to the destinations; those that are being deleted are none.
     pub(super) fn look(
         &mut self,
         context: &mut Context<'_>,
         groups: &Groups,
-        nodes: &[NodeId],
-        candidates: &[Candidate],
+        candidates: &Candidates,
         in_progress: &InProgress,
     ) {
         let now = context.clock.now();
@@ -74,24 +73,27 @@ impl Planner {
         }
         self.last_look = Some(now);
         let snapshot = &context.cluster.snapshot;
-        let end = nodes.iter().map(|id| id.index() + 1).max().unwrap_or(0);
-        let mut destinations = vec![false; end];
-        for id in nodes {
-            destinations[id.index()] = true;
-        }
+        let mut destinations = candidates.destinations.clone();
+        let end = destinations.len();
         for id in in_progress.names().filter_map(|name| snapshot.find(name)).filter(|id| id.index() < end) {
             destinations[id.index()] = false;
         }
-        // Those that are not on their way out.
-        let candidates: Vec<Candidate> =
-            candidates.iter().filter(|candidate| destinations[candidate.node.index()]).copied().collect();
         self.unremovable.clear();
         let tried = self.tried_in_vain(context, end);
-        let eligible = self.eligible(context, groups, &candidates, &tried);
+        // Those that are on their way out are none.
+        let stays = |candidate: &&Candidate| destinations[candidate.node.index()];
+        let eligible: Vec<Candidate> = if self.brief {
+            let promising = candidates.promising.iter().filter(stays);
+            promising.filter(|candidate| !tried[candidate.node.index()]).copied().collect()
+        } else {
+            let candidates: Vec<Candidate> = candidates.all.iter().filter(stays).copied().collect();
+            self.eligible(context, groups, &candidates, &tried)
+        };
         let fork = context.cluster.snapshot.fork();
         let found = self.try_removals(context, groups, destinations, &eligible);
         context.cluster.snapshot.revert(fork);
-        if self.unneeded.update(found, now) | self.packing.drop_old_hints() {
+        let leads_elsewhere = self.packing.drop_old_hints(|node| context.cluster.has_node(node));
+        if self.unneeded.update(found, now) || leads_elsewhere {
             context.clock.disturb();
         }
     }
@@ -125,7 +127,7 @@ impl Planner {
         tried
     }
 
-    /// Those that are worth a closer look.
+    /// Those that are worth a closer look, where it is wanted to know why others are not.
     fn eligible(
         &mut self,
         context: &mut Context<'_>,
@@ -136,13 +138,6 @@ impl Planner {
         self.utilization.clear();
         let mut eligible = Vec::new();
         for candidate in candidates {
-            if self.brief {
-                let glance = self.summaries.glance(context, groups, candidate.node);
-                if !tried[candidate.node.index()] && glance.eligible {
-                    eligible.push(*candidate);
-                }
-                continue;
-            }
             if tried[candidate.node.index()] {
                 self.stays(context, candidate.node, UnremovableReason::RecentlyUnremovable);
                 continue;

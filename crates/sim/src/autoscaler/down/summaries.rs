@@ -27,7 +27,7 @@ pub(super) struct Glance {
     /// It holds for this generation of the node,
     generation: u64,
     /// and up to this moment.
-    until: Moment,
+    pub until: Moment,
     /// Without one nothing else is known.
     pub group: Option<GroupId>,
     pub empty: bool,

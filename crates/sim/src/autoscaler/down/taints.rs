@@ -1,10 +1,13 @@
 //! The taints by which nodes that go, or might go, are marked.
 
+use std::sync::Arc;
+
 use model::Moment;
 
 use super::super::Context;
 use super::super::decision::{About, Action, Event};
 use super::super::node::Node;
+use super::super::standing::Standing;
 use super::super::time::{after, seconds};
 use super::super::{CANDIDATE, TO_BE_DELETED};
 use super::unneeded::Unneeded;
@@ -46,20 +49,20 @@ pub(super) fn unmark(context: &Context<'_>, name: &str, actions: &mut Vec<Action
 pub(super) fn mark_candidates(context: &mut Context<'_>, nodes: &[NodeId], unneeded: &Unneeded) {
     let most = usize::try_from(context.settings.max_bulk_soft_taint_count).unwrap_or(0);
     let snapshot = &context.cluster.snapshot;
-    let is_ours = |id: &NodeId| {
-        context.standing(*id).is_some_and(|standing| standing.group.is_some() && !standing.going)
-    };
-    let is_marked = |id: &NodeId| context.standing(*id).is_some_and(|standing| standing.candidate);
-    let needed = nodes.iter().filter(|id| is_marked(id) && is_ours(id)).map(|id| &snapshot.node(*id).name);
+    let standing = |name: &Arc<str>| context.standing(snapshot.find(name)?);
+    let needless = || unneeded.iter().map(|(name, _)| name);
+    // If only nodes that could go are marked, no other is.
+    let marked = needless().filter_map(standing).filter(|standing| standing.is_marked()).count();
+    let nodes = if marked == context.marked { &[] } else { nodes };
+    let is_marked = |id: &&NodeId| context.standing(**id).is_some_and(Standing::is_marked);
+    let needed = nodes.iter().filter(is_marked).map(|id| &snapshot.node(*id).name);
     let unmarked = needed.filter(|name| !unneeded.contains(name));
     let mut changes: Vec<Action> =
         unmarked.take(most).map(|node| Action::Untaint { node: node.clone(), key: CANDIDATE }).collect();
     let value = seconds_of(context.clock.now());
-    let needless = unneeded.iter().map(|(name, _)| name);
-    let marked =
-        needless.filter(|name| snapshot.find(name).is_some_and(|id| is_ours(&id) && !is_marked(&id)));
+    let is_new = |name: &&Arc<str>| standing(name).is_some_and(|it| it.is_ours() && !it.candidate);
     let left = most - changes.len();
-    changes.extend(marked.take(left).map(|node| Action::Taint {
+    changes.extend(needless().filter(is_new).take(left).map(|node| Action::Taint {
         node: node.clone(),
         key: CANDIDATE,
         value: value.clone(),

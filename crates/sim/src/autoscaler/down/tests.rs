@@ -169,6 +169,7 @@ impl Fixture {
             templates: &Templates::default(),
             standing: &standing,
             revision: self.revision,
+            marked: standing.iter().flatten().filter(|standing| standing.is_marked()).count(),
             dice: &mut self.dice,
             events: &mut self.events,
             actions: &mut self.actions,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use model::Moment;
 
 use super::{
-    Acceptable, Counts, Group, Growing, Looking, Registry, Unregistered, WrongSize, ids, provision_time,
-    warning,
+    Acceptable, Counts, Group, Growing, Looking, RegisteredCounts, Registry, Unregistered, WrongSize, ids,
+    provision_time, warning,
 };
 use crate::autoscaler::cloud::{Cloud, CreationError, GroupId, Instance, InstanceState, Registered};
 use crate::autoscaler::go_duration;
@@ -54,7 +54,15 @@ impl Registry {
             let instances = cached.get_or_insert_with(|| cloud.instances(group));
             instances.clone()
         });
-        let current = current.collect();
+        let current: Vec<_> = current.collect();
+        self.instances.has_failed.resize(current.len(), false);
+        for (place, instances) in current.iter().enumerate() {
+            let before = self.instances.current.get(place);
+            if !before.is_some_and(|before| Arc::ptr_eq(before, instances)) {
+                let has_failed = |one: &Instance| matches!(one.state, InstanceState::Failed(_));
+                self.instances.has_failed[place] = instances.iter().any(has_failed);
+            }
+        }
         self.instances.previous = std::mem::replace(&mut self.instances.current, current);
     }
 
@@ -79,7 +87,30 @@ impl Registry {
         self.unregistered = found;
     }
 
+    /// Counts nodes, and instances that are none yet.
     pub(super) fn count(&mut self, looking: &mut Looking<'_>) {
+        if self.registered.holds != Some(looking.revision) {
+            self.count_registered(looking);
+        }
+        let (mut groups, mut total) = (self.registered.groups.clone(), self.registered.total.clone());
+        for Unregistered { group, since } in self.unregistered.values() {
+            let counts = groups[group.index()].get_or_insert_default();
+            let patience = provision_time(looking.cloud, *group, looking.settings);
+            if looking.clock.is_past(after(*since, patience)) {
+                counts.long_unregistered += 1;
+                total.long_unregistered += 1;
+            } else {
+                counts.unregistered += 1;
+                total.unregistered += 1;
+            }
+        }
+        for (group, counts) in self.groups.iter_mut().zip(groups) {
+            group.counts = counts;
+        }
+        self.total = total;
+    }
+
+    fn count_registered(&mut self, looking: &mut Looking<'_>) {
         let (clock, settings) = (looking.clock, looking.settings);
         let mut total = Counts::default();
         let mut groups: Vec<Option<Counts>> = vec![None; self.groups.len()];
@@ -119,22 +150,8 @@ impl Registry {
             }
             state(&mut total);
         }
-        for Unregistered { group, since } in self.unregistered.values() {
-            let counts = groups[group.index()].get_or_insert_default();
-            if clock.is_past(after(*since, provision_time(looking.cloud, *group, settings))) {
-                counts.long_unregistered += 1;
-                total.long_unregistered += 1;
-            } else {
-                counts.unregistered += 1;
-                total.unregistered += 1;
-            }
-        }
-        for (group, counts) in self.groups.iter_mut().zip(groups) {
-            group.counts = counts;
-        }
-        let holds = !cloud_tells && self.unregistered.is_empty() && total.not_started.is_empty();
-        self.count_holds = holds.then_some(looking.revision);
-        self.total = total;
+        let holds = !cloud_tells && total.not_started.is_empty();
+        self.registered = RegisteredCounts { holds: holds.then_some(looking.revision), groups, total };
     }
 
     pub(super) fn set_acceptable(&mut self, targets: &[i64]) {

@@ -123,6 +123,7 @@ impl Fixture {
             templates: &self.templates,
             standing: &[],
             revision: 0,
+            marked: 0,
             dice: &mut Pcg64::seed_from_u64(0),
             events: &mut self.events,
             actions: &mut self.actions,

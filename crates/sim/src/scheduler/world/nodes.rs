@@ -16,6 +16,10 @@ pub(in crate::scheduler) struct Nodes {
     generations: Vec<u64>,
     /// The last one given out. None is ever given out again, so that an old one can be restored.
     last_generation: u64,
+    /// Nodes that got another one since this was last asked.
+    touched: Vec<NodeId>,
+    /// Whether a node is among them, by number.
+    is_touched: Vec<bool>,
     free: Vec<NodeId>,
     by_name: FxHashMap<Arc<str>, NodeId>,
     /// Nodes by zone, each in the order they came; zones too.
@@ -92,6 +96,7 @@ impl Nodes {
         if id.index() == self.slots.len() {
             self.slots.push(Slot::default());
             self.generations.push(0);
+            self.is_touched.push(false);
         }
         // Whoever remembers the number's last node by its generation must not take this one for it.
         self.renew_generation(id);
@@ -128,7 +133,15 @@ impl Nodes {
 
     /// A node and the pods on it are as they were then.
     pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
-        self.generations[id.index()] = generation;
+        self.set_generation(id, generation);
+    }
+
+    /// Nodes that got another generation since this was last asked, be it that they got their old one back.
+    pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
+        for id in &self.touched {
+            self.is_touched[id.index()] = false;
+        }
+        std::mem::take(&mut self.touched)
     }
 
     /// No node has this number or a higher one.
@@ -214,7 +227,14 @@ impl Nodes {
 
     fn renew_generation(&mut self, id: NodeId) {
         self.last_generation += 1;
-        self.generations[id.index()] = self.last_generation;
+        self.set_generation(id, self.last_generation);
+    }
+
+    fn set_generation(&mut self, id: NodeId, generation: u64) {
+        self.generations[id.index()] = generation;
+        if !std::mem::replace(&mut self.is_touched[id.index()], true) {
+            self.touched.push(id);
+        }
     }
 
     fn touch(&mut self, id: NodeId) {
