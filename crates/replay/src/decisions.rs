@@ -13,10 +13,13 @@ use sim::scheduler::{Inclined, Placement, PodName};
 use crate::causes::Causes;
 use crate::play::Follower;
 use crate::record::Record;
+use crate::recorded::{Curve, Sizes};
 
 /// Writes a line a decision. A refusal in the same words as the last of that pod is only counted.
 pub struct Decisions<'a, W> {
     record: Record<'a>,
+    /// How large groups were.
+    sizes: Sizes<'a>,
     out: W,
     /// Pods that wait: how often they were refused, and in which words last.
     waiting: BTreeMap<PodName, Refused>,
@@ -43,6 +46,9 @@ struct Line<'a> {
     group: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<Size>,
+    /// How many nodes its group had then in the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_nodes: Option<i64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
     /// How long the pod had waited, in seconds.
@@ -83,9 +89,16 @@ struct Recorded {
 }
 
 impl<'a, W: Write> Decisions<'a, W> {
-    /// Beside these causes.
-    pub fn new(causes: &'a Causes, out: W) -> Decisions<'a, W> {
-        Decisions { record: Record::of(causes), out, waiting: BTreeMap::new(), lines: 0, trouble: None }
+    /// Beside these causes, and nodes that came and went so.
+    pub fn new(causes: &'a Causes, nodes: &'a Curve, out: W) -> Decisions<'a, W> {
+        Decisions {
+            record: Record::of(causes),
+            sizes: nodes.sizes(),
+            out,
+            waiting: BTreeMap::new(),
+            lines: 0,
+            trouble: None,
+        }
     }
 
     /// Says who still waits, and gives back where it wrote to, with the number of lines.
@@ -205,11 +218,13 @@ impl<'a, W: Write> Decisions<'a, W> {
             [pod, others @ ..] => format!("{} and {} others wait", shown(pod), others.len()),
         };
         for increase in &scale_up.increases {
+            let recorded_nodes = Some(self.sizes.at(at, &increase.group));
             self.write(&Line {
                 at: at.to_string(),
                 what: "scaledUp",
                 group: Some(&increase.group),
                 size: Some(Size { from: increase.from, to: increase.to, max: increase.max }),
+                recorded_nodes,
                 why: why.clone(),
                 ..Line::default()
             });
@@ -223,11 +238,13 @@ impl<'a, W: Write> Decisions<'a, W> {
             1 => format!("{used} % used, one pod to move"),
             pods => format!("{used} % used, {pods} pods to move"),
         };
+        let recorded_nodes = group.map(|group| self.sizes.at(at, group));
         self.write(&Line {
             at: at.to_string(),
             what: "scaledDown",
             node: Some(&removed.node),
             group: group.map(|group| &**group),
+            recorded_nodes,
             why,
             ..Line::default()
         });

@@ -36,6 +36,13 @@ pub struct Step {
     pub by: i64,
 }
 
+/// The sizes of classes along a curve, as time goes on.
+#[derive(Debug)]
+pub(crate) struct Sizes<'a> {
+    ahead: &'a [Step],
+    sizes: FxHashMap<&'a str, i64>,
+}
+
 #[derive(Debug)]
 struct PodState {
     came: Moment,
@@ -139,6 +146,10 @@ impl Curve {
         self.0.push(Step { at, class, node: node.into(), by });
     }
 
+    pub(crate) fn sizes(&self) -> Sizes<'_> {
+        Sizes { ahead: &self.0, sizes: FxHashMap::default() }
+    }
+
     /// The area between two curves of the number of nodes, and that under the first, in seconds times nodes.
     pub fn apart(&self, other: &Curve, from: Moment, to: Moment) -> (f64, f64) {
         let mut steps: Vec<(Moment, i64, i64)> = self.0.iter().map(|step| (step.at, step.by, 0)).collect();
@@ -154,5 +165,37 @@ impl Curve {
             (ours, theirs, now) = (ours + by, theirs + by_other, at);
         }
         (apart, under)
+    }
+}
+
+// === impl Sizes ===
+
+impl Sizes<'_> {
+    /// How many nodes of a class there are at a moment, which is not before the last one that was asked for.
+    pub(crate) fn at(&mut self, at: Moment, class: &str) -> i64 {
+        let passed = self.ahead.partition_point(|step| step.at <= at);
+        let (passed, ahead) = self.ahead.split_at(passed);
+        for Step { class, by, .. } in passed {
+            *self.sizes.entry(class).or_default() += by;
+        }
+        self.ahead = ahead;
+        self.sizes.get(class).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_a_curve() {
+        let mut curve = Curve::default();
+        for (second, class, by) in [(0, "a", 1), (0, "b", 1), (5, "a", 1), (9, "a", -1)] {
+            curve.push(Moment::from_nanos(second), class.into(), "n", by);
+        }
+        let mut sizes = curve.sizes();
+        let mut size = |second, class| sizes.at(Moment::from_nanos(second), class);
+        let seen = [size(0, "a"), size(0, "b"), size(4, "a"), size(5, "a"), size(9, "a"), size(9, "c")];
+        assert_eq!(seen, [1, 1, 1, 2, 1, 0]);
     }
 }

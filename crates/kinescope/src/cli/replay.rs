@@ -153,7 +153,7 @@ impl Replay {
         let Known { causes, figures, curve } = known;
         let window = plan.part.window;
         let file = File::create(scratch.path("decisions.jsonl")).with_context(|| scratch.doing())?;
-        let mut decisions = Decisions::new(&causes, BufWriter::with_capacity(1 << 18, file));
+        let mut decisions = Decisions::new(&causes, &curve, BufWriter::with_capacity(1 << 18, file));
         let mut film = match self.no_history {
             true => None,
             false => Some(plan.film(&scratch.path("replay.kine"))?),
