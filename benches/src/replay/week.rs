@@ -194,18 +194,18 @@ impl Week {
         minute.plus_nanos(self.dice.random_range(1..MINUTE))
     }
 
-    /// One Deployment grows by so many pods, and another shrinks by as many.
+    /// One Deployment grows by so many pods, and the largest shrinks by as many: later, as that may be the same.
     fn scale_deployments(&mut self, begins: Moment, pods: u64) {
         let count = self.deployments.len();
         let grows = self.dice.random_range(0..count);
-        let at = self.within(begins);
+        let at = begins.plus_nanos(self.dice.random_range(1..MINUTE / 2));
         let wanted = self.deployments[grows].pods.len() as u64 + pods;
         self.give(at, Given::Object(What::Modified(self.deployments[grows].set(wanted, at))));
         for number in 0..pods {
             self.ask_for_deployment(at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000), grows, None);
         }
         let largest = (0..count).max_by_key(|place| self.deployments[*place].pods.len()).unwrap_or(0);
-        let at = self.within(begins);
+        let at = begins.plus_nanos(self.dice.random_range(MINUTE * 2 / 3..MINUTE));
         let left = self.deployments[largest].pods.len().saturating_sub(pods as usize);
         // The newest go first, as a ReplicaSet has it.
         let going = self.deployments[largest].pods.split_off(left);
