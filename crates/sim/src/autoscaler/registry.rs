@@ -383,7 +383,7 @@ impl Registry {
 
     /// Instances of a group that could not be made, by error and then in the cloud's order.
     pub(crate) fn failed_instances(&self, group: GroupId) -> Vec<Arc<str>> {
-        if !self.instances.has_failed.get(group.index()).is_some_and(|has_failed| *has_failed) {
+        if !self.instances.has_failed.get(group.index()).copied().unwrap_or(false) {
             return Vec::new();
         }
         by_error(&self.instances.current[group.index()])

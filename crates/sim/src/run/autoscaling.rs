@@ -73,7 +73,7 @@ impl Scaler {
         self.autoscaler.apply(what);
     }
 
-    /// The autoscaler has something to do: it hears of all that it has not been told.
+    /// The autoscaler is about to do something: it hears of all that it has not been told.
     fn tell(&mut self) {
         for (_, what) in self.untold.drain(..) {
             self.autoscaler.apply(&what);
@@ -107,6 +107,7 @@ impl Scaler {
 
     /// One that comes to what the last one came to is that one again.
     fn run_loop(&mut self, now: Moment) -> Loop {
+        self.tell();
         if let Some(last) = self.last.take()
             && self.autoscaler.repeat(now, &self.cloud)
         {
@@ -146,14 +147,14 @@ impl Run<'_> {
     /// All that the autoscaler and the cloud have to do now.
     pub(super) fn scale(&mut self, audience: &mut dyn Audience) {
         let now = self.now;
-        let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next() <= now) else { return };
-        scaler.tell();
+        if self.scaler.as_ref().is_none_or(|scaler| scaler.next() > now) {
+            return;
+        }
         self.cloud_changes(audience);
         self.background(audience);
         let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next_loop() <= now) else {
             return;
         };
-        scaler.tell();
         let done = scaler.run_loop(now);
         let took = self.pacer.draw_for_work(Step::Loop, now, scaler.autoscaler.looks(&done));
         scaler.busy_until = after(now, took.max(SHORTEST_LOOP));

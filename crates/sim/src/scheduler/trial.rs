@@ -124,7 +124,7 @@ impl Trial {
 
     /// What was done to a node since was taken back: whatever is remembered of it holds again.
     pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
-        self.world.nodes.restore_generation(id, generation);
+        self.world.nodes.set_generation(id, generation);
     }
 
     /// A pod is known from now on, and on no node.

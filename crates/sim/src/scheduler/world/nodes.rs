@@ -131,11 +131,6 @@ impl Nodes {
         self.generations[id.index()]
     }
 
-    /// A node and the pods on it are as they were then.
-    pub(crate) fn restore_generation(&mut self, id: NodeId, generation: u64) {
-        self.set_generation(id, generation);
-    }
-
     /// Nodes that got another generation since this was last asked, be it that they got their old one back.
     pub(crate) fn take_touched(&mut self) -> Vec<NodeId> {
         for id in &self.touched {
@@ -230,7 +225,8 @@ impl Nodes {
         self.set_generation(id, self.last_generation);
     }
 
-    fn set_generation(&mut self, id: NodeId, generation: u64) {
+    /// To be called with a former one if a node and the pods on it are as they were then.
+    pub(crate) fn set_generation(&mut self, id: NodeId, generation: u64) {
         self.generations[id.index()] = generation;
         if !std::mem::replace(&mut self.is_touched[id.index()], true) {
             self.touched.push(id);
