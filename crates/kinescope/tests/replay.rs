@@ -208,6 +208,7 @@ fn an_autoscaler_makes_the_node_that_nobody_had() {
     let [up] = &those(&decisions, "scaledUp")[..] else { panic!("{decisions:?}") };
     assert_eq!((&up["group"], &up["size"]), (&json!("large"), &json!({"from": 0, "to": 1, "max": 3})));
     assert_eq!(up["why"], "shop/huge waits");
+    assert_eq!(up["recordedNodes"], 0);
     let [.., came] = &those(&decisions, "nodeCame")[..] else { panic!("{decisions:?}") };
     assert_eq!(came["group"], "large");
     let between = |from: &Value, to: &Value| {
