@@ -119,6 +119,15 @@ impl Selector {
         self.requirements.is_none()
     }
 
+    /// The labels, with their values, that whoever it selects must have.
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fixed = |requirement: &&Requirement| {
+            matches!(requirement.operator, Operator::Equals | Operator::DoubleEquals)
+        };
+        let requirements = self.requirements.iter().flatten().filter(fixed);
+        requirements.flat_map(|it| it.values.iter().map(|value| (it.key.as_str(), value.as_str())))
+    }
+
     /// Selects what both select.
     pub fn and(&self, other: &Selector) -> Selector {
         match (&self.requirements, &other.requirements) {
@@ -327,6 +336,13 @@ mod tests {
             .map(|labels| if selector.matches(|key| labels.get(key)?.as_str()) { '1' } else { '0' })
             .collect();
         assert_eq!(found, row["matches"].as_str().unwrap(), "{row}");
+    }
+
+    #[test]
+    fn labels_that_whoever_is_selected_must_have_are_told() {
+        let selector = Selector::parse("b==2,a=1,c in (3),d!=4,e,!f,g>5").unwrap();
+        assert_eq!(selector.labels().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+        assert_eq!(Selector::NOTHING.labels().count() + Selector::EVERYTHING.labels().count(), 0);
     }
 
     #[test]

@@ -104,9 +104,9 @@ pub(super) struct People {
     tallies: Registry<Arc<Question>, Kept>,
     /// What tallies count on. Most share it with others.
     grounds: Registry<Where, Ground>,
-    /// Tallies that count in one namespace, and those that count in several.
-    by_namespace: BTreeMap<Arc<str>, Vec<TallyId>>,
-    anywhere: Vec<TallyId>,
+    /// Tallies by a label, and its value, that all whom they count have; and those for which there is none.
+    by_label: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<TallyId>>>,
+    anybody: Vec<TallyId>,
     /// Changes with the tallies there are.
     generation: u64,
     clock: u64,
@@ -150,12 +150,13 @@ impl Who {
         }
     }
 
-    /// The namespaces it can mean; `None` for any.
-    fn namespaces(&self) -> Option<&[Arc<str>]> {
-        match self {
-            Who::Spread(namespace, _) => Some(std::slice::from_ref(namespace)),
-            Who::Meant(terms) => terms[0].namespaces.as_deref(),
-        }
+    /// The labels, with their values, that all have who count.
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        let selector = match self {
+            Who::Spread(_, selector) => selector,
+            Who::Meant(terms) => &terms[0].selector,
+        };
+        selector.labels()
     }
 }
 
@@ -295,14 +296,15 @@ impl People {
             return TallyId(id);
         }
         self.generation += 1;
-        let question = self.tallies.key(id).clone();
-        match question.who.namespaces() {
-            Some(namespaces) => {
-                for namespace in namespaces {
-                    self.by_namespace.entry(namespace.clone()).or_default().push(TallyId(id));
-                }
+        let who = &self.tallies.key(id).who;
+        let by_label = &mut self.by_label;
+        let known = |key: &str, value: &str| by_label.get(key)?.get(value).map(Vec::len);
+        // Where it is met least often for nothing.
+        match who.labels().min_by_key(|(key, value)| known(key, value)) {
+            Some((key, value)) => {
+                by_label.entry(key.into()).or_default().entry(value.into()).or_default().push(TallyId(id));
             }
-            None => self.anywhere.push(TallyId(id)),
+            None => self.anybody.push(TallyId(id)),
         }
         TallyId(id)
     }
@@ -320,11 +322,15 @@ impl People {
             if let Some((_, kept)) = self.tallies.give_back(id) {
                 self.grounds.give_back(kept.ground);
             }
-            for list in self.by_namespace.values_mut().chain([&mut self.anywhere]) {
+            let labelled = self.by_label.values_mut().flat_map(BTreeMap::values_mut);
+            for list in labelled.chain([&mut self.anybody]) {
                 list.retain(|other| other.0 != id);
             }
         }
-        self.by_namespace.retain(|_, list| !list.is_empty());
+        self.by_label.retain(|_, values| {
+            values.retain(|_, list| !list.is_empty());
+            !values.is_empty()
+        });
         self.generation += 1;
         true
     }
@@ -333,8 +339,8 @@ impl People {
     pub(super) fn drop_tallies(&mut self) {
         self.tallies = Registry::default();
         self.grounds = Registry::default();
-        self.by_namespace.clear();
-        self.anywhere.clear();
+        self.by_label.clear();
+        self.anybody.clear();
         self.generation += 1;
     }
 
@@ -369,9 +375,9 @@ impl People {
 
     fn find_tallies(&mut self, identity: u32) {
         let who = self.identities.key(identity);
-        let here = self.by_namespace.get(&who.namespace).into_iter().flatten();
-        let found =
-            here.chain(&self.anywhere).copied().filter(|id| self.tallies.key(id.0).who.means(who)).collect();
+        let labelled = |(key, value)| self.by_label.get(key)?.get(value);
+        let met = who.labels.iter().filter_map(labelled).flatten().chain(&self.anybody);
+        let found = met.copied().filter(|id| self.tallies.key(id.0).who.means(who)).collect();
         self.identities.value_mut(identity).counted_in = (self.generation, found);
     }
 }
