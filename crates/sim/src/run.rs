@@ -207,14 +207,14 @@ impl Run<'_> {
     /// Tells everybody of an object. Those who decide hear only what matters to them.
     fn tell(&mut self, what: What, audience: &mut dyn Audience) {
         self.scheduler.apply(self.now, &what);
-        self.tell_others(what, audience);
+        if let Some(scaler) = &mut self.scaler {
+            scaler.autoscaler.apply(&what);
+        }
+        self.show(what, audience);
     }
 
-    /// Tells everybody but the scheduler, which knows.
-    fn tell_others(&mut self, what: What, audience: &mut dyn Audience) {
-        if let Some(scaler) = &mut self.scaler {
-            scaler.hear(&what);
-        }
+    /// Tells those who look at objects.
+    fn show(&mut self, what: What, audience: &mut dyn Audience) {
         self.tell_controllers(&what);
         if audience.wants_changes() {
             audience.changed(self.now, what);

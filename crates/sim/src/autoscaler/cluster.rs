@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::cloud::{Cloud, GroupId, Registered};
 use super::gpu;
 use super::node::Node;
-use super::pod::Pod;
+use super::pod::{Fate, Pod};
 use super::settings::Settings;
 use super::snapshot::Snapshot;
 use crate::scheduler::PodName;
@@ -297,12 +297,20 @@ impl Cluster {
 
     fn apply_pod(&mut self, object: &Object, meta: &Meta<'_>, present: bool) -> Heard {
         let known = self.snapshot.trial.find_pod(&meta.namespace, &meta.name);
-        if let Some(pod) = known.map(|id| self.snapshot.pod(id)).filter(|_| present)
-            && pod.is_the_same_at_a_glance(object)
-        {
-            return Heard { is_news: false, unschedulable_since: pod.unschedulable_since() };
-        }
         let pod = present.then(|| Pod::read(object, self.snapshot.trial.scalars()));
+        self.set_pod(known, pod)
+    }
+
+    /// Something has become of a pod, or it is gone. Of one that is not listed nothing is heard.
+    pub(crate) fn apply_fate(&mut self, name: &PodName, fate: Option<Fate>) -> Heard {
+        let Some(known) = self.find_pod(name) else {
+            return Heard { is_news: false, unschedulable_since: None };
+        };
+        let pod = fate.map(|fate| self.snapshot.pod(known).after(fate));
+        self.set_pod(Some(known), pod)
+    }
+
+    fn set_pod(&mut self, known: Option<PodId>, pod: Option<Pod>) -> Heard {
         let unschedulable_since = pod.as_ref().and_then(Pod::unschedulable_since);
         if let Some((id, pod)) = known.zip(pod.as_ref())
             && pod.means_the_same(self.snapshot.pod(id))

@@ -13,7 +13,7 @@ mod groups;
 mod node;
 mod packing;
 mod pending;
-mod pod;
+pub(crate) mod pod;
 mod readiness;
 mod registry;
 mod repeat;
@@ -38,11 +38,13 @@ use model::{Moment, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
+use crate::scheduler::PodName;
 use crate::scheduler::ids::NodeId;
 use clock::Clock;
-use cluster::Cluster;
+use cluster::{Cluster, Heard};
 use down::Down;
 use packing::Packing;
+use pod::Fate;
 use registry::Registry;
 use repeat::Rest;
 use standing::Standing;
@@ -200,6 +202,16 @@ impl Autoscaler {
     /// ignored.
     pub fn apply(&mut self, what: &What) {
         let heard = self.cluster.apply(what);
+        self.take_note(heard);
+    }
+
+    /// The same of a pod that it knows, without a look at the object: what became of it, or that it is gone.
+    pub(crate) fn apply_fate(&mut self, name: &PodName, fate: Option<Fate>) {
+        let heard = self.cluster.apply_fate(name, fate);
+        self.take_note(heard);
+    }
+
+    fn take_note(&mut self, heard: Heard) {
         if heard.is_news {
             self.rest = None;
         }

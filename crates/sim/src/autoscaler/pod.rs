@@ -60,6 +60,18 @@ pub(crate) struct Scheduled {
     pub changed: Option<Moment>,
 }
 
+/// What becomes of a pod, while what its owner asked for stays as it is.
+#[derive(Debug)]
+pub(crate) struct Fate {
+    pub node: Option<Arc<str>>,
+    pub nominated: Option<Arc<str>>,
+    pub scheduled: Option<Scheduled>,
+    pub phase: &'static str,
+    pub deleted: Option<Moment>,
+    /// It is being deleted to make room.
+    pub preempted: bool,
+}
+
 #[derive(Deserialize)]
 struct PodJson<'a> {
     metadata: MetadataJson,
@@ -123,11 +135,6 @@ struct StatusJson {
     nominated_node_name: Option<Arc<str>>,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<ConditionJson>,
-    // How much a pod really has may stand there.
-    container_statuses: Option<IgnoredAny>,
-    init_container_statuses: Option<IgnoredAny>,
-    resources: Option<IgnoredAny>,
-    allocated_resources: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -141,19 +148,6 @@ struct ConditionJson {
     reason: Arc<str>,
     #[serde(default, deserialize_with = "moment")]
     last_transition_time: Option<Moment>,
-}
-
-impl StatusJson {
-    /// Whether it may say how much the pod really has.
-    fn tells_amounts(&self) -> bool {
-        let told = [
-            &self.container_statuses,
-            &self.init_container_statuses,
-            &self.resources,
-            &self.allocated_resources,
-        ];
-        told.iter().any(|told| told.is_some())
-    }
 }
 
 /// What the scheduler said last.
@@ -231,21 +225,26 @@ impl Pod {
             && ForFilters { started: other.spec.started, ..(*self.spec).clone() } == *other.spec
     }
 
-    /// Whether another object of this pod means the same, as far as that can be told without reading all of it: most
-    /// changes are of the `status` alone, which stands last.
-    pub(crate) fn is_the_same_at_a_glance(&self, object: &Object) -> bool {
-        let (known, new, end) = (self.object.as_str(), object.as_str(), self.likeness.spec_end());
-        if end == 0 || known.get(..end) != new.get(..end) {
-            return false;
+    /// The same pod after something has become of it.
+    pub(crate) fn after(&self, fate: Fate) -> Pod {
+        let spec = ForFilters {
+            node_name: fate.node.clone(),
+            nominated_node: fate.nominated.clone(),
+            said_nominated: fate.nominated.clone(),
+            terminating: fate.deleted.is_some(),
+            preempted: fate.preempted,
+            finished: is_finished(fate.phase),
+            ..(*self.spec).clone()
+        };
+        Pod {
+            node: fate.node,
+            nominated: fate.nominated,
+            scheduled: fate.scheduled,
+            phase: fate.phase.into(),
+            deleted: fate.deleted,
+            spec: Arc::new(spec),
+            ..self.clone()
         }
-        let rest = new[end..].strip_prefix(",\"status\":").and_then(|rest| rest.strip_suffix('}'));
-        let Some(Ok(said)) = rest.map(serde_json::from_str::<StatusJson>) else { return false };
-        let is_disrupted = |condition: &ConditionJson| &*condition.kind == "DisruptionTarget";
-        !said.conditions.iter().any(is_disrupted)
-            && !said.tells_amounts()
-            && !matches!(&*said.phase, "Succeeded" | "Failed")
-            && said.nominated_node_name.as_ref().filter(|name| !name.is_empty()) == self.nominated.as_ref()
-            && scheduled(said.conditions) == self.scheduled
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
@@ -272,8 +271,12 @@ impl Pod {
 
     /// Whether it has run to its end.
     pub(crate) fn is_finished(&self) -> bool {
-        matches!(&*self.phase, "Succeeded" | "Failed")
+        is_finished(&self.phase)
     }
+}
+
+fn is_finished(phase: &str) -> bool {
+    matches!(phase, "Succeeded" | "Failed")
 }
 
 impl VolumeJson {

@@ -69,11 +69,6 @@ impl Likeness {
         Likeness { spec, ..Likeness::default() }
     }
 
-    /// Where in the object's text the `spec` ends; zero if it has none.
-    pub(crate) fn spec_end(&self) -> usize {
-        self.spec.end
-    }
-
     /// The text of the pod's `spec`.
     pub(crate) fn text<'p>(&self, pod: &'p Pod) -> &'p str {
         pod.object.as_str().get(self.spec.clone()).unwrap_or_default()

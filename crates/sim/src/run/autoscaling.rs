@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use memchr::memmem;
 use model::{Moment, Object, What};
 use rustc_hash::FxBuildHasher;
 
-use super::body::UNSCHEDULABLE;
+use super::pods::Pod;
 use super::told::{Audience, Decided};
 use super::{AutoscalerSetup, Run, after};
 use crate::autoscaler::{
@@ -23,7 +22,7 @@ use crate::scheduler::PodName;
 pub(super) struct Scaler {
     pub(super) autoscaler: Autoscaler,
     /// What pods came to that it has not been told yet.
-    untold: IndexMap<PodName, What, FxBuildHasher>,
+    untold: IndexMap<PodName, News, FxBuildHasher>,
     cloud: SimulatedCloud,
     /// The group of every node that has one.
     groups: BTreeMap<Arc<str>, Arc<str>>,
@@ -35,6 +34,15 @@ pub(super) struct Scaler {
     calm: Option<Moment>,
     /// Pods for which that loop could do nothing.
     given_up: BTreeSet<PodName>,
+}
+
+/// What there is to tell of a pod: at the most what is listed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    /// What became of it.
+    Fate,
+    /// All of it: it is new, or not the one that was asked for any more.
+    All,
 }
 
 /// No loop takes no time: one that scans without pause would else never let time pass.
@@ -57,26 +65,29 @@ impl Scaler {
         }
     }
 
-    /// Something changed. A pod does so several times before the autoscaler looks again, and only what it has come to
-    /// by then matters; of one that no node takes it hears at once, since it may look sooner for it.
-    pub(super) fn hear(&mut self, what: &What) {
-        let (object, meta) = (what.object(), what.object().meta());
-        if (&*meta.api_version, &*meta.kind) != ("v1", "Pod") {
-            return self.autoscaler.apply(what);
+    /// There is news of a pod. There is several times before the autoscaler looks again, and only what the pod has come
+    /// to by then matters; of one that no node takes it hears at once, since it may look sooner for it.
+    pub(super) fn hear_of(&mut self, pod: &Pod, news: News) {
+        let news = match self.untold.get_mut(&pod.name) {
+            Some(known) => {
+                *known = news.max(*known);
+                *known
+            }
+            None => {
+                self.untold.insert(pod.name.clone(), news);
+                news
+            }
+        };
+        if pod.is_refused() {
+            self.untold.swap_remove(&pod.name);
+            self.tell(&pod.name, news, Some(pod));
         }
-        let pod = PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
-        if memmem::find(object.as_str().as_bytes(), UNSCHEDULABLE.as_bytes()).is_none() {
-            self.untold.insert(pod, what.clone());
-            return;
-        }
-        self.untold.swap_remove(&pod);
-        self.autoscaler.apply(what);
     }
 
-    /// The autoscaler is about to do something: it hears of all that it has not been told.
-    fn tell(&mut self) {
-        for (_, what) in self.untold.drain(..) {
-            self.autoscaler.apply(&what);
+    fn tell(&mut self, name: &PodName, news: News, pod: Option<&Pod>) {
+        match (news, pod) {
+            (News::All, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
+            (_, pod) => self.autoscaler.apply_fate(name, pod.map(Pod::fate)),
         }
     }
 
@@ -107,7 +118,6 @@ impl Scaler {
 
     /// One that comes to what the last one came to is that one again.
     fn run_loop(&mut self, now: Moment) -> Loop {
-        self.tell();
         if let Some(last) = self.last.take()
             && self.autoscaler.repeat(now, &self.cloud)
         {
@@ -152,6 +162,7 @@ impl Run<'_> {
         }
         self.cloud_changes(audience);
         self.background(audience);
+        self.tell_scaler();
         let Some(scaler) = self.scaler.as_mut().filter(|scaler| scaler.next_loop() <= now) else {
             return;
         };
@@ -174,11 +185,20 @@ impl Run<'_> {
         self.background(audience);
     }
 
+    /// The autoscaler is about to do something: it hears of all that it has not been told.
+    fn tell_scaler(&mut self) {
+        let Some(scaler) = &mut self.scaler else { return };
+        for (name, news) in std::mem::take(&mut scaler.untold) {
+            let pod = self.names.get(&name).and_then(|id| self.pods.get(id));
+            scaler.tell(&name, news, pod);
+        }
+    }
+
     /// What is due between loops, until nothing is left.
     fn background(&mut self, audience: &mut dyn Audience) {
         for _ in 0..ROUNDS {
+            self.tell_scaler();
             let Some(scaler) = &mut self.scaler else { return };
-            scaler.tell();
             let done = scaler.autoscaler.background(self.now, &mut scaler.cloud);
             self.do_all(&done.actions, &done.events, audience);
             let was_busy = !done.actions.is_empty() || !done.events.is_empty();

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::given::{BadGiven, DemandMark};
 use super::told::LostTo;
+use crate::autoscaler::pod::{Fate, Scheduled};
 use crate::autoscaler::time::whole_second;
 use crate::scheduler::read::nullable;
 
@@ -91,7 +92,7 @@ const ANNOTATIONS: &str = "annotations";
 /// Why a pod is deleted that is not wanted any more. Kubernetes does not say so of its pods; here it is known.
 pub const WITHDRAWN: &str = "Withdrawn";
 /// Why a pod that no node takes is not scheduled.
-pub(super) const UNSCHEDULABLE: &str = "Unschedulable";
+const UNSCHEDULABLE: &str = "Unschedulable";
 const GRACE: &str = "terminationGracePeriodSeconds";
 const USUAL_GRACE: i64 = 30;
 
@@ -169,9 +170,8 @@ impl Body {
         json.push(',');
         text(&mut json, "creationTimestamp", &whole_second(now.came).to_string());
         if let Some((since, grace)) = now.leaving {
-            let until = since.plus_nanos(grace.saturating_mul(1_000_000_000));
             json.push(',');
-            text(&mut json, "deletionTimestamp", &whole_second(until).to_string());
+            text(&mut json, "deletionTimestamp", &deletion(since, grace).to_string());
             put(&mut json, format_args!(r#","deletionGracePeriodSeconds":{grace}"#));
         }
         json.push_str(r#"},"spec":{"#);
@@ -189,13 +189,7 @@ impl Body {
     }
 
     fn status(&self, json: &mut String, now: &Now<'_>) {
-        let phase = match (now.ended, now.started) {
-            (Some((_, true)), _) => "Failed",
-            (Some((_, false)), _) => "Succeeded",
-            (None, Some(_)) => "Running",
-            (None, None) => "Pending",
-        };
-        text(json, "phase", phase);
+        text(json, "phase", now.phase());
         if now.withdrawn {
             json.push(',');
             text(json, "reason", WITHDRAWN);
@@ -278,6 +272,42 @@ impl Body {
             json.push(']');
         }
     }
+}
+
+// === impl Now ===
+
+impl Now<'_> {
+    fn phase(&self) -> &'static str {
+        match (self.ended, self.started) {
+            (Some((_, true)), _) => "Failed",
+            (Some((_, false)), _) => "Succeeded",
+            (None, Some(_)) => "Running",
+            (None, None) => "Pending",
+        }
+    }
+
+    /// The same as the text says, to whoever knows what the pod's owner asked for.
+    pub(super) fn fate(&self) -> Fate {
+        let scheduled = |status: &str, reason: &str, at| Scheduled {
+            status: status.into(),
+            reason: reason.into(),
+            changed: Some(whole_second(at)),
+        };
+        let refused = || self.refused.map(|(_, since)| scheduled("False", UNSCHEDULABLE, since));
+        Fate {
+            node: self.node.map(Into::into),
+            nominated: self.nominated.map(Into::into),
+            scheduled: self.bound.map(|at| scheduled("True", "", at)).or_else(refused),
+            phase: self.phase(),
+            deleted: self.leaving.map(|(since, grace)| deletion(since, grace)),
+            preempted: matches!(self.lost, Some((LostTo::Preemption(_), _))),
+        }
+    }
+}
+
+/// By when a pod is to be gone.
+fn deletion(since: Moment, grace: i64) -> Moment {
+    whole_second(since.plus_nanos(grace.saturating_mul(1_000_000_000)))
 }
 
 // === impl LostTo ===

@@ -113,7 +113,7 @@ impl Run<'_> {
             if !pod.is_leaving() {
                 self.delete(id, None, audience);
             } else if is_news {
-                self.tell_pod_but_scheduler(id, What::Modified, audience);
+                self.tell_fate(id, What::Modified, audience);
             }
         }
     }
@@ -183,7 +183,7 @@ impl Run<'_> {
             self.gone(id, audience);
             return;
         }
-        self.tell_pod(id, What::Modified, audience);
+        self.tell_leaving(id, audience);
         let step = if is_forced { Step::Vanish } else { Step::End };
         let at = self.takes(id, |life| life.end, step);
         self.agenda.put(at, Due::Go(id));

@@ -8,11 +8,14 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use super::agenda::Due;
+use super::autoscaling::News;
 use super::body::{Body, Now};
 use super::given::{Again, Asked, BadGiven, Begun, Demand, DemandId, Life, Took};
 use super::taints::Eviction;
 use super::told::{Audience, Decided, LostTo, PodId, Takes};
 use super::{Run, after};
+use crate::autoscaler::pod::Fate;
+use crate::autoscaler::time::whole_second;
 use crate::pace::Step;
 use crate::scheduler::{Inclined, Placement, PodName};
 
@@ -288,7 +291,7 @@ impl Run<'_> {
         audience.decided(now, &Decided::Sits { id, node: &node, takes: pod.takes });
         if self.scheduler.schedules(&name.namespace, &name.name) {
             self.scheduler.placed(now, &name.namespace, &name.name);
-            self.tell_pod_but_scheduler(id, What::Modified, audience);
+            self.tell_fate(id, What::Modified, audience);
         } else {
             self.tell_pod(id, What::Modified, audience);
         }
@@ -362,14 +365,9 @@ impl Run<'_> {
         if let Some(runs) = self.demands.get(&id.demand).and_then(|state| state.demand.runs) {
             self.agenda.put(after(now, runs.lasting), Due::End(id));
         }
-        // Neither the scheduler nor the autoscaler decides by it.
-        if self.control.is_some() || audience.wants_changes() {
-            let what = What::Modified(self.pods[&id].object());
-            self.tell_controllers(&what);
-            if audience.wants_changes() {
-                audience.changed(now, what);
-            }
-        }
+        self.scheduler.started(&pod.name.namespace, &pod.name.name, whole_second(now));
+        // The autoscaler does not decide by it.
+        self.show_pod(id, What::Modified, audience);
     }
 
     /// Somebody changes the pod of a demand.
@@ -395,44 +393,51 @@ impl Run<'_> {
         self.pods.range(all_of(demand)).map(|(id, _)| *id).collect()
     }
 
-    /// Tells everybody of a pod.
-    pub(super) fn tell_pod(
-        &mut self,
-        id: PodId,
-        how: fn(model::Object) -> What,
-        audience: &mut dyn Audience,
-    ) {
-        if let Some(pod) = self.pods.get(&id) {
-            self.tell(how(pod.object()), audience);
+    /// Tells everybody of a pod that is new, or not the one that was asked for any more.
+    pub(super) fn tell_pod(&mut self, id: PodId, how: fn(Object) -> What, audience: &mut dyn Audience) {
+        let Some(pod) = self.pods.get(&id) else { return };
+        self.scheduler.apply(self.now, &how(pod.object()));
+        if let Some(scaler) = &mut self.scaler {
+            scaler.hear_of(pod, News::All);
         }
+        self.show_pod(id, how, audience);
+    }
+
+    /// Tells everybody but the scheduler, which knows, what became of a pod.
+    pub(super) fn tell_fate(&mut self, id: PodId, how: fn(Object) -> What, audience: &mut dyn Audience) {
+        let Some(pod) = self.pods.get(&id) else { return };
+        if let Some(scaler) = &mut self.scaler {
+            scaler.hear_of(pod, News::Fate);
+        }
+        self.show_pod(id, how, audience);
     }
 
     /// Tells everybody that a pod takes no room any more.
-    pub(super) fn tell_gone(
-        &mut self,
-        id: PodId,
-        how: fn(model::Object) -> What,
-        audience: &mut dyn Audience,
-    ) {
-        if let Some(pod) = self.pods.get(&id) {
-            // That it is gone is all that the scheduler asks for.
-            self.scheduler.gone(self.now, &pod.name.namespace, &pod.name.name, || pod.object());
-            self.tell_pod_but_scheduler(id, how, audience);
-        }
+    pub(super) fn tell_gone(&mut self, id: PodId, how: fn(Object) -> What, audience: &mut dyn Audience) {
+        let Some(pod) = self.pods.get(&id) else { return };
+        // That it is gone is all that the scheduler asks for.
+        self.scheduler.gone(self.now, &pod.name.namespace, &pod.name.name, || pod.object());
+        self.tell_fate(id, how, audience);
     }
 
-    /// Tells everybody but the scheduler, which knows.
-    pub(super) fn tell_pod_but_scheduler(
-        &mut self,
-        id: PodId,
-        how: fn(model::Object) -> What,
-        audience: &mut dyn Audience,
-    ) {
-        if self.scaler.is_none() && self.control.is_none() && !audience.wants_changes() {
+    /// Tells everybody that a pod is being deleted.
+    pub(super) fn tell_leaving(&mut self, id: PodId, audience: &mut dyn Audience) {
+        let Some(pod) = self.pods.get(&id) else { return };
+        if pod.bound.is_none() {
+            return self.tell_pod(id, What::Modified, audience);
+        }
+        let preempted = matches!(pod.lost, Some((LostTo::Preemption(_), _)));
+        self.scheduler.leaves(self.now, &pod.name.namespace, &pod.name.name, preempted);
+        self.tell_fate(id, What::Modified, audience);
+    }
+
+    /// Shows a pod to those who look at objects.
+    fn show_pod(&mut self, id: PodId, how: fn(Object) -> What, audience: &mut dyn Audience) {
+        if self.control.is_none() && !audience.wants_changes() {
             return;
         }
         if let Some(pod) = self.pods.get(&id) {
-            self.tell_others(how(pod.object()), audience);
+            self.show(how(pod.object()), audience);
         }
     }
 }
@@ -440,8 +445,22 @@ impl Run<'_> {
 // === impl Pod ===
 
 impl Pod {
-    pub(super) fn object(&self) -> model::Object {
-        self.body.object(&Now {
+    pub(super) fn object(&self) -> Object {
+        self.body.object(&self.fares())
+    }
+
+    /// What became of it.
+    pub(super) fn fate(&self) -> Fate {
+        self.fares().fate()
+    }
+
+    /// It waits for a node, and no node takes it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.bound.is_none() && self.refused.is_some() && self.leaving.is_none()
+    }
+
+    fn fares(&self) -> Now<'_> {
+        Now {
             name: &self.name.name,
             uid: &self.uid,
             came: self.came,
@@ -455,7 +474,7 @@ impl Pod {
             withdrawn: self.withdrawn,
             lost: self.lost.as_ref().map(|(to, at)| (to, *at)),
             is_tracked: self.is_tracked,
-        })
+        }
     }
 
     pub(super) fn is_leaving(&self) -> bool {

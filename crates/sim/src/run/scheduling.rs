@@ -54,7 +54,7 @@ impl Run<'_> {
         if is_news {
             // What it says to a pod it writes before it goes on; what it has said already it does not write again.
             self.busy_until = after(self.busy_until, self.pacer.draw(Step::Refuse, now));
-            self.tell_pod_but_scheduler(id, What::Modified, audience);
+            self.tell_fate(id, What::Modified, audience);
             if self.scaler.as_ref().is_some_and(|scaler| !scaler.has_given_up(&name)) {
                 self.news = now;
             }
@@ -65,7 +65,7 @@ impl Run<'_> {
         for cleared in rejection.cleared.iter().filter(|cleared| **cleared != name) {
             let Some(other) = self.names.get(cleared).copied() else { continue };
             if self.pods.get_mut(&other).is_some_and(|pod| pod.promise(None)) {
-                self.tell_pod_but_scheduler(other, What::Modified, audience);
+                self.tell_fate(other, What::Modified, audience);
             }
         }
     }

@@ -1,4 +1,5 @@
 mod controlling;
+mod fates;
 mod repetition;
 
 use std::time::Duration;

@@ -92,6 +92,24 @@ impl Scheduler {
         self.bound(now, id, pod);
     }
 
+    /// The containers of a pod on a node run since then. Nobody is tried again for it.
+    pub fn started(&mut self, namespace: &str, name: &str, since: Moment) {
+        if let Some(id) = self.world.find(namespace, name) {
+            self.world.set_started(id, since);
+        }
+    }
+
+    /// A pod on a node is being deleted, to make room for another or not: the same as by [`Scheduler::apply`], without a
+    /// look at the pod. Nothing happens if the pod is on no node.
+    pub fn leaves(&mut self, now: Moment, namespace: &str, name: &str, preempted: bool) {
+        self.advance(now);
+        let Some(id) = self.world.find(namespace, name) else { return };
+        let old = self.world.pod(id).clone();
+        if old.node_name.is_some() {
+            self.change_placed(now, id, &old, Pod { terminating: true, preempted, ..old.clone() });
+        }
+    }
+
     /// The binding of a pod failed: its place is free again, and it is tried again after a wait. Nothing happens if the
     /// pod is not on its way to a node.
     pub fn bind_failed(&mut self, now: Moment, namespace: &str, name: &str) {

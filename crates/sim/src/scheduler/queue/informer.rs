@@ -110,16 +110,7 @@ impl Scheduler {
             pod.nominated_node = old.nominated_node.clone();
         }
         if old.node_name.is_some() {
-            let sorts = pod_changes(&old, &pod, None);
-            self.world.change_pod(id, pod);
-            if !self.queue.is_anyone_refused() {
-                return;
-            }
-            let new = self.world.pod(id).clone();
-            for sort in sorts {
-                let about = About::Pod { old: Some(&old), new: Some(&new), volumes: None };
-                self.happened(now, &Event { sort, about }, |_| true);
-            }
+            self.change_placed(now, id, &old, pod);
         } else if pod.node_name.is_some() {
             self.bound(now, id, pod);
         } else if !self.is_own(&old) {
@@ -134,6 +125,20 @@ impl Scheduler {
         } else {
             self.world.change_pod(id, pod);
             self.update_waiting(now, id, &old, object);
+        }
+    }
+
+    /// A pod on a node changed.
+    pub(super) fn change_placed(&mut self, now: Moment, id: PodId, old: &Pod, pod: Pod) {
+        let sorts = pod_changes(old, &pod, None);
+        self.world.change_pod(id, pod);
+        if !self.queue.is_anyone_refused() {
+            return;
+        }
+        let new = self.world.pod(id).clone();
+        for sort in sorts {
+            let about = About::Pod { old: Some(old), new: Some(&new), volumes: None };
+            self.happened(now, &Event { sort, about }, |_| true);
         }
     }
 

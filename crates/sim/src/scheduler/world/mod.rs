@@ -12,6 +12,7 @@ mod wishes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::Moment;
 use rustc_hash::FxHashMap;
 
 use super::amounts::ScalarNames;
@@ -198,6 +199,11 @@ impl World {
         if self.known(id).assumed {
             self.take_off(id);
         }
+    }
+
+    pub(super) fn set_started(&mut self, id: PodId, since: Moment) {
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        known.pod.started = Some(since.nanos());
     }
 
     pub(super) fn set_nominated(&mut self, id: PodId, node: Option<Arc<str>>) {
