@@ -502,4 +502,5 @@ fn workloads_are_given_and_their_controllers_make_the_pods() {
         (&again["level"], &again["fidelity"]["placements"]["sameNode"]),
         (&json!("workloads"), &json!(4))
     );
+    assert_eq!(again["fidelity"]["waits"]["apart"], json!(0.0));
 }

@@ -9,7 +9,7 @@ use sim::run::{Audience, Decided, Demand, LostTo, PodId};
 use sim::scheduler::{Inclined, Placement};
 
 use crate::causes::{Causes, Lost};
-use crate::figures::{Figures, Ledger};
+use crate::figures::{Figures, Ledger, Waits};
 use crate::play::{Error, Follower};
 use crate::record::Record;
 use crate::recorded::Curve;
@@ -36,6 +36,8 @@ pub struct Fidelity {
     pub placements: Placements,
     /// Pods that lost their place.
     pub evictions: Evictions,
+    /// How long pods waited.
+    pub waits: Waits,
 }
 
 /// How recorded bindings came out.
@@ -105,10 +107,11 @@ impl<'a> Comparison<'a> {
     }
 
     /// What was replayed, in figures, and how much of it is as recorded.
-    pub fn finish(self, end: Moment) -> Result<(Figures, Fidelity, Curve), Error> {
+    pub fn finish(self, end: Moment, recorded: &Figures) -> Result<(Figures, Fidelity, Curve), Error> {
         self.record.finish().map_err(Error::kept)?;
-        let fidelity = Fidelity { placements: self.placements, evictions: self.evictions };
-        Ok((self.ledger.finish(end), fidelity, self.curve))
+        let replayed = self.ledger.finish(end);
+        let waits = replayed.waits_beside(recorded);
+        Ok((replayed, Fidelity { placements: self.placements, evictions: self.evictions, waits }, self.curve))
     }
 
     fn bound(&mut self, at: Moment, id: PodId, placement: &Placement) {

@@ -68,6 +68,9 @@ pub struct Figures {
     pub nodes_went: u64,
     /// Pods that waited, on average.
     pub waiting: f64,
+    /// How long each had waited.
+    #[serde(skip)]
+    waits: Quantiles,
 }
 
 /// How long pods had waited, in seconds.
@@ -79,6 +82,20 @@ pub struct Waited {
     pub p90: f64,
     pub p99: f64,
     pub longest: f64,
+}
+
+/// How long pods waited in a replay, held against how long they had waited. Where many waited almost as long, quantiles
+/// are far apart for a few pods; shares of pods are not.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Waits {
+    /// The share that waited less than half of those recorded.
+    pub p50: f64,
+    /// The same of nine tenths.
+    pub p90: f64,
+    /// The same of ninety-nine hundredths.
+    pub p99: f64,
+    /// By how much the shares of those who waited less than any given time differ at the most.
+    pub apart: f64,
 }
 
 /// The share of the room that was taken.
@@ -239,6 +256,24 @@ impl Ledger {
             nodes_came: self.nodes_came,
             nodes_went: self.nodes_went,
             waiting: self.area.waiting / seconds,
+            waits: self.waited,
+        }
+    }
+}
+
+// === impl Figures ===
+
+impl Figures {
+    /// How long pods waited, held against what was recorded.
+    pub fn waits_beside(&self, recorded: &Figures) -> Waits {
+        let below = |share| self.waits.below(recorded.waits.bucket_at(share));
+        let apart = |bucket: &i32| (self.waits.below(*bucket) - recorded.waits.below(*bucket)).abs();
+        let buckets = self.waits.buckets.keys().chain(recorded.waits.buckets.keys());
+        Waits {
+            p50: below(0.5),
+            p90: below(0.9),
+            p99: below(0.99),
+            apart: buckets.map(apart).fold(0.0, f64::max),
         }
     }
 }
@@ -259,7 +294,7 @@ fn room_of(node: &Object) -> Takes {
 }
 
 /// How long things took, to a hundredth, in bounded room: buckets that grow by a hundredth.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Quantiles {
     buckets: BTreeMap<i32, u64>,
     count: u64,
@@ -284,22 +319,52 @@ impl Quantiles {
 
     /// In seconds.
     fn at(&self, share: f64) -> f64 {
+        match self.bucket_at(share) {
+            i32::MIN => 0.0,
+            bucket => STEP.powf(f64::from(bucket) + 0.5) / 1e9,
+        }
+    }
+
+    fn bucket_at(&self, share: f64) -> i32 {
         let wanted = (self.count as f64 * share).floor() as u64;
         let mut seen = 0;
-        for (bucket, count) in &self.buckets {
+        let mut counted = self.buckets.iter().map(|(bucket, count)| {
             seen += count;
-            if seen > wanted {
-                let middle = if *bucket == i32::MIN { 0.0 } else { STEP.powf(f64::from(*bucket) + 0.5) };
-                return middle / 1e9;
-            }
-        }
-        self.longest as f64 / 1e9
+            (*bucket, seen)
+        });
+        counted.find(|(_, seen)| *seen > wanted).map_or(i32::MIN, |(bucket, _)| bucket)
+    }
+
+    /// The share that took less, and half of those that took as long as the bucket says.
+    fn below(&self, bucket: i32) -> f64 {
+        let less: u64 = self.buckets.range(..bucket).map(|(_, count)| count).sum();
+        let equal = self.buckets.get(&bucket).copied().unwrap_or(0);
+        if self.count == 0 { 0.0 } else { (less as f64 + equal as f64 / 2.0) / self.count as f64 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_held_against_each_other_by_shares_of_pods() {
+        let at = |nanos: i64| Moment::from_nanos(nanos);
+        let figures = |waits: &dyn Fn(i64) -> i64| {
+            let mut ledger = Ledger::new(at(0));
+            (1..=1000).for_each(|pod| ledger.bound(at(waits(pod)), at(0)));
+            ledger.finish(at(1_000_000_000))
+        };
+        let recorded = figures(&|pod| pod * 1_000_000);
+        // A tenth of the pods is ten times as fast; they were among the slower half.
+        let replayed = figures(&|pod| if pod > 900 { pod * 100_000 } else { pod * 1_000_000 });
+        let waits = replayed.waits_beside(&recorded);
+        let near = |a: f64, b: f64| (a - b).abs() < 0.02;
+        assert!(near(waits.p50, 0.6) && near(waits.p90, 1.0) && near(waits.p99, 1.0), "{waits:?}");
+        assert!(near(waits.apart, 0.1), "{waits:?}");
+        let same = recorded.waits_beside(&recorded);
+        assert!(near(same.p50, 0.5) && near(same.p90, 0.9) && same.apart == 0.0, "{same:?}");
+    }
 
     #[test]
     fn who_sat_on_a_node_sits_there_when_it_is_back() {

@@ -181,7 +181,7 @@ impl Replay {
             film.finish()?;
         }
         let left_out = played?;
-        let (replayed, fidelity, replayed_curve) = comparison.finish(plan.end)?;
+        let (replayed, fidelity, replayed_curve) = comparison.finish(plan.end, &figures)?;
         let groups = plan.groups.iter().map(|group| &group.name);
         let mut reservations = plan.reservations(chosen)?;
         reservations.extend(Reservation::of_causes(&causes));

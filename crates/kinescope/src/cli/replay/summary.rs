@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use replay::compare::{Evictions, Placements};
-use replay::figures::Figures;
+use replay::figures::{Figures, Waits};
 use replay::report::{GroupScaling, Moves, Report, Size};
 
 use super::clock::factor;
@@ -214,6 +214,7 @@ fn fidelity(out: &mut Out, report: &Report) -> anyhow::Result<()> {
         ];
         counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))?;
     }
+    waits(out, report)?;
     moves(out, "Scale-ups", &report.scaling.ups)?;
     moves(out, "Scale-downs", &report.scaling.downs)
 }
@@ -259,6 +260,23 @@ fn counts(
         writeln!(out, "{:>COUNT$}{:>SHARE$}  {words}", grouped(others), "")?;
     }
     Ok(())
+}
+
+fn waits(out: &mut Out, report: &Report) -> anyhow::Result<()> {
+    if report.recorded.pods_bound == 0 || report.replayed.pods_bound == 0 {
+        return Ok(());
+    }
+    let Waits { p50, p90, p99, apart } = report.fidelity.waits;
+    let (p50, p90, p99) = (percent(p50), percent(p90), percent(p99));
+    let text =
+        format!("{p50}, {p90} and {p99} of the pods waited less than 50, 90 and 99 % of those recorded;");
+    line(out, "Waits", &text, Style::new())?;
+    line(
+        out,
+        "",
+        &format!("for no length of time are the shares more than {} apart", percent(apart)),
+        Style::new(),
+    )
 }
 
 /// The first of several sentences, a line each.
