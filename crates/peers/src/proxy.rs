@@ -188,7 +188,8 @@ impl Desk {
                 request.note();
                 thread::sleep(by);
             }
-            Some(Trouble::Truncate | Trouble::NoBookmarks | Trouble::Midway { .. }) | None => {}
+            Some(Trouble::Unanswered | Trouble::Truncate | Trouble::NoBookmarks | Trouble::Midway { .. })
+            | None => {}
         }
         if head.field("transfer-encoding").is_some() {
             return client.write_all(
@@ -212,6 +213,10 @@ impl Desk {
 
         let mut server = BufReader::new(server);
         let answer = Head::read(&mut server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if request.trouble() == Some(Trouble::Unanswered) {
+            request.note();
+            return Ok(());
+        }
         client.write_all(&answer.to_bytes())?;
         if request.is_watch && has_events(&answer) {
             return request.pass_events(BufReader::new(Chunks::new(server)), client);
@@ -233,8 +238,12 @@ impl Desk {
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let is_watch = query.split('&').any(|part| matches!(part, "watch=true" | "watch=1"));
-        let asked = if is_watch { Asked::Watch } else { Asked::List };
-        let step = (method == "GET").then(|| lock(&self.progress).next(path, asked)).flatten();
+        let (path, asked) = match (method, is_watch) {
+            ("GET", true) => (path, Asked::Watch),
+            ("GET", false) => (path, Asked::List),
+            _ => ("", Asked::Write),
+        };
+        let step = lock(&self.progress).next(path, asked);
         Request { desk: self, target, is_watch, step }
     }
 
@@ -272,6 +281,7 @@ impl Request<'_> {
                 Trouble::Refuse(_)
                 | Trouble::HangUp
                 | Trouble::Delay(_)
+                | Trouble::Unanswered
                 | Trouble::Truncate
                 | Trouble::NoBookmarks,
             )

@@ -146,7 +146,7 @@ const WATCHES: u32 = 11;
 /// In which round something goes wrong.
 fn round_of(step: &Step) -> usize {
     match step.asked {
-        Asked::List => 1,
+        Asked::List | Asked::Write => 1,
         Asked::Watch => step.nth.div_ceil(WATCHES) as usize,
     }
 }

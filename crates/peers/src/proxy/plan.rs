@@ -1,6 +1,6 @@
 //! What goes wrong, and when: a plan is plain data, the same for the same seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Plan {
 /// One thing that goes wrong with one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The path of the request without what follows a question mark: `/api/v1/pods`.
+    /// The path of the request without what follows a question mark: `/api/v1/pods`. Empty for writes, of whatever.
     pub path: String,
     /// What is asked of that path.
     pub asked: Asked,
@@ -36,6 +36,8 @@ pub enum Asked {
     List,
     /// Its changes.
     Watch,
+    /// That something be created, changed or deleted.
+    Write,
 }
 
 /// What goes wrong with a request.
@@ -47,6 +49,8 @@ pub enum Trouble {
     HangUp,
     /// It reaches the server this much later.
     Delay(Duration),
+    /// The server does what it is asked, and the connection is closed without its answer.
+    Unanswered,
     /// The connection closes in the middle of a list.
     Truncate,
     /// A watch without its bookmarks.
@@ -98,6 +102,20 @@ pub(crate) struct Progress {
 // === impl Plan ===
 
 impl Plan {
+    /// Draws one of the troubles for `count` of the first `among` writes.
+    pub fn of_writes(seed: u64, troubles: &[Trouble], count: usize, among: u32) -> Plan {
+        let mut chance = Pcg64::seed_from_u64(seed);
+        let mut numbers = BTreeSet::new();
+        while numbers.len() < count.min(among as usize) {
+            numbers.insert(chance.random_range(1..=among));
+        }
+        let steps = numbers.into_iter().map(|nth| {
+            let trouble = troubles[chance.random_range(0..troubles.len())];
+            Step { path: String::new(), asked: Asked::Write, nth, trouble }
+        });
+        Plan { steps: steps.collect(), seed: Some(seed) }
+    }
+
     /// Draws `count` of the troubles for lists and watches of the paths, each of them early enough to be met by a
     /// client that tries again. Both lists must have something in them.
     pub fn seeded(seed: u64, paths: &[&str], troubles: &[Trouble], count: usize) -> Plan {
@@ -137,6 +155,7 @@ impl fmt::Display for Step {
         let asked = match self.asked {
             Asked::List => "list",
             Asked::Watch => "watch",
+            Asked::Write => return write!(f, "write {}: {}", self.nth, self.trouble),
         };
         write!(f, "{asked} {} of {}: {}", self.nth, self.path, self.trouble)
     }
@@ -149,7 +168,11 @@ impl Trouble {
     fn is_for_watches(self) -> bool {
         match self {
             Trouble::NoBookmarks | Trouble::Midway { .. } => true,
-            Trouble::Refuse(_) | Trouble::HangUp | Trouble::Delay(_) | Trouble::Truncate => false,
+            Trouble::Refuse(_)
+            | Trouble::HangUp
+            | Trouble::Delay(_)
+            | Trouble::Unanswered
+            | Trouble::Truncate => false,
         }
     }
 }
@@ -160,6 +183,7 @@ impl fmt::Display for Trouble {
             Trouble::Refuse(refusal) => write!(f, "answer {}", refusal.status_line()),
             Trouble::HangUp => write!(f, "hang up without an answer"),
             Trouble::Delay(by) => write!(f, "wait for {by:?}"),
+            Trouble::Unanswered => write!(f, "keep the answer back"),
             Trouble::Truncate => write!(f, "give half of the answer"),
             Trouble::NoBookmarks => write!(f, "no bookmarks"),
             Trouble::Midway { after, what } => {
