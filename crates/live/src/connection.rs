@@ -8,12 +8,14 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::{Body, Client};
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use crate::kinds::encoded;
 use crate::watching::Failure;
 use crate::{Error, Result};
 use origin::Origin;
@@ -44,6 +46,13 @@ pub(crate) struct Lines {
     searched: usize,
 }
 
+/// What a request that writes sends.
+pub(crate) struct Sent {
+    pub(crate) method: Method,
+    pub(crate) content: &'static str,
+    pub(crate) body: Vec<u8>,
+}
+
 /// For a whole page, or the beginning of a watch.
 const ANSWER: Duration = Duration::from_secs(120);
 /// What is taken at once: no line is this big, and pages that are get asked for in parts. Claimed lengths are not
@@ -51,6 +60,9 @@ const ANSWER: Duration = Duration::from_secs(120);
 const MOST: usize = 32 << 20;
 /// Not more often than this are credentials read again: it may cost a program run, or a user's patience.
 const BETWEEN_RENEWALS: Duration = Duration::from_secs(30);
+const JSON: &str = "application/json";
+/// Marks a node whose kubelet KWOK plays.
+const PLAYED: &str = "kwok.x-k8s.io/node";
 /// What is kept of the words with which a server refuses.
 const MOST_WORDS: usize = 64 << 10;
 
@@ -86,10 +98,61 @@ impl Connection {
         version.map_err(|failure| Error::Server { doing: "ask for the server's version", failure })
     }
 
+    /// What tells the cluster from others: the uid of the namespace that every cluster has. `None` if it has none.
+    pub async fn uid(&self) -> Result<Option<String>> {
+        let doing = "ask which cluster it is";
+        let namespace = match self.get("/api/v1/namespaces/kube-system", JSON).await {
+            Err(failure) if failure.status == Some(404) => return Ok(None),
+            answer => answer.map_err(|failure| Error::Server { doing, failure })?,
+        };
+        let namespace: Value = serde_json::from_slice(&namespace).unwrap_or_default();
+        Ok(namespace.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned))
+    }
+
+    /// The name of a node that has a kubelet, and none that is played.
+    pub async fn real_node(&self) -> Result<Option<String>> {
+        let is_real = |node: &&Value| {
+            let version = node.pointer("/status/nodeInfo/kubeletVersion").and_then(Value::as_str);
+            let has = |place: &str, key: &str| node.pointer(place).is_some_and(|it| it.get(key).is_some());
+            version.is_some_and(|version| !version.is_empty() && !version.contains("kwok"))
+                && !has("/metadata/annotations", PLAYED)
+                && !has("/metadata/labels", crate::applying::RUN)
+        };
+        let mut next = String::new();
+        loop {
+            let page = self.get(&format!("/api/v1/nodes?limit=500&continue={}", encoded(&next)), JSON).await;
+            let page =
+                page.map_err(|failure| Error::Server { doing: "ask which nodes there are", failure })?;
+            let page: Value = serde_json::from_slice(&page).unwrap_or_default();
+            let real = page["items"].as_array().and_then(|nodes| nodes.iter().find(is_real));
+            if let Some(name) = real.and_then(|node| node.pointer("/metadata/name")?.as_str()) {
+                return Ok(Some(name.to_owned()));
+            }
+            match page["metadata"]["continue"].as_str() {
+                Some(more) if !more.is_empty() => more.clone_into(&mut next),
+                _ => return Ok(None),
+            }
+        }
+    }
+
     /// The body of an answer.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> std::result::Result<Vec<u8>, Failure> {
+        self.whole(path, accept, None).await
+    }
+
+    /// The body of the answer to a request that writes.
+    pub(crate) async fn write(&self, path: &str, sent: &Sent) -> std::result::Result<Vec<u8>, Failure> {
+        self.whole(path, JSON, Some(sent)).await
+    }
+
+    async fn whole(
+        &self,
+        path: &str,
+        accept: &str,
+        sent: Option<&Sent>,
+    ) -> std::result::Result<Vec<u8>, Failure> {
         let whole = async {
-            let mut body = self.send(path, accept).await?.into_body();
+            let mut body = self.send(path, accept, sent).await?.into_body();
             let mut bytes = Vec::new();
             while let Some(piece) = next(&mut body).await? {
                 if bytes.len() + piece.len() > MOST {
@@ -104,21 +167,25 @@ impl Connection {
 
     /// The lines of an answer that goes on.
     pub(crate) async fn lines(&self, path: &str) -> std::result::Result<Lines, Failure> {
-        let answer =
-            timeout(ANSWER, self.send(path, "application/json")).await.unwrap_or_else(|_| Err(late()))?;
+        let answer = timeout(ANSWER, self.send(path, JSON, None)).await.unwrap_or_else(|_| Err(late()))?;
         Ok(Lines { body: answer.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
     }
 
-    async fn send(&self, path: &str, accept: &str) -> std::result::Result<Response<Body>, Failure> {
+    async fn send(
+        &self,
+        path: &str,
+        accept: &str,
+        sent: Option<&Sent>,
+    ) -> std::result::Result<Response<Body>, Failure> {
         let (age, client) = self.client();
-        let mut answer = ask(&client, path, accept).await;
+        let mut answer = ask(&client, path, accept, sent).await;
         if is_estranged(&answer)
             && let Some(client) = self.renew(age).await
         {
-            answer = ask(&client, path, accept).await;
+            answer = ask(&client, path, accept, sent).await;
         }
         match answer {
-            Ok(answer) if answer.status() == StatusCode::OK => Ok(answer),
+            Ok(answer) if answer.status().is_success() => Ok(answer),
             Ok(answer) => Err(refusal(answer).await),
             Err(error) => Err(Failure::said(in_words(&error))),
         }
@@ -150,14 +217,23 @@ impl Connection {
     }
 }
 
-async fn ask(client: &Client, path: &str, accept: &str) -> std::result::Result<Response<Body>, kube::Error> {
-    let request = Request::get(path)
+async fn ask(
+    client: &Client,
+    path: &str,
+    accept: &str,
+    sent: Option<&Sent>,
+) -> std::result::Result<Response<Body>, kube::Error> {
+    let mut request = Request::builder()
+        .uri(path)
         .header(header::ACCEPT, accept)
         // Kubernetes 1.37 compresses each event of a watch by itself, which clients take for the end after the first.
-        .header(header::ACCEPT_ENCODING, "identity")
-        .body(Body::empty())
-        .map_err(kube::Error::HttpError)?;
-    client.send(request).await
+        .header(header::ACCEPT_ENCODING, "identity");
+    let mut body = Body::empty();
+    if let Some(sent) = sent {
+        request = request.method(sent.method.clone()).header(header::CONTENT_TYPE, sent.content);
+        body = Body::from(sent.body.clone());
+    }
+    client.send(request.body(body).map_err(kube::Error::HttpError)?).await
 }
 
 /// Whether the server does not know us, or we do not know the server.

@@ -1,8 +1,8 @@
-//! What can keep a recording from beginning.
+//! What can keep a recording or a replay from beginning.
 
 use crate::watching::Failure;
 
-/// What can keep a recording from beginning. What goes wrong later is told as an event.
+/// What can keep a recording or a replay from beginning. What goes wrong later is told as an event, or counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,6 +42,9 @@ pub enum Error {
         /// What went wrong.
         failure: Failure,
     },
+    /// A run that cannot be begun or gone on with.
+    #[error("{0}")]
+    Run(String),
     /// A word for a kind that cannot be recorded.
     #[error("{word}: {why}")]
     Word {

@@ -1,14 +1,16 @@
 //! Real Kubernetes API servers, watched without losing anything unsaid.
 //!
-//! What is asked and what the answers mean is decided in [`watching`], which knows no socket and no clock; the rest
-//! carries its questions to a server.
+//! What is asked and what the answers mean is decided in [`watching`], which knows no socket and no clock, and so is in
+//! [`transplant`] what is to be done to a server; the rest carries both there.
 
+pub mod applying;
 mod connection;
 mod error;
 mod keeping;
 mod kinds;
 mod news;
 mod recording;
+pub mod transplant;
 pub mod watching;
 
 pub use connection::Connection;

@@ -20,6 +20,8 @@ pub(crate) struct Served {
     pub(crate) short_names: Vec<String>,
     pub(crate) is_namespaced: bool,
     pub(crate) can_be_watched: bool,
+    /// Its status is written by itself.
+    pub(crate) has_status: bool,
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -35,7 +37,7 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Vec<Served>, Fai
                 for version in versions {
                     let path = format!("/api/{version}");
                     let list: ResourceList = read(&connection.get(&path, "application/json").await?)?;
-                    served.extend(list.resources.into_iter().filter_map(|one| one.served("", &version)));
+                    served.extend(list.served("", &version));
                 }
             }
             Root::Groups { groups } => {
@@ -48,8 +50,7 @@ pub(crate) async fn discover(connection: &Connection) -> Result<Vec<Served>, Fai
                             Err(failure) => Err(failure),
                         };
                         // A group whose own server is away is left out, as kubectl leaves it out.
-                        let kinds = list.map_or(Vec::new(), |list| list.resources).into_iter();
-                        served.extend(kinds.filter_map(|one| one.served(&name, &version)));
+                        served.extend(list.into_iter().flat_map(|list| list.served(&name, &version)));
                     }
                 }
             }
@@ -105,6 +106,7 @@ impl Served {
             short_names: Vec::new(),
             is_namespaced,
             can_be_watched: true,
+            has_status: true,
             kind,
         }
     }
@@ -206,6 +208,13 @@ struct Aggregate {
     verbs: Option<Vec<String>>,
     #[serde(default)]
     short_names: Vec<String>,
+    #[serde(default)]
+    subresources: Vec<Subresource>,
+}
+
+#[derive(Deserialize)]
+struct Subresource {
+    subresource: String,
 }
 
 #[derive(Deserialize)]
@@ -262,18 +271,33 @@ impl Group {
                     short_names: one.short_names,
                     is_namespaced: one.scope == "Namespaced",
                     can_be_watched: can_be_watched(one.verbs.as_deref()),
+                    has_status: one.subresources.iter().any(|part| part.subresource == "status"),
                 })
             })
         })
     }
 }
 
+// === impl ResourceList ===
+
+impl ResourceList {
+    fn served(self, group: &str, version: &str) -> Vec<Served> {
+        // `pods/status` is a part of pods.
+        let (parts, whole): (Vec<Resource>, Vec<Resource>) =
+            self.resources.into_iter().partition(|one| one.name.contains('/'));
+        let has_status = |plural: &str| parts.iter().any(|part| part.name == format!("{plural}/status"));
+        let served = whole
+            .into_iter()
+            .map(|one| Served { has_status: has_status(&one.name), ..one.served(group, version) });
+        served.collect()
+    }
+}
+
 // === impl Resource ===
 
 impl Resource {
-    fn served(self, group: &str, version: &str) -> Option<Served> {
-        // `pods/status` is a part of pods.
-        (!self.name.contains('/')).then(|| Served {
+    fn served(self, group: &str, version: &str) -> Served {
+        Served {
             kind: Kind::new(group, &self.kind),
             version: version.to_owned(),
             versions: vec![version.to_owned()],
@@ -282,7 +306,8 @@ impl Resource {
             singular: self.singular_name,
             short_names: self.short_names,
             is_namespaced: self.namespaced,
-        })
+            has_status: false,
+        }
     }
 }
 
@@ -313,8 +338,8 @@ mod tests {
         let plain = r#"{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[
             {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list","watch"],"shortNames":["deploy"]},
             {"name":"deployments/status","singularName":"","namespaced":true,"kind":"Deployment","verbs":["get"]}]}"#;
-        let ResourceList { resources } = read(plain.as_bytes()).unwrap();
-        let plain: Vec<Served> = resources.into_iter().filter_map(|one| one.served("apps", "v1")).collect();
+        let plain = read::<ResourceList>(plain.as_bytes()).unwrap().served("apps", "v1");
+        assert!(plain[0].has_status);
         let mut aggregated = newest(items.into_iter().flat_map(Group::kinds).collect());
         assert_eq!(
             std::mem::replace(&mut aggregated[0].versions, plain[0].versions.clone()),

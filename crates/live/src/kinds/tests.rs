@@ -10,6 +10,7 @@ fn served(group: &str, kind: &str, plural: &str, short: &[&str]) -> Served {
         short_names: short.iter().map(|name| (*name).to_owned()).collect(),
         is_namespaced: true,
         can_be_watched: kind != "Binding",
+        has_status: false,
     }
 }
 

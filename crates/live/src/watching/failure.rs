@@ -77,6 +77,11 @@ impl Failure {
         }
     }
 
+    /// Whether it may go well next time.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.meaning() == Meaning::Passing
+    }
+
     pub(super) fn meaning(&self) -> Meaning {
         match self.status {
             Some(410) => Meaning::Expired,
@@ -87,7 +92,7 @@ impl Failure {
     }
 
     /// How long to wait after so many failures before.
-    pub(super) fn wait(&self, failures: u32, chance: f64) -> Duration {
+    pub(crate) fn wait(&self, failures: u32, chance: f64) -> Duration {
         let (first, longest) = match self.meaning() {
             Meaning::Expired | Meaning::Passing => (FIRST_WAIT, LONGEST_WAIT),
             Meaning::Refused | Meaning::Absent => (FIRST_SLOW_WAIT, LONGEST_SLOW_WAIT),
