@@ -125,20 +125,11 @@ impl<'a> Comparison<'a> {
         let apart = at.nanos_since(then).abs();
         let is_same = *node == placement.node;
         let is_alike = class.is_some() && class == self.classes.get(&placement.node);
-        let placements = &mut self.placements;
-        placements.not_bound = placements.not_bound.saturating_sub(1);
-        placements.within_a_second += u64::from(apart <= 1_000_000_000);
-        placements.within_ten_seconds += u64::from(apart <= 10_000_000_000);
+        self.placements.came_out(apart, is_same, is_alike);
         if is_same {
-            placements.same_node += 1;
             return;
         }
-        if is_alike {
-            placements.same_class += 1;
-        } else {
-            placements.elsewhere += 1;
-        }
-        *placements.reasons.entry(words(placement.inclined)).or_default() += 1;
+        *self.placements.reasons.entry(words(placement.inclined)).or_default() += 1;
     }
 
     fn lost(&mut self, id: PodId, to: &LostTo) {
@@ -150,18 +141,7 @@ impl<'a> Comparison<'a> {
         };
         self.ledger.lost(how.word(), 1);
         let recorded = self.record.find(id).and_then(|(_, seen)| seen.lost);
-        let evictions = &mut self.evictions;
-        match recorded {
-            None | Some(Lost::People) => evictions.not_recorded += 1,
-            Some(recorded) => {
-                evictions.not_lost = evictions.not_lost.saturating_sub(1);
-                if recorded == how {
-                    evictions.same += 1;
-                } else {
-                    evictions.otherwise += 1;
-                }
-            }
-        }
+        self.evictions.came_out(recorded, Some(how));
     }
 }
 
@@ -216,6 +196,41 @@ impl Follower for Comparison<'_> {
 
     fn goes_on(&self) -> bool {
         self.record.is_well()
+    }
+}
+
+// === impl Placements ===
+
+impl Placements {
+    /// One that was recorded came out, so many nanoseconds apart, on the same node or on one alike.
+    pub(crate) fn came_out(&mut self, apart: i64, is_same: bool, is_alike: bool) {
+        self.not_bound = self.not_bound.saturating_sub(1);
+        self.within_a_second += u64::from(apart <= 1_000_000_000);
+        self.within_ten_seconds += u64::from(apart <= 10_000_000_000);
+        match (is_same, is_alike) {
+            (true, _) => self.same_node += 1,
+            (false, true) => self.same_class += 1,
+            (false, false) => self.elsewhere += 1,
+        }
+    }
+}
+
+// === impl Evictions ===
+
+impl Evictions {
+    /// A pod lost its place, for which that was recorded.
+    pub(crate) fn came_out(&mut self, recorded: Option<Lost>, how: Option<Lost>) {
+        match recorded {
+            None | Some(Lost::People) => self.not_recorded += 1,
+            recorded => {
+                self.not_lost = self.not_lost.saturating_sub(1);
+                if recorded == how {
+                    self.same += 1;
+                } else {
+                    self.otherwise += 1;
+                }
+            }
+        }
     }
 }
 

@@ -59,6 +59,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod beside;
 pub mod causes;
 pub mod classes;
 pub mod compare;

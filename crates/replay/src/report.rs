@@ -25,6 +25,9 @@ pub struct Report {
     pub history: String,
     /// The recording in it.
     pub source: String,
+    /// The real API server that it was played into, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// From when to when.
     pub window: Span,
     /// What was taken for given: `pods`.
@@ -163,6 +166,8 @@ pub enum About {
     Autoscaler,
     /// How long things take.
     Pace,
+    /// The real cluster that it was played into.
+    Target,
 }
 
 // === impl Report ===

@@ -143,6 +143,14 @@ impl TracerConfig {
         self.tracked.keys().map(|gvk| Kind::of(&gvk.api_version, &gvk.kind))
     }
 
+    /// Where the kinds that are tracked describe pods: pointers with `*` for every member of a list.
+    pub fn templates(&self) -> impl Iterator<Item = (Kind, Vec<String>)> {
+        let of = |(gvk, tracked): (&Gvk, &Tracked)| {
+            (Kind::of(&gvk.api_version, &gvk.kind), tracked.pod_spec_template_paths.clone())
+        };
+        self.tracked.iter().map(of)
+    }
+
     /// The object that keeps it in a history.
     pub fn kept(&self) -> Object {
         kept(&self.to_json(|_| true)).expect("a map of kinds is an object")

@@ -1,15 +1,17 @@
-//! `kinescope replay`: a history played again in virtual time, and what would have come of it.
+//! `kinescope replay`: a history played again in virtual time, and what would have come of it; or into a real API server.
 
 mod clock;
 mod folder;
 mod plan;
 mod summary;
 mod survey;
+mod target;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use model::Object;
@@ -24,10 +26,12 @@ use self::clock::{Clock, Watched};
 use self::folder::{Folder, Scratch};
 use self::plan::Plan;
 use self::survey::{Known, Surveyed};
+use self::target::{OfRun, Target};
 use super::output::Out;
 use super::progress::Progress;
 use super::{Outcome, chosen, signals};
 use crate::look::{Chosen, Edit};
+use crate::recorder;
 
 const AFTER: &str = "\
 Examples:
@@ -38,6 +42,9 @@ Examples:
   kinescope replay --level workloads --from 14:00
   kinescope replay --autoscaler '--expander=least-waste' --node-groups groups.yaml --out cheaper
   kinescope diff 14:30 pods --history prod.kine --against replay-prod/replay.kine
+  kinescope replay prod.kine --target test.kubeconfig --speed 10 --record
+  kinescope replay prod.kine --target test.kubeconfig --style simkube --speed 10
+  kinescope replay clean --target test.kubeconfig --run prod
 
 What was asked for is given: pods, when their owners deleted them, how long they ran, nodes that failed. What was decided \
 is decided again: which node, when, who makes room, which nodes come and go, which pods are made again. With --level \
@@ -50,12 +57,19 @@ go by number or by name; a name with dots in it stands in brackets or quotes.
 
 Written to the folder: report.json (docs/replay-report.md), decisions.jsonl (a line a decision, and what was recorded \
 beside it), replay.kine (a history of the replay, for every other command). The same history, settings and seed give the \
-same bytes.";
+same bytes.
 
-/// Play a history again in virtual time, with the same settings or others, and compare
+With --target it is played into a real API server: objects are created, changed and deleted there when they were, times \
+--speed, and the components of that cluster decide. Where pods were is not told, unless by --keep-placement. What is \
+changed on the way and what is left out is printed by --show-rules; docs/live-replay.md tells how to write rules. All that \
+is created carries a label, and `replay clean` removes exactly that.";
+
+/// Play a history again, in virtual time with the same settings or others, or into a real API server, and compare
 #[derive(clap::Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(super) struct Replay {
+    #[command(subcommand)]
+    of_run: Option<OfRun>,
     /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
     #[arg(value_name = "HISTORY")]
     history: Option<PathBuf>,
@@ -65,9 +79,12 @@ pub(super) struct Replay {
     /// The moment to end at [default: the history's end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
-    /// How many times as fast as it happened; `max` for as fast as it goes
-    #[arg(long, value_name = "N|max", default_value = "max")]
-    speed: Speed,
+    /// For so long at most: 90, 5m, 2h
+    #[arg(long, value_name = "TIME", value_parser = recorder::duration, conflicts_with = "to")]
+    duration: Option<Duration>,
+    /// How many times as fast as it happened; `max` for as fast as it goes [default: max; 1 into a real API server]
+    #[arg(long, value_name = "N|max")]
+    speed: Option<Speed>,
     /// How the scheduler is set [default: as the history says, else kube-scheduler's defaults]
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
@@ -104,6 +121,8 @@ pub(super) struct Replay {
     /// How to print what came of it
     #[arg(short, long, value_parser = ["table", "json"], default_value = "table")]
     output: String,
+    #[command(flatten)]
+    target: Target,
 }
 
 /// How fast time goes.
@@ -117,6 +136,12 @@ enum Speed {
 
 impl Replay {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+        if let Some(of_run) = &self.of_run {
+            return of_run.run(out);
+        }
+        if self.target.is_real() {
+            return self.target.run(&self, out);
+        }
         let chosen = chosen::open(self.history.as_deref())?;
         let mut plan = Plan::make(&self, &chosen)?;
         let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;
@@ -127,7 +152,7 @@ impl Replay {
         let surveyed = Surveyed::read(out, &chosen, &plan)?;
         plan.take_measured(surveyed.measured);
         let scratch = folder.begin()?;
-        let clock = Clock::new(self.speed, plan.part.window.from);
+        let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.part.window.from);
         let report = self.play(out, &chosen, &plan, surveyed.known, &scratch, &clock)?;
         let took = clock.elapsed();
         let json = report.to_json()?;
@@ -190,6 +215,7 @@ impl Replay {
         Ok(Report {
             history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
             source: plan.part.source.to_string(),
+            target: None,
             window: Span::new(window.from, plan.end),
             level: plan.level,
             seed: plan.seed,

@@ -70,6 +70,9 @@ impl Plan {
             )?;
         }
         let (from, end) = window(asked, chosen, &source)?;
+        if from == end {
+            bail!("--from and --to are the same moment, {from}: there is nothing between them");
+        }
         let kept = kept(chosen, &source, from)?;
         let level = asked.level.or(kept.as_ref().map(|kept| kept.level)).unwrap_or_default();
         if level == Level::Pods || !has_workloads(chosen)? {
@@ -299,7 +302,7 @@ impl Plan {
 }
 
 /// From when to when: within the history.
-fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
+pub(super) fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
     let path = chosen.history.path().display();
     let Some((start, end)) = chosen.history.span()? else {
         bail!("{path} is empty: there is nothing to replay")
@@ -311,7 +314,10 @@ fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<
     // A recorder lists kind after kind: before it has seen everything the cluster is not whole.
     let (_, whole) = whole_from(&chosen.history, source, start, end)?;
     let whole = if whole < end { whole } else { start };
-    let (from, to) = (moment(&asked.from, whole)?, moment(&asked.to, end)?);
+    let (from, mut to) = (moment(&asked.from, whole)?, moment(&asked.to, end)?);
+    if let Some(duration) = asked.duration {
+        to = to.min(from.plus_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)));
+    }
     for (flag, moment) in [("--from", from), ("--to", to)] {
         if !(start..=end).contains(&moment) {
             bail!("{flag} {moment} is outside the history, which reaches from {start} to {end}");
@@ -319,9 +325,6 @@ fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<
     }
     if from > to {
         bail!("--from {from} is after --to {to}");
-    }
-    if from == to {
-        bail!("--from and --to are the same moment, {from}: there is nothing between them");
     }
     Ok((from, to))
 }

@@ -70,6 +70,11 @@ pub(super) fn write(
     if !report.settings.set.is_empty() {
         line(out, "Set", &report.settings.set.join("  "), plain)?;
     }
+    compared(out, report, folder)
+}
+
+/// Writes what was recorded beside what came of it, and where all of it is.
+pub(super) fn compared(out: &mut Out, report: &Report, folder: &Folder) -> anyhow::Result<()> {
     writeln!(out)?;
     table(out, &rows(&report.recorded, &report.replayed))?;
     if !report.scaling.groups.is_empty() {
@@ -84,12 +89,9 @@ pub(super) fn write(
         several(out, "Mind", &told)?;
     }
     writeln!(out)?;
-    let files = if folder.path().join("replay.kine").exists() {
-        "report.json, decisions.jsonl, replay.kine"
-    } else {
-        "report.json, decisions.jsonl"
-    };
-    line(out, "Written", &format!("{}: {files}", folder.path().display()), plain)
+    let files = ["report.json", "decisions.jsonl", "replay.kine"];
+    let files: Vec<&str> = files.into_iter().filter(|file| folder.path().join(file).exists()).collect();
+    line(out, "Written", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
 }
 
 fn rows(was: &Figures, is: &Figures) -> Vec<Row> {

@@ -1,0 +1,492 @@
+//! `kinescope replay --target`: a history played into a real API server.
+
+mod beside;
+mod filming;
+mod hooks;
+mod part;
+mod runs;
+mod safety;
+mod told;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use formats::sktrace::TracerConfig;
+use history::Selection;
+use live::Connection;
+use live::applying::{Applier, Pace, RunTimes, Stamped, clean, stamp};
+use live::transplant::{Delays, FileRule, Level, Manner, Rule, Simkube, Templates, Transplant, read_rules};
+use model::{Kind, Moment};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::super::output::Out;
+use super::super::{Outcome, signals};
+use super::{Replay, Speed, plan};
+use crate::look::{Chosen, KindWords};
+use crate::recorder;
+
+use self::filming::Filming;
+use self::hooks::{Hooks, Stage};
+use self::part::Part;
+pub(super) use self::runs::OfRun;
+
+/// What concerns a real API server.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Into a real API server")]
+pub(super) struct Target {
+    /// Play it into the API server that this kubeconfig names, where a real scheduler decides; `sim` is none
+    #[arg(long, value_name = "KUBECONFIG", default_value = "sim", hide_default_value = true)]
+    target: PathBuf,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// Only these kinds: pods,nodes [default: what --show-rules says]
+    #[arg(long, value_name = "KINDS")]
+    kinds: Option<String>,
+    /// Bind pods to the nodes that were recorded, and write their status
+    #[arg(long)]
+    keep_placement: bool,
+    /// Rules by which objects are changed or left out before they are created or updated; may be given several times
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
+    /// Print the rules by which objects are changed or left out, and end
+    #[arg(long)]
+    show_rules: bool,
+    /// What the objects are labelled with, and told apart by [default: after the history]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do it though the cluster looks like one that is in use
+    #[arg(long)]
+    yes: bool,
+    /// Go on with a run that was stopped or broke off
+    #[arg(long)]
+    resume: bool,
+    /// Wait for `kinescope replay resume` before anything happens
+    #[arg(long)]
+    start_paused: bool,
+    /// Film the target meanwhile, and compare what came of it with what was recorded
+    #[arg(long)]
+    record: bool,
+    /// Stay so much longer when everything was played [default: 5s with --record or --style, else not at all]
+    #[arg(long, value_name = "TIME", value_parser = recorder::duration)]
+    linger: Option<Duration>,
+    /// Play it so many times, and remove everything between
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Programs that are run before and after, as SimKube's files name them; may be given several times
+    #[arg(long, value_name = "FILE")]
+    hooks: Vec<PathBuf>,
+    #[command(flatten)]
+    simkube: InStyle,
+}
+
+/// What concerns SimKube's way.
+#[derive(clap::Args)]
+#[command(next_help_heading = "As SimKube's driver does")]
+struct InStyle {
+    /// Workloads instead of pods, in namespaces of their own, for virtual nodes, with pods that run as long as they did
+    #[arg(long, value_name = "simkube", value_parser = ["simkube"])]
+    style: Option<String>,
+    /// The configuration of SimKube's tracer, which tells where kinds describe pods [default: as the history says]
+    #[arg(long, value_name = "FILE", requires = "style")]
+    tracer_config: Option<PathBuf>,
+    /// What those namespaces begin with
+    #[arg(long, value_name = "PREFIX", default_value = "virtual", requires = "style")]
+    virtual_ns_prefix: String,
+    /// How long pods wait for their images, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
+    image_pull_delay: u32,
+    /// If it is more: it is drawn between both
+    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
+    image_pull_jitter: u32,
+    /// How long pods take to start then, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
+    pod_startup_delay: u32,
+    /// If it is more: it is drawn between both
+    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
+    pod_startup_jitter: u32,
+    /// Make pods of nobody again that others delete while they run
+    #[arg(long, requires = "style")]
+    reschedule_interrupted_bare_pods: bool,
+}
+
+/// A program that was asked for credentials may never answer.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a target is watched when everything was played.
+const LINGER: Duration = Duration::from_secs(5);
+/// The longest label value that there is.
+const LONGEST_LABEL: usize = 63;
+/// The longest file of rules or hooks.
+const MAX_FILE: u64 = 16 << 20;
+
+/// A history, how it is played, and where.
+struct Playing<'a> {
+    asked: &'a Replay,
+    how: &'a Target,
+    part: Part<'a>,
+    manner: Manner,
+    run: String,
+    hooks: Hooks,
+    runtime: Runtime,
+}
+
+impl Target {
+    /// Whether the history is played into a real API server, or not at all.
+    pub(super) fn is_real(&self) -> bool {
+        self.show_rules || self.target != Path::new("sim")
+    }
+
+    pub(super) fn run(&self, asked: &Replay, out: &mut Out) -> anyhow::Result<Outcome> {
+        let rules = self.file_rules()?;
+        if self.show_rules {
+            return told::rules(out, &rules);
+        }
+        self.check(asked)?;
+        let chosen = super::chosen::open(asked.history.as_deref())?;
+        let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
+        let (from, end) = plan::window(asked, &chosen, &source)?;
+        let run = self.run_name(&chosen)?;
+        let manner = self.manner(asked, &chosen, &run, rules)?;
+        let everything = Selection { source: Some(source), ..Selection::default() };
+        let part = Part { chosen: &chosen, everything, from, end };
+        if self.dry_run {
+            return told::dry_run(out, &part, &mut Transplant::new(manner));
+        }
+        let hooks = Hooks::read(&self.hooks)?;
+        let playing = Playing { asked, how: self, part, manner, run, hooks, runtime: recorder::runtime()? };
+        let outcome = playing.all(out);
+        playing.runtime.shutdown_timeout(FAREWELL);
+        outcome
+    }
+
+    /// What cannot go together.
+    fn check(&self, asked: &Replay) -> anyhow::Result<()> {
+        let virtual_only = [
+            ("--scheduler-config", asked.scheduler_config.is_some()),
+            ("--scheduler-version", asked.scheduler_version.is_some()),
+            ("--autoscaler-version", asked.autoscaler_version.is_some()),
+            ("--autoscaler", asked.autoscaler != "recorded"),
+            ("--set", !asked.set.is_empty()),
+            ("--seed", asked.seed.is_some()),
+            ("--no-history", asked.no_history),
+        ];
+        if let Some((flag, _)) = virtual_only.iter().find(|(_, is_given)| *is_given) {
+            bail!(
+                "{flag} is for a replay in virtual time: the target's own components decide with their own settings"
+            );
+        }
+        if !self.record && asked.out.is_some() {
+            bail!("nothing is written without --record: say it, or leave --out");
+        }
+        if self.resume && self.record {
+            bail!("a run is filmed from its beginning: leave --record, or begin another with --run");
+        }
+        if self.resume && self.repetitions > 1 {
+            bail!("a run that is gone on with is played once: leave --repetitions");
+        }
+        if self.simkube.style.is_some() && self.keep_placement {
+            bail!("SimKube gives workloads, whose pods nobody has placed yet: leave --keep-placement");
+        }
+        Ok(())
+    }
+
+    fn file_rules(&self) -> anyhow::Result<Vec<FileRule>> {
+        let mut rules = Vec::new();
+        for path in &self.rules {
+            let file =
+                read_yaml(path).with_context(|| format!("cannot read the rules {}", path.display()))?;
+            let read = read_rules(file).map_err(anyhow::Error::msg);
+            rules.extend(read.with_context(|| format!("{} are no rules", path.display()))?);
+        }
+        Ok(rules)
+    }
+
+    fn manner(
+        &self,
+        asked: &Replay,
+        chosen: &Chosen,
+        run: &str,
+        rules: Vec<FileRule>,
+    ) -> anyhow::Result<Manner> {
+        let words = KindWords::read(&chosen.history, chosen.times.end)?;
+        let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
+        let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
+        let tracer = match &self.simkube.tracer_config {
+            Some(path) => {
+                let doing = || format!("cannot read the tracer's configuration {}", path.display());
+                TracerConfig::parse(&path.display().to_string(), &read_text(path).with_context(doing)?)?.0
+            }
+            None => chosen.tracer_config(chosen.source(asked.source.as_deref(), "--source")?)?,
+        };
+        let templates = Templates::with(tracer.templates());
+        let simkube = self.simkube.style.as_ref().map(|_| self.simkube.style(run));
+        let level = match asked.level {
+            Some(replay::level::Level::Pods) if simkube.is_some() => {
+                bail!("SimKube gives workloads: leave --level pods")
+            }
+            Some(replay::level::Level::Workloads) => Level::Workloads,
+            _ if simkube.is_some() => Level::Workloads,
+            _ => Level::Pods,
+        };
+        let rules = rules.into_iter().map(|rule| Arc::new(rule) as Arc<dyn Rule>).collect();
+        Ok(Manner { level, keep_placement: self.keep_placement, kinds, templates, simkube, rules })
+    }
+
+    /// The name that everything is labelled with.
+    fn run_name(&self, chosen: &Chosen) -> anyhow::Result<String> {
+        let name = match &self.run {
+            Some(name) => name.clone(),
+            None => chosen.history.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        if name.len() > LONGEST_LABEL
+            || !name.chars().all(fits)
+            || !ends(name.chars().next())
+            || !ends(name.chars().last())
+        {
+            bail!(
+                "{name:?} cannot be a label: give another name with --run, of letters, digits, '-', '_' and '.'"
+            );
+        }
+        Ok(name)
+    }
+}
+
+// === impl Playing ===
+
+impl Playing<'_> {
+    /// Plays it as often as is wanted.
+    fn all(&self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let connection = self.runtime.block_on(self.connect())?;
+        self.hooks.run(Stage::PreStart, &self.simulation(), out)?;
+        let mut outcome = Outcome::Done;
+        for repetition in 1..=self.how.repetitions {
+            if repetition > 1 {
+                let cleaned = self.runtime.block_on(clean(connection.clone(), Some(&self.run)))?;
+                told::cleaned(out, &cleaned)?;
+            }
+            self.hooks.run(Stage::PreRun, &self.simulation(), out)?;
+            let (said, is_stopped) = self.once(&connection, out)?;
+            outcome = said;
+            self.hooks.run(Stage::PostRun, &self.simulation(), out)?;
+            if is_stopped {
+                break;
+            }
+        }
+        self.hooks.run(Stage::PostStop, &self.simulation(), out)?;
+        Ok(outcome)
+    }
+
+    async fn connect(&self) -> anyhow::Result<Connection> {
+        let connection = Connection::open(Some(&self.how.target), self.how.context.as_deref()).await?;
+        connection.version().await?;
+        if !self.how.yes {
+            safety::check(&connection, &self.part).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Plays it once, and says whether it was stopped.
+    fn once(&self, connection: &Connection, out: &mut Out) -> anyhow::Result<(Outcome, bool)> {
+        let runtime = &self.runtime;
+        let filming = match self.how.record {
+            true => Some(Filming::begin(runtime, self)?),
+            false => None,
+        };
+        let mut transplant = Transplant::new(self.manner.clone());
+        let applier = runtime.block_on(Applier::connect(connection.clone(), &self.run))?;
+        let position = runtime.block_on(applier.begin(&self.what(), self.how.resume, now()))?;
+        if self.how.start_paused {
+            runtime.block_on(live::applying::tell(connection, &self.run, true))?;
+            applier.pause(true);
+        }
+        // From now on, or others would take it for lost while the history is read.
+        let reporting = runtime.spawn({
+            let applier = applier.clone();
+            async move { applier.keep_reporting(now).await }
+        });
+        let beginning = self.part.catch_up(&mut transplant, position)?;
+        if self.how.resume {
+            runtime.block_on(applier.recall(&transplant))?;
+        }
+        let stamping = self.stamping(connection, &applier)?;
+        if self.manner.simkube.is_some() {
+            runtime.block_on(applier.own_all())?;
+        }
+        self.listen(&applier)?;
+        let start = Instant::now();
+        let from = position.unwrap_or(self.part.from);
+        let played = self.part.play(runtime, &applier, &mut transplant, beginning, self.pace(from), out);
+        let took = start.elapsed();
+        if played.is_ok() {
+            self.linger(&applier);
+        }
+        reporting.abort();
+        let ended = runtime.block_on(applier.end(now()));
+        if let Some(stamping) = stamping {
+            stamping.abort();
+        }
+        let began = played?;
+        let film = filming.map(|filming| filming.end(runtime)).transpose()?;
+        let outcome = told::summary(out, &applier, &transplant, took, self)?;
+        if let Some(film) = film {
+            beside::compare(self, &film, (began, from), &applier, out)?;
+        }
+        ended?;
+        Ok((outcome, applier.is_stopped()))
+    }
+
+    /// Lets the target live on for a while, and those who watch it.
+    fn linger(&self, applier: &Applier) {
+        let usual = self.how.record || self.manner.simkube.is_some();
+        let linger = self.how.linger.unwrap_or(if usual { LINGER } else { Duration::ZERO });
+        self.runtime.block_on(async { applier.unless_stopped(tokio::time::sleep(linger)).await });
+    }
+
+    fn pace(&self, from: Moment) -> Pace {
+        match self.asked.speed {
+            Some(Speed::Max) => Pace::Max,
+            Some(Speed::Times(speed)) => Pace::Times { speed, from },
+            None => Pace::Times { speed: 1.0, from },
+        }
+    }
+
+    /// Ctrl-C brings what is under way to its end. Who asks twice does not want to wait.
+    fn listen(&self, applier: &Arc<Applier>) -> anyhow::Result<()> {
+        let stop = {
+            let _inside = self.runtime.enter();
+            signals::stop()?
+        };
+        let applier = applier.clone();
+        self.runtime.spawn(async move {
+            stop.await;
+            applier.stop();
+            // Each signal is told to all who listen then.
+            if let Ok(again) = signals::stop() {
+                again.await;
+                std::process::exit(130);
+            }
+        });
+        Ok(())
+    }
+
+    /// Lets pods run as long as they did, if that is wanted.
+    fn stamping(
+        &self,
+        connection: &Connection,
+        applier: &Arc<Applier>,
+    ) -> anyhow::Result<Option<JoinHandle<()>>> {
+        let Some(simkube) = &self.manner.simkube else { return Ok(None) };
+        let mut times = RunTimes::new(self.manner.templates.clone());
+        self.part.each(|change| times.see(change))?;
+        let speed = match self.pace(self.part.from) {
+            Pace::Max => f64::INFINITY,
+            Pace::Times { speed, .. } => speed,
+        };
+        let clones = self.how.simkube.reschedule_interrupted_bare_pods;
+        let how = Stamped { times: times.finish(), speed, clones };
+        let (news, told) = tokio::sync::mpsc::channel(16);
+        let target = live::Target { source: "target".into(), connection: connection.clone() };
+        let wanted = simkube.watched();
+        let applier = applier.clone();
+        Ok(Some(self.runtime.spawn(async move {
+            let (_goes_on, stop) = watch::channel(false);
+            let watching = live::record(target, wanted, live::Known::default(), now, news, stop);
+            // What cannot be watched is not stamped: the run goes on.
+            let _ = tokio::join!(watching, stamp(applier, how, told, now));
+        })))
+    }
+
+    /// What is played, and how: the same words for the same.
+    fn what(&self) -> String {
+        let Part { chosen, everything, from, end } = &self.part;
+        let history = chosen.history.path().file_name().unwrap_or_default().to_string_lossy();
+        let source = everything.source.as_deref().unwrap_or_default();
+        let level = match self.manner.level {
+            Level::Pods => "pods",
+            Level::Workloads => "workloads",
+        };
+        let mut what = format!("{history} ({source}) from {from} to {end}, level {level}");
+        if self.manner.keep_placement {
+            what += ", with its placements";
+        }
+        if let Some(simkube) = &self.manner.simkube {
+            what += &format!(", as SimKube in {}-*", simkube.prefix);
+        }
+        if let Some(kinds) = &self.manner.kinds {
+            let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+            what += &format!(", only {}", kinds.join(", "));
+        }
+        if !self.manner.rules.is_empty() {
+            what += &format!(", with {} rules", self.manner.rules.len());
+        }
+        what
+    }
+
+    /// The run as SimKube's hooks are told of theirs.
+    fn simulation(&self) -> serde_json::Value {
+        let speed = match self.pace(self.part.from) {
+            Pace::Max => serde_json::Value::Null,
+            Pace::Times { speed, .. } => speed.into(),
+        };
+        serde_json::json!({
+            "apiVersion": "simkube.io/v1", "kind": "Simulation",
+            "metadata": {"name": self.run},
+            "spec": {
+                "driver": {
+                    "image": "", "namespace": "", "port": 0,
+                    "tracePath": format!("file://{}", self.part.chosen.history.path().display()),
+                    "virtualNsPrefix": self.how.simkube.virtual_ns_prefix,
+                },
+                "repetitions": self.how.repetitions, "speed": speed,
+            },
+        })
+    }
+}
+
+// === impl InStyle ===
+
+impl InStyle {
+    fn style(&self, run: &str) -> Simkube {
+        let millis = |millis: u32| Duration::from_millis(millis.into());
+        Simkube {
+            name: run.to_owned(),
+            prefix: self.virtual_ns_prefix.clone(),
+            delays: Delays {
+                image_pull: millis(self.image_pull_delay),
+                image_pull_jitter: millis(self.image_pull_jitter),
+                startup: millis(self.pod_startup_delay),
+                startup_jitter: millis(self.pod_startup_jitter),
+            },
+        }
+    }
+}
+
+/// The time of day.
+fn now() -> Moment {
+    jiff::Timestamp::now().into()
+}
+
+/// What is in a file of YAML or JSON.
+fn read_yaml(path: &Path) -> anyhow::Result<serde_json::Value> {
+    Ok(formats::manifests::of_yaml(&path.display().to_string(), &read_text(path)?)?)
+}
+
+/// A text that is no longer than it may be.
+fn read_text(path: &Path) -> anyhow::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE {
+        bail!("it is longer than {} MiB", MAX_FILE >> 20);
+    }
+    Ok(text)
+}

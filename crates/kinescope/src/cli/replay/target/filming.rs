@@ -1,0 +1,98 @@
+//! The target filmed while a history is played into it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use history::Retention;
+use live::Wanted;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::Playing;
+use crate::recorder::{self, Assignment, Board, Keep, Plane, lock};
+
+/// A recorder at work.
+pub(super) struct Filming {
+    film: Film,
+    recorder: JoinHandle<anyhow::Result<()>>,
+    stop: watch::Sender<bool>,
+}
+
+/// What it has recorded.
+pub(super) struct Film {
+    pub(super) path: PathBuf,
+    /// It is removed with this.
+    _folder: TempDir,
+}
+
+/// What the recording is called.
+pub(super) const SOURCE: &str = "target";
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+// === impl Filming ===
+
+impl Filming {
+    /// Records from now on: it comes back when pods and nodes are watched.
+    pub(super) fn begin(runtime: &Runtime, playing: &Playing<'_>) -> anyhow::Result<Filming> {
+        let folder = tempfile::tempdir().context("cannot make a folder for the film of the target")?;
+        let film = Film { path: folder.path().join("target.kine"), _folder: folder };
+        let name: Arc<str> = SOURCE.into();
+        let assignment = Assignment {
+            name: name.clone(),
+            into: film.path.clone(),
+            cluster: Plane {
+                kubeconfig: Some(playing.how.target.clone()),
+                context: playing.how.context.clone(),
+                wanted: Wanted::default(),
+                ..Plane::default()
+            },
+            control_plane: None,
+            keep: Keep::Everything,
+            retention: Retention::default(),
+            settings: Vec::new(),
+        };
+        let board = Arc::new(Board::default());
+        let (stop, stopped) = watch::channel(false);
+        let (words, _) = mpsc::unbounded_channel();
+        let figures = board.figures(&name);
+        let mut recorder =
+            runtime.spawn(async move { recorder::record(&assignment, &board, &words, stopped).await });
+        runtime.block_on(async {
+            let watches = || {
+                let figures = lock(&figures);
+                let is_watched = |word: &str| {
+                    let of = figures.kinds.iter().find(|(kind, _)| &*kind.kind == word);
+                    let status = of.and_then(|(_, figures)| figures.status.as_ref());
+                    status.is_some_and(|status| status.state == live::State::Watching)
+                };
+                is_watched("Pod") && is_watched("Node")
+            };
+            while !watches() {
+                tokio::select! {
+                    ended = &mut recorder => {
+                        ended.context("the recorder broke")?.context("cannot film the target")?;
+                        anyhow::bail!("the film of the target ended before it began");
+                    }
+                    () = sleep(BETWEEN_LOOKS) => {}
+                }
+            }
+            anyhow::Ok(())
+        })?;
+        Ok(Filming { film, recorder, stop })
+    }
+
+    /// Ends it.
+    pub(super) fn end(self, runtime: &Runtime) -> anyhow::Result<Film> {
+        runtime.block_on(async {
+            // It ends by itself if it hears of it, and also if it does not.
+            let _ = self.stop.send(true);
+            self.recorder.await.context("the recorder broke")?.context("cannot film the target")
+        })?;
+        Ok(self.film)
+    }
+}

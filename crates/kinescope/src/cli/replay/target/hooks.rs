@@ -1,0 +1,145 @@
+//! Programs that are run before and after a run, as SimKube's hook files name them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::read_yaml;
+use crate::cli::output::Out;
+
+/// What is run, and when.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct Hooks {
+    pre_start_hooks: Vec<Hook>,
+    pre_run_hooks: Vec<Hook>,
+    post_run_hooks: Vec<Hook>,
+    post_stop_hooks: Vec<Hook>,
+}
+
+/// A program.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Hook {
+    cmd: String,
+    #[serde(default)]
+    args: Vec<String>,
+    /// It gets the simulation on its standard input.
+    #[serde(default)]
+    send_sim: bool,
+    /// SimKube takes a hook that says nothing for one that may fail.
+    #[serde(default = "yes")]
+    ignore_failure: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// When a program is run.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    /// Before everything.
+    PreStart,
+    /// Before each repetition.
+    PreRun,
+    /// After each.
+    PostRun,
+    /// After everything.
+    PostStop,
+}
+
+// === impl Hooks ===
+
+impl Hooks {
+    /// Those of all files, one after the other.
+    pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Hooks> {
+        let mut all = Hooks::default();
+        for path in files {
+            let file =
+                read_yaml(path).with_context(|| format!("cannot read the hooks {}", path.display()))?;
+            let mut read: Hooks =
+                serde_json::from_value(file).with_context(|| format!("{} are no hooks", path.display()))?;
+            all.pre_start_hooks.append(&mut read.pre_start_hooks);
+            all.pre_run_hooks.append(&mut read.pre_run_hooks);
+            all.post_run_hooks.append(&mut read.post_run_hooks);
+            all.post_stop_hooks.append(&mut read.post_stop_hooks);
+        }
+        Ok(all)
+    }
+
+    /// Runs those of a stage, one after the other. What they print goes where warnings go.
+    pub(super) fn run(&self, stage: Stage, simulation: &Value, out: &mut Out) -> anyhow::Result<()> {
+        let (name, hooks) = match stage {
+            Stage::PreStart => ("preStart", &self.pre_start_hooks),
+            Stage::PreRun => ("preRun", &self.pre_run_hooks),
+            Stage::PostRun => ("postRun", &self.post_run_hooks),
+            Stage::PostStop => ("postStop", &self.post_stop_hooks),
+        };
+        for hook in hooks {
+            hook.run(name, simulation, out)?;
+        }
+        Ok(())
+    }
+}
+
+impl Hook {
+    fn run(&self, stage: &str, simulation: &Value, out: &mut Out) -> anyhow::Result<()> {
+        let doing = || format!("cannot run the {stage} hook {}", self.cmd);
+        let mut command = Command::new(&self.cmd);
+        command.args(&self.args).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(if self.send_sim { Stdio::piped() } else { Stdio::null() });
+        let mut child = command.spawn().with_context(doing)?;
+        let stdin = child.stdin.take();
+        let told = std::thread::spawn({
+            let simulation = simulation.to_string();
+            // One that reads nothing has closed its end.
+            move || stdin.map(|mut stdin| stdin.write_all(simulation.as_bytes()))
+        });
+        let output = child.wait_with_output().with_context(doing)?;
+        let _ = told.join();
+        for text in [&output.stdout, &output.stderr] {
+            for line in String::from_utf8_lossy(text).lines() {
+                out.complain(&format!("{stage} {}: {line}", self.cmd));
+            }
+        }
+        if !output.status.success() {
+            let words = format!("the {stage} hook {} ended with {}", self.cmd, output.status);
+            match self.ignore_failure {
+                true => out.complain(&format!("warning: {words}")),
+                false => bail!("{words}"),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_taken_one_after_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let first =
+            file("a.yml", "preRunHooks:\n- {cmd: a, args: [x], sendSim: true, ignoreFailure: false}\n");
+        let second = file("b.yml", "preRunHooks: [{cmd: b}]\npostStopHooks: [{cmd: c}]\n");
+        let hooks = Hooks::read(&[first, second]).unwrap();
+        let commands: Vec<&str> = hooks.pre_run_hooks.iter().map(|hook| hook.cmd.as_str()).collect();
+        assert_eq!((commands, hooks.post_stop_hooks.len()), (vec!["a", "b"], 1));
+        assert!(hooks.pre_run_hooks[0].send_sim && !hooks.pre_run_hooks[0].ignore_failure);
+        assert!(hooks.pre_run_hooks[1].ignore_failure);
+        let wrong = file("c.yml", "preRunHook: []\n");
+        let error = format!("{:#}", Hooks::read(&[wrong]).err().unwrap());
+        assert!(error.contains("are no hooks") && error.contains("preRunHook"), "{error}");
+    }
+}

@@ -1,0 +1,133 @@
+//! `kinescope replay clean`, `pause`, `resume` and `runs`: what was played into an API server, and what is.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use live::Connection;
+use live::applying::{Run, clean, runs, tell};
+
+use super::{FAREWELL, now, told};
+use crate::cli::Outcome;
+use crate::cli::output::{HEADING, Out};
+use crate::recorder;
+
+/// What is done about runs.
+#[derive(clap::Subcommand)]
+pub(in crate::cli::replay) enum OfRun {
+    /// Remove all that a replay created in an API server, and nothing else
+    Clean(Which),
+    /// Let a replay that is being played into an API server wait
+    Pause(Which),
+    /// Let a replay that waits go on
+    Resume(Which),
+    /// Show the replays that an API server knows of
+    Runs(Server),
+}
+
+/// Where.
+#[derive(clap::Args)]
+pub(in crate::cli::replay) struct Server {
+    /// The kubeconfig of the API server
+    #[arg(long, value_name = "KUBECONFIG")]
+    target: PathBuf,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// Which.
+#[derive(clap::Args)]
+pub(in crate::cli::replay) struct Which {
+    #[command(flatten)]
+    server: Server,
+    /// The name of the run [default: the only one there is]
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+}
+
+/// Columns.
+const NAME: usize = 24;
+const STATE: usize = 10;
+const AT: usize = 34;
+
+impl OfRun {
+    pub(in crate::cli::replay) fn run(&self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let runtime = recorder::runtime()?;
+        let done = runtime.block_on(self.act(out));
+        runtime.shutdown_timeout(FAREWELL);
+        done
+    }
+
+    async fn act(&self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let (OfRun::Clean(Which { server, .. })
+        | OfRun::Pause(Which { server, .. })
+        | OfRun::Resume(Which { server, .. })
+        | OfRun::Runs(server)) = self;
+        let connection = Connection::open(Some(&server.target), server.context.as_deref()).await?;
+        match self {
+            OfRun::Runs(_) => show(out, &runs(&connection).await?)?,
+            OfRun::Clean(which) => {
+                // What a run left behind can be removed though its own object is gone.
+                let name = match &which.run {
+                    Some(name) => name.clone(),
+                    None => which.find(&connection).await?.name,
+                };
+                let cleaned = clean(connection, Some(&name)).await?;
+                told::cleaned(out, &cleaned)?;
+                if !cleaned.left.is_empty() {
+                    return Ok(Outcome::Otherwise);
+                }
+            }
+            OfRun::Pause(which) | OfRun::Resume(which) => {
+                let run = which.find(&connection).await?;
+                if !run.is_alive(now()) {
+                    bail!("run {} is {}, and nobody plays it now", run.name, run.state.word());
+                }
+                let paused = matches!(self, OfRun::Pause(_));
+                tell(&connection, &run.name, paused).await?;
+                let words = if paused { "waits from now on" } else { "goes on" };
+                writeln!(out, "run {} {words}", run.name)?;
+            }
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+impl Which {
+    /// The run that is meant.
+    async fn find(&self, connection: &Connection) -> anyhow::Result<Run> {
+        let mut all = runs(connection).await?;
+        if let Some(name) = &self.run {
+            all.retain(|run| run.name == *name);
+        }
+        match (all.len(), &self.run) {
+            (1, _) => Ok(all.remove(0)),
+            (0, Some(name)) => bail!("{} knows of no run {name}", connection.context()),
+            (0, None) => bail!("{} knows of no run", connection.context()),
+            _ => {
+                let names: Vec<String> = all.into_iter().map(|run| run.name).collect();
+                bail!(
+                    "{} knows of several runs: say --run {}",
+                    connection.context(),
+                    names.join(" or --run ")
+                )
+            }
+        }
+    }
+}
+
+fn show(out: &mut Out, runs: &[Run]) -> anyhow::Result<()> {
+    if runs.is_empty() {
+        out.complain("no runs found");
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}{:<NAME$}{:<STATE$}{:<AT$}WHAT{HEADING:#}", "NAME", "STATE", "AT")?;
+    for run in runs {
+        let is_lost = matches!(run.state.word(), "playing" | "paused") && !run.is_alive(now());
+        let state = if is_lost { "lost" } else { run.state.word() };
+        let at = run.position.map_or_else(|| "<none>".to_owned(), |at| at.to_string());
+        writeln!(out, "{:<NAME$}{state:<STATE$}{at:<AT$}{}", run.name, run.what)?;
+    }
+    Ok(())
+}

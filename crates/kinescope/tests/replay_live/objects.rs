@@ -1,0 +1,147 @@
+//! What a film says is there, and what a server has.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use peers::Cluster;
+use serde_json::{Map, Value};
+
+use crate::common::run;
+
+pub(crate) const RUN: &str = "replay.kinescope.io/run";
+const UID: &str = "replay.kinescope.io/uid";
+/// What of metadata is the API server's own, or a rule's.
+const OWN: [&str; 8] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+];
+/// The kinds of the films that are applied.
+const KINDS: [&str; 7] = [
+    "namespaces",
+    "priorityclasses.scheduling.k8s.io",
+    "nodes",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "poddisruptionbudgets.policy",
+    "pods",
+];
+
+/// The objects of a list by kind, namespace and name, without what is their cluster's own.
+fn objects(list: &str) -> BTreeMap<String, Value> {
+    let list: Value = serde_json::from_str(list).unwrap();
+    let named = |mut object: Value| {
+        let text = |place: &str| object.pointer(place).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let name = [text("/kind"), text("/metadata/namespace"), text("/metadata/name")].join(" ");
+        strip(&mut object);
+        (name, object)
+    };
+    list["items"].as_array().unwrap().iter().cloned().map(named).collect()
+}
+
+fn strip(object: &mut Value) {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.retain(|field, _| !OWN.contains(&field.as_str()));
+    // When it began to be deleted is told by each server's own clock.
+    if let Some(deleted) = metadata.get_mut("deletionTimestamp") {
+        *deleted = true.into();
+    }
+    for (field, mark) in [("labels", RUN), ("annotations", UID)] {
+        if let Some(Value::Object(marks)) = metadata.get_mut(field) {
+            marks.remove(mark);
+            if marks.is_empty() {
+                metadata.remove(field);
+            }
+        }
+    }
+    match object["kind"].as_str().unwrap() {
+        "Pod" => {
+            // The rules take away what tells of its node.
+            if let Some(Value::Object(labels)) = object.pointer_mut("/metadata/labels") {
+                labels.retain(|name, _| !name.starts_with("topology.kubernetes.io/"));
+            }
+            object.as_object_mut().unwrap().remove("status");
+            let spec = object["spec"].as_object_mut().unwrap();
+            for field in ["nodeName", "serviceAccountName", "serviceAccount"] {
+                spec.remove(field);
+            }
+            strip_tokens(spec);
+        }
+        // The rules take away where its pod was to go.
+        "PersistentVolumeClaim" => {
+            if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
+                annotations.remove("volume.kubernetes.io/selected-node");
+            }
+        }
+        "Namespace" => {
+            let object = object.as_object_mut().unwrap();
+            object.remove("spec");
+            object.remove("status");
+        }
+        "PersistentVolume" => {
+            if let Some(Value::Object(claim)) = object.pointer_mut("/spec/claimRef") {
+                claim.remove("uid");
+                claim.remove("resourceVersion");
+            }
+            // The server's own clock.
+            object["status"].as_object_mut().unwrap().remove("lastPhaseTransitionTime");
+        }
+        _ => {}
+    }
+}
+
+/// Takes the volume out of a pod that every pod gets for its account.
+fn strip_tokens(spec: &mut Map<String, Value>) {
+    let without = |fields: &mut Map<String, Value>, list: &str| {
+        let Some(Value::Array(members)) = fields.get_mut(list) else { return };
+        members.retain(|member| !member["name"].as_str().unwrap().starts_with("kube-api-access-"));
+        if members.is_empty() {
+            fields.remove(list);
+        }
+    };
+    without(spec, "volumes");
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            without(container.as_object_mut().unwrap(), "volumeMounts");
+        }
+    }
+}
+
+fn recorded(folder: &Path, history: &str, kind: &str) -> BTreeMap<String, Value> {
+    objects(&run(folder, &["get", kind, "-A", "-o", "json", "--history", history]).fine())
+}
+
+pub(crate) fn there(cluster: &Cluster, kind: &str) -> BTreeMap<String, Value> {
+    let selector = format!("--selector={RUN}");
+    objects(&cluster.kubectl(&["get", kind, "-A", "-o", "json", &selector]).unwrap())
+}
+
+/// Everything that the film has at its end is in the server, and nothing else that carries our label.
+#[track_caller]
+pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, said: &str) {
+    for kind in KINDS {
+        let (mut film, server) = (recorded(folder, history, kind), there(cluster, kind));
+        // Those that every cluster has are left as they are; a pod that is being deleted and has no node is gone at once.
+        film.retain(|name, object| server.contains_key(name) || !(is_everywhere(name) || is_going(object)));
+        assert_eq!(film.keys().collect::<Vec<_>>(), server.keys().collect::<Vec<_>>(), "{kind}\n{said}");
+        for (name, object) in &film {
+            assert_eq!(server[name], *object, "{name}");
+        }
+    }
+}
+
+fn is_going(object: &Value) -> bool {
+    object["kind"] == "Pod" && object["metadata"].get("deletionTimestamp").is_some()
+}
+
+/// Whether a cluster has it from the beginning.
+fn is_everywhere(name: &str) -> bool {
+    let last = name.rsplit(' ').next().unwrap();
+    matches!(last, "default" | "kube-system" | "kube-public" | "kube-node-lease")
+        || last.starts_with("system-")
+}
