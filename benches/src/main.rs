@@ -8,6 +8,7 @@ mod autoscaler;
 mod figure;
 mod formats;
 mod history;
+mod live_replay;
 mod machine;
 mod record;
 mod replay;
@@ -66,6 +67,7 @@ const BENCHES: &[&[Bench]] = &[
     scheduler::BENCHES,
     autoscaler::BENCHES,
     replay::BENCHES,
+    live_replay::BENCHES,
 ];
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! The figures of replays, each by the program itself, in a process of its own.
 
-mod child;
+pub(crate) mod child;
 mod week;
 
 use std::fs;

@@ -35,7 +35,7 @@ pub(super) fn replay(studio: &Studio, history: &Path, settings: &[&str]) -> Resu
 }
 
 /// Makes a history of another system's file.
-pub(super) fn import(studio: &Studio, file: &Path, into: &Path) -> Result<()> {
+pub(crate) fn import(studio: &Studio, file: &Path, into: &Path) -> Result<()> {
     watch(studio, Command::new(program()?).arg("import").arg(file).arg("--into").arg(into))?;
     Ok(())
 }
@@ -64,7 +64,7 @@ fn watch(studio: &Studio, command: &mut Command) -> Result<(f64, Option<f64>)> {
 }
 
 /// `kinescope`, which lies beside this program, as cargo builds both.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("kinescope");
     if !program.exists() {
         return Err("kinescope is not built: cargo xtask bench does that".into());
