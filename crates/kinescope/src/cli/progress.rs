@@ -53,9 +53,14 @@ impl Progress {
 
     /// It is so late in the time that is replayed, so many times as fast as it happened.
     pub(super) fn replayed(&self, position: u64, now: Moment, factor: f64) {
+        self.played(position, now, &times(factor));
+    }
+
+    /// It is so late in the time that is replayed, and this is to be said of it.
+    pub(super) fn played(&self, position: u64, now: Moment, words: &str) {
         self.bar.set_position(position);
         let clock = now.timestamp().strftime("%F %T").to_string();
-        self.bar.set_message(format!("{clock}Z, {}", times(factor)));
+        self.bar.set_message(format!("{clock}Z, {words}"));
     }
 
     fn new(out: &Out, total: Option<u64>, line: &str, unknown: &str) -> Progress {

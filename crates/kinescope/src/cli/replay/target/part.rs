@@ -1,7 +1,9 @@
 //! What of a history is played.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use history::Selection;
@@ -12,8 +14,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::now;
-use crate::cli::output::Out;
+use crate::cli::output::{Out, times};
 use crate::cli::progress::Progress;
+use crate::cli::replay::seconds;
 use crate::look::Chosen;
 
 /// A part of a history.
@@ -30,6 +33,8 @@ pub(super) struct Beginning {
     from: Moment,
 }
 
+/// How often the progress is shown.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Deeds read ahead.
 const AHEAD: usize = 1024;
 
@@ -67,21 +72,23 @@ impl Part<'_> {
             send(deeds, beginning.deeds);
             Ok(())
         })?;
-        let seconds = |until: Moment| until.nanos_since(self.from).max(0) as u64 / 1_000_000_000;
-        let progress = Progress::replay(out, seconds(self.end));
-        let (began, time) = (Instant::now(), now());
+        let time = now();
         let rest = Window { from: beginning.from, to: self.end.plus_nanos(1) };
-        applied(runtime, applier, (pace, self.end), |deeds| {
-            for change in self.chosen.history.between(rest, &self.everything)? {
-                let change = change?;
-                let passed = change.at.nanos_since(beginning.from).max(0) as f64;
-                let factor = passed / began.elapsed().as_nanos().max(1) as f64;
-                progress.replayed(seconds(change.at), change.at, factor);
-                if !send(deeds, transplant.change(&change)) {
-                    break;
+        let progress = Progress::replay(out, seconds(self.end.nanos_since(self.from)));
+        let shown = Window { from: beginning.from, to: self.end };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| show(&progress, applier, pace, shown, &is_over));
+            let played = applied(runtime, applier, (pace, self.end), |deeds| {
+                for change in self.chosen.history.between(rest, &self.everything)? {
+                    if !send(deeds, transplant.change(&change?)) {
+                        break;
+                    }
                 }
-            }
-            Ok(())
+                Ok(())
+            });
+            is_over.store(true, Ordering::Relaxed);
+            played
         })?;
         Ok(time)
     }
@@ -125,6 +132,28 @@ impl Part<'_> {
         history
             .each_at(self.from, &self.everything, |version| objects.push((version.key, version.object)))?;
         Ok(transplant.begin(self.from, objects))
+    }
+}
+
+/// Shows how late it is in the recording, until it is over. Changes are read far ahead of that.
+fn show(progress: &Progress, applier: &Applier, pace: Pace, window: Window, is_over: &AtomicBool) {
+    let began = Instant::now();
+    let mut shown = window.from;
+    while !is_over.load(Ordering::Relaxed) {
+        let passed = began.elapsed().saturating_sub(applier.paused_for());
+        if let Pace::Times { speed, .. } = pace {
+            let nanos = (passed.as_nanos() as f64 * speed) as i64;
+            shown = if applier.is_paused() { shown } else { window.from.plus_nanos(nanos).min(window.to) };
+        } else {
+            shown = applier.position().unwrap_or(window.from).max(shown);
+        }
+        let nanos = shown.nanos_since(window.from);
+        let words = match applier.is_paused() {
+            true => "paused".to_owned(),
+            false => times(nanos as f64 / passed.as_nanos().max(1) as f64),
+        };
+        progress.played(seconds(nanos), shown, &words);
+        thread::sleep(BETWEEN_LOOKS);
     }
 }
 
