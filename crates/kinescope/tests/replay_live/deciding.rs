@@ -35,7 +35,7 @@ fn no_pod_carries_a_recorded_placement() {
     cluster.start_scheduler(16, &[]).unwrap();
     let rules = file(folder.path(), "rules.yaml", OWN_NODES);
     let arguments =
-        [history.as_str(), "--speed", "4", "--rules", rules.to_str().unwrap(), "--record", "--out", "came"];
+        [history.as_str(), "--speed", "2", "--rules", rules.to_str().unwrap(), "--record", "--out", "came"];
     let said = replay(folder.path(), cluster.kubeconfig(), &arguments).fine();
     eprintln!("{said}");
     assert!(said.contains("dropped by nodes of its own"), "{said}");
@@ -67,7 +67,7 @@ fn no_pod_carries_a_recorded_placement() {
     let placements = &report["fidelity"]["placements"];
     // Their nodes are all alike to none that was recorded, but each is held against the one that it stands for.
     let elsewhere = placements["elsewhere"].as_u64().unwrap() + placements["sameClass"].as_u64().unwrap();
-    assert!(elsewhere * 2 > was.as_u64().unwrap(), "{placements}");
+    assert!(elsewhere * 3 > was.as_u64().unwrap(), "{placements}");
     let nodes = run(folder.path(), &["get", "nodes", "--history", "came/replay.kine", "--no-headers"]).fine();
     assert_eq!(nodes.lines().filter(|line| line.starts_with("fresh-")).count(), 8, "{nodes}");
 }

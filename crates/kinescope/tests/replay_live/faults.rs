@@ -22,7 +22,7 @@ fn a_server_that_fails_now_and_then_gets_everything_all_the_same() {
         Trouble::HangUp,
         Trouble::Unanswered,
     ];
-    let proxy = Proxy::start(&cluster, Plan::of_writes(seed(), &troubles, 40, 1000)).unwrap();
+    let proxy = Proxy::start(&cluster, Plan::of_writes(seed(), &troubles, 40, 800)).unwrap();
     let said = replay(folder.path(), proxy.kubeconfig(), &[&history, "--speed", "max"]).fine();
     assert_eq!(proxy.faults().len(), 40, "{said}");
     assert!(!said.contains("Refused"), "{said}");
