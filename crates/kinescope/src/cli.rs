@@ -24,6 +24,8 @@ mod replay;
 mod serve;
 mod signals;
 mod sort_by;
+mod text_file;
+mod tracer_config;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -36,7 +36,7 @@ use identities::Identities;
 use order::Order;
 use pace::Clock;
 pub use pace::Pace;
-pub use run::{Run, State, runs, tell};
+pub use run::{Begun, Run, State, runs, tell};
 pub use run_times::RunTimes;
 pub use stamping::{Stamped, stamp};
 pub use tally::{Done, Left, Outcome, Tally, Told};
@@ -103,9 +103,9 @@ impl Applier {
             let found =
                 found.map_err(|failure| Error::Server { doing: "list what was made before", failure })?;
             for (address, object) in found {
-                let text = |place: &str| object.pointer(place).and_then(Value::as_str);
-                let old = object["metadata"]["annotations"].get(UID).and_then(Value::as_str);
-                if let (Some(old), Some(new)) = (old, text("/metadata/uid")) {
+                let metadata = &object["metadata"];
+                let old = metadata["annotations"].get(UID).and_then(Value::as_str);
+                if let (Some(old), Some(new)) = (old, metadata["uid"].as_str()) {
                     lock(&self.identities).learn(old, new);
                 }
                 missing.remove(&address);

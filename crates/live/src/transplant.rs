@@ -23,8 +23,9 @@ use std::sync::Arc;
 use model::{Change, Key, Kind, Moment, Object, What};
 use serde_json::{Map, Value};
 
+use builtin::Shaped;
 pub(crate) use builtin::as_new;
-pub use builtin::{Description, Level, describe};
+pub use builtin::{Level, describe};
 pub use deed::{Address, Deed, Doing};
 pub use file::{FileRule, read_rules};
 pub use merge::merge_patch;
@@ -72,6 +73,13 @@ struct Standing {
     goes: bool,
 }
 
+/// A version of an object, where it was recorded and where it is put.
+struct Version<'v> {
+    recorded: &'v Address,
+    address: &'v Address,
+    state: &'v Object,
+}
+
 // === impl Transplant ===
 
 impl Transplant {
@@ -115,8 +123,8 @@ impl Transplant {
             deeds.extend(known.map(|known| deed(&known.uid, Doing::Remove { begun: known.goes })));
             return deeds;
         };
-        let shaped = self.shape(&recorded, &address, state, known.is_some());
-        let (object, leaving) = match shaped {
+        let version = Version { recorded: &recorded, address: &address, state };
+        let (object, leaving) = match self.shape(&version, known.is_some()) {
             Ok(shaped) => shaped,
             Err(why) => {
                 *self.left_out.entry(why).or_default() += 1;
@@ -130,7 +138,7 @@ impl Transplant {
         let mut standing = match known {
             None => {
                 deeds.push(deed(&uid, Doing::Create { object: object.clone() }));
-                self.standing(&recorded, &address, state, uid, object)
+                self.standing(&version, uid, object)
             }
             Some(known) => {
                 if let Some(node) = newly_bound(&known.object, &object) {
@@ -138,7 +146,7 @@ impl Transplant {
                 }
                 let mut patch = merge_patch(&comparable(&known.object), &comparable(&object));
                 if known.awaits_rules
-                    && let Some(of_rules) = self.of_rules(&recorded, &address, state, &object)
+                    && let Some(of_rules) = self.of_rules(&version, &object)
                 {
                     json_patch::merge(patch.get_or_insert_with(|| Value::Object(Map::new())), &of_rules);
                 }
@@ -158,34 +166,21 @@ impl Transplant {
     }
 
     /// A new object. Further versions are held against what the rules for updates make of this one.
-    fn standing(
-        &self,
-        recorded: &Address,
-        address: &Address,
-        state: &Object,
-        uid: Box<str>,
-        created: Value,
-    ) -> Standing {
+    fn standing(&self, version: &Version<'_>, uid: Box<str>, created: Value) -> Standing {
         let updated = match self.manner.rules.is_empty() {
             true => None,
-            false => self.shape(recorded, address, state, true).ok().map(|(updated, _)| updated),
+            false => self.shape(version, true).ok().map(|(updated, _)| updated),
         };
         let awaits_rules = updated.as_ref().is_some_and(|updated| *updated != created);
         Standing { uid, object: updated.unwrap_or(created), awaits_rules, goes: false }
     }
 
-    /// What all rules leave of an object, and if it is being deleted the seconds it gets; or why it is left out.
-    fn shape(
-        &self,
-        recorded: &Address,
-        address: &Address,
-        state: &Object,
-        is_known: bool,
-    ) -> Result<(Value, Option<Option<i64>>), LeftOut> {
-        let manner = &self.manner;
-        let (mut object, leaving) = self.without_rules(recorded, address, state, is_known)?;
+    /// What all rules leave of an object, or why it is left out.
+    fn shape(&self, version: &Version<'_>, is_known: bool) -> Result<Shaped, LeftOut> {
+        let (mut object, leaving) = self.without_rules(version, is_known)?;
+        let address = version.address;
         let when = if is_known { When::Updated } else { When::Created };
-        manner.rules.iter().try_for_each(|rule| rule.apply(address, when, &mut object))?;
+        self.manner.rules.iter().try_for_each(|rule| rule.apply(address, when, &mut object))?;
         let is_called = |field: &str, name: &str| {
             let found = object.pointer("/metadata").and_then(|metadata| metadata.get(field));
             found.map_or(name.is_empty(), |found| *found == name)
@@ -197,13 +192,8 @@ impl Transplant {
     }
 
     /// What the built-in rules and SimKube's way leave of it.
-    fn without_rules(
-        &self,
-        recorded: &Address,
-        address: &Address,
-        state: &Object,
-        is_known: bool,
-    ) -> Result<(Value, Option<Option<i64>>), LeftOut> {
+    fn without_rules(&self, version: &Version<'_>, is_known: bool) -> Result<Shaped, LeftOut> {
+        let Version { recorded, address, state } = version;
         let manner = &self.manner;
         let (mut object, leaving) = builtin::shape(manner, &recorded.kind, state, is_known)?;
         if let Some(simkube) = &manner.simkube {
@@ -213,14 +203,8 @@ impl Transplant {
     }
 
     /// What users' rules for updates change of a version.
-    fn of_rules(
-        &self,
-        recorded: &Address,
-        address: &Address,
-        state: &Object,
-        ruled: &Value,
-    ) -> Option<Value> {
-        let (plain, _) = self.without_rules(recorded, address, state, true).ok()?;
+    fn of_rules(&self, version: &Version<'_>, ruled: &Value) -> Option<Value> {
+        let (plain, _) = self.without_rules(version, true).ok()?;
         merge_patch(&comparable(&plain), &comparable(ruled))
     }
 

@@ -1,7 +1,6 @@
 //! `kinescope export`: a history, or one moment of it, into files of other programs.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -19,7 +18,7 @@ use model::{Kind, Moment, Window};
 use super::out_file::Scratch;
 use super::output::{Out, grouped};
 use super::progress::Progress;
-use super::{Outcome, chosen, format_word, signals};
+use super::{Outcome, chosen, format_word, signals, tracer_config};
 use crate::look::{Chosen, Feed, KindWords, Shown};
 use crate::secret_key;
 
@@ -34,9 +33,6 @@ const FORMATS: [Format; 8] = [
     Format::KaiSnapshot,
     Format::Kwok,
 ];
-
-/// The longest configuration of a tracer.
-const MAX_CONFIG: u64 = 16 << 20;
 
 const AFTER: &str = "\
 Formats of a span of time:
@@ -251,19 +247,7 @@ impl Export {
             return Ok(None);
         }
         if let Some(path) = &self.tracer_config {
-            let doing = || format!("cannot read the tracer's configuration {}", path.display());
-            let mut text = String::new();
-            let length = File::open(path)
-                .and_then(|file| file.take(MAX_CONFIG + 1).read_to_string(&mut text))
-                .with_context(doing)?;
-            if length as u64 > MAX_CONFIG {
-                bail!("{}: it is longer than {} MiB", doing(), MAX_CONFIG >> 20);
-            }
-            let (config, warnings) = TracerConfig::parse(&path.display().to_string(), &text)?;
-            for warning in warnings {
-                out.complain(&format!("warning: {}: {warning}", path.display()));
-            }
-            return Ok(Some(config));
+            return tracer_config::read(path, out).map(Some);
         }
         let source = chosen.source(self.source.as_deref(), "--source")?;
         chosen.tracer_config(source).map(Some)

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use anstyle::Style;
+use kubernetes::rules::Description;
 
 use super::output::{HEADING, Out};
 
@@ -16,6 +17,14 @@ pub(super) fn line(out: &mut Out, label: &str, text: &str, style: Style) -> anyh
     for (index, part) in folded(text, out.width(), INDENT).iter().enumerate() {
         let indent = if index == 0 { 0 } else { INDENT };
         writeln!(out, "{:indent$}{style}{part}{style:#}", "")?;
+    }
+    Ok(())
+}
+
+/// Rules in words, each with its reason.
+pub(super) fn rules(out: &mut Out, rules: &[Description]) -> anyhow::Result<()> {
+    for Description { kind, field, effect, why } in rules {
+        writeln!(out, "{kind}: {field}\n    {effect}: {why}")?;
     }
     Ok(())
 }

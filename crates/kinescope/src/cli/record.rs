@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use self::status::Status;
 use self::stream::{Kinds, Stream};
 use super::output::Out;
-use super::{Outcome, signals};
+use super::{Outcome, lines, signals};
 use crate::recorder::{self, Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config};
 use crate::secret_key;
 
@@ -343,9 +343,6 @@ async fn end(duration: Option<Duration>) -> anyhow::Result<&'static str> {
 }
 
 fn show_rules(out: &mut Out) -> anyhow::Result<Outcome> {
-    use std::io::Write;
-    for rule in rules::describe() {
-        writeln!(out, "{}: {}\n    {}: {}", rule.kind, rule.field, rule.effect, rule.why)?;
-    }
+    lines::rules(out, &rules::describe())?;
     Ok(Outcome::Done)
 }

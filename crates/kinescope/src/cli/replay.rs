@@ -142,6 +142,7 @@ impl Replay {
         if self.target.is_real() {
             return self.target.run(&self, out);
         }
+        self.target.refuse_alone()?;
         let chosen = chosen::open(self.history.as_deref())?;
         let mut plan = Plan::make(&self, &chosen)?;
         let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use peers::{Cluster, Options};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::common::{run, said};
 use crate::server::start;
@@ -78,19 +79,24 @@ fn target(cluster: &Cluster, folder: &Path, command: &str) -> String {
     run(folder, &["replay", command, "--target", kubeconfig]).fine()
 }
 
+/// A cluster whose controllers work, and a folder with the recording and these hooks.
+fn prepared(hooks: &str) -> Option<(Cluster, TempDir)> {
+    let mut cluster = start(Options { service_accounts: true, ..Options::default() })?;
+    cluster.start_controller_manager().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    file(folder.path(), "record.jsonl", &recording());
+    file(folder.path(), "hooks.yml", hooks);
+    run(folder.path(), &["import", "record.jsonl", "--into", "sim.kine"]).fine();
+    Some((cluster, folder))
+}
+
 #[test]
 fn workloads_are_played_as_simkube_plays_them() {
-    let options = Options { service_accounts: true, ..Options::default() };
-    let Some(mut cluster) = start(options) else { return };
-    cluster.start_controller_manager().unwrap();
+    let hooks = "preStartHooks: [{cmd: echo, args: [begins]}]\npostStopHooks: [{cmd: cat, sendSim: true}]\n";
+    let Some((mut cluster, folder)) = prepared(hooks) else { return };
     cluster.start_scheduler(16, &[]).unwrap();
     cluster.start_kwok(Path::new(STAGES)).unwrap();
     cluster.kubectl_reading(&["create", "-f", "-"], NODE).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    file(folder.path(), "record.jsonl", &recording());
-    run(folder.path(), &["import", "record.jsonl", "--into", "sim.kine"]).fine();
-    let hooks = "preStartHooks: [{cmd: echo, args: [begins]}]\npostStopHooks: [{cmd: cat, sendSim: true}]\n";
-    file(folder.path(), "hooks.yml", hooks);
     let arguments = [
         "sim.kine",
         "--style",
@@ -169,14 +175,9 @@ fn workloads_are_played_as_simkube_plays_them() {
 
 #[test]
 fn it_is_played_as_often_as_is_asked_for() {
-    let options = Options { service_accounts: true, ..Options::default() };
-    let Some(mut cluster) = start(options) else { return };
-    cluster.start_controller_manager().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    file(folder.path(), "record.jsonl", &recording());
-    run(folder.path(), &["import", "record.jsonl", "--into", "sim.kine"]).fine();
-    let hooks = "preRunHooks: [{cmd: echo, args: [once more]}]\n";
-    file(folder.path(), "hooks.yml", hooks);
+    let hooks = "preRunHooks: [{cmd: echo, args: [once more]}]\npostRunHooks: [{cmd: 'false'}]\n\
+        postStopHooks: [{cmd: 'false', ignoreFailure: false}]\n";
+    let Some((cluster, folder)) = prepared(hooks) else { return };
     let arguments = [
         "sim.kine",
         "--style",
@@ -191,7 +192,10 @@ fn it_is_played_as_often_as_is_asked_for() {
         "3s",
     ];
     let output = replay(folder.path(), cluster.kubeconfig(), &arguments);
-    assert_eq!(output.code, 0, "{}{}", output.out, output.err);
+    // A hook that may not fail is the end of it.
+    assert_eq!(output.code, 1, "{}{}", output.out, output.err);
+    assert!(output.err.contains("error: the postStop hook false ended"), "{}", output.err);
+    assert_eq!(output.err.matches("warning: the postRun hook false ended").count(), 2, "{}", output.err);
     assert_eq!(output.err.matches("preRun echo: once more").count(), 2, "{}", output.err);
     assert_eq!(output.out.matches("Played").count(), 2, "{}", output.out);
     assert_eq!(lines(&cluster, &["get", "deployments", "-n", "virtual-shop"]), 1);

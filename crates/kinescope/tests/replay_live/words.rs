@@ -83,7 +83,7 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
         (&["--rules", "bad.yaml"][..], "\"object.\" is no CEL expression"),
         (&["--rules", "none.yaml"], "cannot read the rules none.yaml"),
         (&["--hooks", "hooks.yml"], "hooks.yml are no hooks"),
-        (&["--run", &long], "cannot be a label"),
+        (&["--run", &long], "is not the value of a label"),
         (&["--set", "scheduler.parallelism=2"], "--set is for a replay in virtual time"),
         (&["--out", "x"], "nothing is written without --record"),
         (&["--record", "--resume"], "a run is filmed from its beginning"),
@@ -97,6 +97,14 @@ fn what_cannot_be_is_refused_before_anything_is_done() {
     }
     let error = run(folder.path(), &["replay", "record.kine", "--target", "none.kubeconfig"]).wrong(1);
     assert!(error.contains("none.kubeconfig"), "{error}");
+    for flag in ["--record", "--yes", "--resume", "--dry-run"] {
+        let error = run(folder.path(), &["replay", "record.kine", flag]).wrong(1);
+        assert!(error.contains(&format!("{flag} is for a replay into a real API server")), "{error}");
+    }
+    let chosen = ["replay", "record.kine", "--target", "none", "--dry-run", "--kinds", "nodes"];
+    let said = run(folder.path(), &chosen).fine();
+    assert!(said.contains("\nNode ") && !said.contains("\nPod "), "{said}");
+    assert!(said.contains("not of a kind that was chosen"), "{said}");
     let rules = run(folder.path(), &["replay", "--show-rules"]).fine();
     assert!(rules.contains("spec.nodeName") && rules.contains("another scheduler decides"), "{rules}");
 }

@@ -282,7 +282,8 @@ pub fn check_key(key: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn check_value(value: &str) -> Result<(), String> {
+/// A label's value: up to 63 letters, digits, `-`, `_` and `.`.
+pub fn check_value(value: &str) -> Result<(), String> {
     if is_label_text(value) {
         return Ok(());
     }

@@ -39,6 +39,14 @@ pub enum State {
     Ended,
 }
 
+/// A run that the target knows of.
+#[derive(Debug)]
+pub struct Begun {
+    /// Where it goes on; `None` if it is new.
+    pub position: Option<Moment>,
+    root: Value,
+}
+
 const WHAT: &str = "replay.kinescope.io/what";
 const STATE: &str = "replay.kinescope.io/state";
 const WANTED: &str = "replay.kinescope.io/wanted";
@@ -47,7 +55,7 @@ const HEARD: &str = "replay.kinescope.io/heard";
 /// Who was heard of so lately is at work.
 const ALIVE_NANOS: i64 = 15 * 1_000_000_000;
 /// Between two words to the target.
-pub(super) const BETWEEN_WORDS: Duration = Duration::from_secs(1);
+const BETWEEN_WORDS: Duration = Duration::from_secs(1);
 
 /// All runs that a server knows of.
 pub async fn runs(connection: &Connection) -> Result<Vec<Run>> {
@@ -67,8 +75,8 @@ pub async fn tell(connection: &Connection, run: &str, paused: bool) -> Result<()
 }
 
 impl Applier {
-    /// Makes the run known to the target, or goes on with one: then it says where. `now` is the time of day.
-    pub async fn begin(&self, what: &str, resume: bool, now: Moment) -> Result<Option<Moment>> {
+    /// Makes the run known to the target, or goes on with one. `now` is the time of day.
+    pub async fn begin(&self, what: &str, resume: bool, now: Moment) -> Result<Begun> {
         let doing = "make the run known to the target";
         let name = &self.target.run;
         let found = self.target.get(&address(name)).await;
@@ -83,10 +91,10 @@ impl Applier {
         };
         let mut root = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [],
-            "metadata": {"name": address(name).name, "annotations": annotations(State::Playing, position, now)},
+            "metadata": {"name": address(name).name, "annotations": annotations(self.state(), position, now)},
         });
         root["metadata"]["annotations"][WHAT] = what.into();
-        root["metadata"]["annotations"][WANTED] = State::Playing.word().into();
+        root["metadata"]["annotations"][WANTED] = self.state().word().into();
         self.target.mark(&mut root, None);
         if let Some(version) = found.as_ref().and_then(|found| found.pointer("/metadata/resourceVersion")) {
             // Who goes on with it at the same time is refused.
@@ -96,39 +104,33 @@ impl Applier {
             None => self.target.create(&address(name), &root).await,
             Some(_) => self.target.patch(&address(name), "", &root).await,
         };
-        made.map_err(|failure| Error::Server { doing, failure })?;
-        Ok(position)
+        let root = made.map_err(|failure| Error::Server { doing, failure })?;
+        Ok(Begun { position, root })
     }
 
     /// Lets the run own all that is created from now on: who deletes its object deletes all that.
-    pub async fn own_all(&self) -> Result<()> {
-        let root = self.target.get(&address(&self.target.run)).await;
-        let root = root.map_err(|failure| Error::Server { doing: "ask for the run", failure })?;
-        let uid = root.as_ref().and_then(|root| root.pointer("/metadata/uid")?.as_str());
-        if let Some(uid) = uid {
-            lock(&self.identities).own_all(json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "name": address(&self.target.run).name, "uid": uid,
-            }));
-        }
-        Ok(())
+    pub fn own_all(&self, begun: &Begun) {
+        let Begun { root, .. } = begun;
+        lock(&self.identities).own_all(json!({
+            "apiVersion": root["apiVersion"], "kind": root["kind"],
+            "name": root["metadata"]["name"], "uid": root["metadata"]["uid"],
+        }));
     }
 
-    /// Tells the target how far it has come, and hears whether it is to pause. What fails is told the next time.
-    pub async fn report(&self, now: Moment) {
-        let state = if self.is_paused() { State::Paused } else { State::Playing };
-        if let Ok(root) = self.say(state, now).await {
-            let wanted = root["metadata"]["annotations"].get(WANTED).and_then(Value::as_str);
-            self.pause(wanted == Some(State::Paused.word()));
-        }
-    }
-
-    /// Reports again and again, until it is dropped.
+    /// Tells the target again and again how far it has come, and hears whether it is to pause, until it is dropped. What
+    /// fails is told the next time.
     pub async fn keep_reporting(&self, now: impl Fn() -> Moment) {
         loop {
-            self.report(now()).await;
+            if let Ok(root) = self.say(self.state(), now()).await {
+                let wanted = root["metadata"]["annotations"].get(WANTED).and_then(Value::as_str);
+                self.pause(wanted == Some(State::Paused.word()));
+            }
             tokio::time::sleep(BETWEEN_WORDS).await;
         }
+    }
+
+    fn state(&self) -> State {
+        if self.is_paused() { State::Paused } else { State::Playing }
     }
 
     /// Tells the target that it is over.

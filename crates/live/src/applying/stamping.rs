@@ -10,10 +10,12 @@ use model::{Moment, Object, What};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::{Applier, RunTimes, lock};
 use crate::news::Event;
 use crate::transplant::{Address, COMPLETE, COMPLETE_TIME, OWNER, as_new};
+use crate::watching::Failure;
 
 /// How pods are treated.
 #[derive(Debug)]
@@ -29,8 +31,9 @@ pub struct Stamped {
 /// The name that a clone is made from.
 const ORIGINAL: &str = "static.simkube.io/original-owner";
 const CLONE: &str = "-clone-";
-/// A pod's deletion may be told before the answer to our request.
+/// How often something is tried that fails for a reason that may pass.
 const ATTEMPTS: u32 = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
 
 /// What is known of a pod.
 struct Pod {
@@ -93,21 +96,23 @@ impl Applier {
         // KWOK reads whole seconds.
         let end = end.timestamp().strftime("%FT%TZ").to_string();
         let patch = json!({"metadata": {"uid": uid, "labels": {COMPLETE: "true"}, "annotations": {COMPLETE_TIME: end}}});
-        for _ in 0..ATTEMPTS {
-            match self.target.patch(address, "", &patch).await {
-                Err(failure) if failure.is_passing() => tokio::time::sleep(Duration::from_secs(1)).await,
-                // It is gone, or told for good.
-                _ => return,
-            }
-        }
+        insist(|| self.target.patch(address, "", &patch)).await;
     }
 
     async fn make(&self, address: &Address, object: &Value) {
-        for _ in 0..ATTEMPTS {
-            match self.target.create(address, object).await {
-                Err(failure) if failure.is_passing() => tokio::time::sleep(Duration::from_secs(1)).await,
-                _ => return,
-            }
+        insist(|| self.target.create(address, object)).await;
+    }
+}
+
+/// Tries until it is done, or will never be.
+async fn insist<F>(attempt: impl Fn() -> F)
+where
+    F: Future<Output = Result<Value, Failure>>,
+{
+    for _ in 0..ATTEMPTS {
+        match attempt().await {
+            Err(failure) if failure.is_passing() => sleep(BETWEEN_ATTEMPTS).await,
+            _ => return,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The rules that hold for every recording: what is not carried over, and what of an object is its cluster's own.
 
-use std::str::FromStr;
-
+use kubernetes::rules::Description;
 use model::{Kind, Object};
 use serde_json::{Map, Value};
 
+use super::templates::is_workload;
 use super::{LeftOut, Manner, Simkube, fields};
 
 /// What is given to the target.
@@ -17,18 +17,8 @@ pub enum Level {
     Workloads,
 }
 
-/// One rule in words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Description {
-    /// Of which kind.
-    pub kind: &'static str,
-    /// What it is about.
-    pub what: &'static str,
-    /// What is done.
-    pub effect: &'static str,
-    /// Why.
-    pub why: &'static str,
-}
+/// What the rules leave of an object, and if it is being deleted the seconds that it gets, if it says how many.
+pub(super) type Shaped = (Value, Option<Option<i64>>);
 
 /// What is never given: it comes of other objects, belongs to a component, or is nobody else's business.
 const OWN_TO_A_CLUSTER: &[(&str, &str)] = &[
@@ -48,17 +38,6 @@ const OWN_TO_A_CLUSTER: &[(&str, &str)] = &[
     ("storage.k8s.io", "VolumeAttachment"),
     ("karpenter.sh", "NodeClaim"),
     ("scheduling.run.ai", "BindRequest"),
-];
-
-/// What makes pods.
-const WORKLOADS: &[(&str, &str)] = &[
-    ("", "ReplicationController"),
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("apps", "DaemonSet"),
-    ("batch", "Job"),
-    ("batch", "CronJob"),
 ];
 
 /// What others need comes first.
@@ -103,16 +82,14 @@ const OF_PLACE: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes
 const OF_JOB: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 /// All rules in words.
-pub fn describe() -> &'static [Description] {
-    const fn rule(
-        kind: &'static str,
-        what: &'static str,
-        effect: &'static str,
-        why: &'static str,
-    ) -> Description {
-        Description { kind, what, effect, why }
-    }
-    const RULES: &[Description] = &[
+pub fn describe() -> Vec<Description> {
+    let rule = |kind: &str, field: &str, effect, why| Description {
+        kind: kind.to_owned(),
+        field: field.to_owned(),
+        effect,
+        why,
+    };
+    vec![
         rule(
             "every kind",
             "metadata the API server writes, finalizers",
@@ -231,8 +208,7 @@ pub fn describe() -> &'static [Description] {
             "removed unless manualSelector",
             "the target makes them of the new uid",
         ),
-    ];
-    RULES
+    ]
 }
 
 /// The place of a kind among others at the beginning.
@@ -243,14 +219,14 @@ pub(super) fn rank(kind: &Kind) -> usize {
     }
 }
 
-/// What the rules leave of an object, and if it is being deleted the seconds it gets; or why it is not carried over.
+/// What the rules leave of an object, or why it is not carried over.
 /// `is_known` if it has been already.
 pub(super) fn shape(
     manner: &Manner,
     kind: &Kind,
     recorded: &Object,
     is_known: bool,
-) -> Result<(Value, Option<Option<i64>>), LeftOut> {
+) -> Result<Shaped, LeftOut> {
     let named = (&*kind.group, &*kind.kind);
     if let Some(kinds) = &manner.kinds {
         if !kinds.contains(kind) {
@@ -260,7 +236,7 @@ pub(super) fn shape(
         return Err("of a kind that a cluster makes by itself".into());
     } else if manner.simkube.is_some() && !Simkube::takes(&manner.templates, kind) {
         return Err("of a kind that SimKube does not give".into());
-    } else if manner.level == Level::Pods && WORKLOADS.contains(&named) {
+    } else if manner.level == Level::Pods && is_workload(kind) {
         return Err("a workload, whose pods are given".into());
     }
     let mut object = recorded.value().map_err(|_| "not to be read")?;
@@ -274,7 +250,7 @@ pub(super) fn shape(
     if let Some(metadata) = fields(&mut object, "metadata") {
         metadata.retain(|name, _| !WRITTEN.contains(&name.as_str()));
     }
-    if WORKLOADS.contains(&named) {
+    if is_workload(kind) {
         if has_ended(&object) && !is_known {
             return Err("a Job that had ended".into());
         }
@@ -450,20 +426,6 @@ fn shape_job(job: &mut Value) {
     for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
         if let Some(labels) = job.pointer_mut(labels).and_then(Value::as_object_mut) {
             OF_JOB.iter().for_each(|label| drop(labels.remove(*label)));
-        }
-    }
-}
-
-// === impl Level ===
-
-impl FromStr for Level {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Level, String> {
-        match word {
-            "pods" => Ok(Level::Pods),
-            "workloads" => Ok(Level::Workloads),
-            _ => Err("give pods or workloads".to_owned()),
         }
     }
 }

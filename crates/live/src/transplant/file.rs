@@ -240,7 +240,7 @@ fn read_path(path: &str) -> Result<String, String> {
 fn put(object: &mut Value, path: &str, value: &Value) -> Result<(), String> {
     let (parent, field) = path.rsplit_once('/').unwrap_or(("", path));
     make_maps(object, parent);
-    let field = field.replace("~1", "/").replace("~0", "~");
+    let field = pointer::unescaped(field);
     let mut trouble = None;
     pointer::each(object, parent, &mut |place| match place {
         Value::Object(fields) => drop(fields.insert(field.clone(), value.clone())),
@@ -259,7 +259,7 @@ fn make_maps(object: &mut Value, path: &str) {
     for segment in path.split('/').skip(1) {
         let Value::Object(fields) = place else { return };
         place = fields
-            .entry(segment.replace("~1", "/").replace("~0", "~"))
+            .entry(pointer::unescaped(segment))
             .or_insert_with(|| Value::Object(serde_json::Map::new()));
     }
 }
@@ -335,6 +335,29 @@ rules:
         expected["metadata"]["annotations"] = json!({"a/b": "was web"});
         expected["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
         assert_eq!(applied(text, When::Created), Ok(expected));
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_does_what_it_says() {
+        let page = include_str!("../../../../docs/live-replay.md");
+        let (_, rest) = page.split_once("```yaml\n").unwrap();
+        let rules = read(rest.split_once("```").unwrap().0).unwrap();
+        let apply = |kind: Kind, mut object: Value| {
+            let address = Address { kind, namespace: "shop".into(), name: "a".into() };
+            let applied =
+                rules[1..].iter().try_for_each(|rule| rule.apply(&address, When::Created, &mut object));
+            applied.map(|()| object)
+        };
+        let halved = apply(Kind::new("apps", "Deployment"), json!({"spec": {"replicas": 4}})).unwrap();
+        assert_eq!(halved["spec"]["replicas"], 2);
+        let pod = apply(Kind::new("", "Pod"), json!({"spec": {}})).unwrap();
+        assert_eq!(pod["spec"]["schedulerName"], "my-scheduler");
+        let node =
+            apply(Kind::new("", "Node"), json!({"status": {"allocatable": {"cpu": "1500m"}}})).unwrap();
+        assert_eq!(node["status"]["allocatable"]["cpu"], "3");
+        let (address, mut node) = (Address::of_cluster("", "Node", "n"), json!({}));
+        let dropped = rules[0].apply(&address, When::Created, &mut node);
+        assert_eq!(dropped, Err("dropped by nodes of its own".into()));
     }
 
     #[test]

@@ -16,12 +16,17 @@ pub(super) fn each(value: &mut Value, pointer: &str, act: &mut dyn FnMut(&mut Va
             }
         }
         Value::Object(fields) => {
-            if let Some(field) = fields.get_mut(&segment.replace("~1", "/").replace("~0", "~")) {
+            if let Some(field) = fields.get_mut(&unescaped(segment)) {
                 each(field, rest, act);
             }
         }
         _ => {}
     }
+}
+
+/// `~1` is a slash and `~0` a tilde.
+pub(super) fn unescaped(segment: &str) -> String {
+    segment.replace("~1", "/").replace("~0", "~")
 }
 
 /// The first segment of a pointer, and the pointer from there.

@@ -9,8 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::Address;
 use super::templates::{Templates, map_in};
-use crate::kinds::KindChoice;
-use crate::recording::Wanted;
 
 /// How SimKube would play a trace.
 #[derive(Clone, Debug)]
@@ -59,13 +57,9 @@ const ALSO: [(&str, &str); 6] = [
 // === impl Simkube ===
 
 impl Simkube {
-    /// The pods that come of what was given, for a recording.
-    pub fn watched(&self) -> Wanted {
-        Wanted {
-            kinds: KindChoice { only: Some(vec!["pods".to_owned()]), ..KindChoice::default() },
-            labels: Some(format!("{SIMULATION}={}", self.name)),
-            ..Wanted::default()
-        }
+    /// Selects the pods that come of what was given, by their labels.
+    pub fn selector(&self) -> String {
+        format!("{SIMULATION}={}", self.name)
     }
 
     /// Whether objects of a kind are given: nodes and volumes are the target's own.

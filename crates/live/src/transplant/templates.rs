@@ -23,6 +23,12 @@ const KNOWN: [(&str, &str, &str); 8] = [
     ("batch", "Job", "/spec/template"),
 ];
 
+/// Whether it is one of Kubernetes' own kinds that make pods.
+pub(super) fn is_workload(kind: &Kind) -> bool {
+    let known = KNOWN.iter().filter(|(.., path)| !path.is_empty());
+    known.map(|(group, kind, _)| (*group, *kind)).any(|known| known == (&*kind.group, &*kind.kind))
+}
+
 // === impl Templates ===
 
 impl Templates {

@@ -13,18 +13,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use formats::sktrace::TracerConfig;
 use history::Selection;
-use live::Connection;
+use kubernetes::selector::check_value;
 use live::applying::{Applier, Pace, RunTimes, Stamped, clean, stamp};
 use live::transplant::{Delays, FileRule, Level, Manner, Rule, Simkube, Templates, Transplant, read_rules};
+use live::{Connection, KindChoice, Wanted};
 use model::{Kind, Moment};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::super::output::Out;
-use super::super::{Outcome, signals};
+use super::super::{Outcome, signals, text_file, tracer_config};
 use super::{Replay, Speed, plan};
 use crate::look::{Chosen, KindWords};
 use crate::recorder;
@@ -121,10 +121,6 @@ struct InStyle {
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long a target is watched when everything was played.
 const LINGER: Duration = Duration::from_secs(5);
-/// The longest label value that there is.
-const LONGEST_LABEL: usize = 63;
-/// The longest file of rules or hooks.
-const MAX_FILE: u64 = 16 << 20;
 
 /// A history, how it is played, and where.
 struct Playing<'a> {
@@ -153,7 +149,7 @@ impl Target {
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
         let (from, end) = plan::window(asked, &chosen, &source)?;
         let run = self.run_name(&chosen)?;
-        let manner = self.manner(asked, &chosen, &run, rules)?;
+        let manner = self.manner(asked, &chosen, &run, rules, out)?;
         let everything = Selection { source: Some(source), ..Selection::default() };
         let part = Part { chosen: &chosen, everything, from, end };
         if self.dry_run {
@@ -164,6 +160,32 @@ impl Target {
         let outcome = playing.all(out);
         playing.runtime.shutdown_timeout(FAREWELL);
         outcome
+    }
+
+    /// Refuses, where there is no real API server, what means nothing without one.
+    pub(super) fn refuse_alone(&self) -> anyhow::Result<()> {
+        let real_only = [
+            ("--context", self.context.is_some()),
+            ("--kinds", self.kinds.is_some()),
+            ("--keep-placement", self.keep_placement),
+            ("--rules", !self.rules.is_empty()),
+            ("--run", self.run.is_some()),
+            ("--dry-run", self.dry_run),
+            ("--yes", self.yes),
+            ("--resume", self.resume),
+            ("--start-paused", self.start_paused),
+            ("--record", self.record),
+            ("--linger", self.linger.is_some()),
+            ("--repetitions", self.repetitions > 1),
+            ("--hooks", !self.hooks.is_empty()),
+            ("--style", self.simkube.style.is_some()),
+        ];
+        match real_only.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                bail!("{flag} is for a replay into a real API server: name that with --target")
+            }
+            None => Ok(()),
+        }
     }
 
     /// What cannot go together.
@@ -214,15 +236,13 @@ impl Target {
         chosen: &Chosen,
         run: &str,
         rules: Vec<FileRule>,
+        out: &mut Out,
     ) -> anyhow::Result<Manner> {
         let words = KindWords::read(&chosen.history, chosen.times.end)?;
         let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
         let tracer = match &self.simkube.tracer_config {
-            Some(path) => {
-                let doing = || format!("cannot read the tracer's configuration {}", path.display());
-                TracerConfig::parse(&path.display().to_string(), &read_text(path).with_context(doing)?)?.0
-            }
+            Some(path) => tracer_config::read(path, out)?,
             None => chosen.tracer_config(chosen.source(asked.source.as_deref(), "--source")?)?,
         };
         let templates = Templates::with(tracer.templates());
@@ -245,18 +265,13 @@ impl Target {
             Some(name) => name.clone(),
             None => chosen.history.path().file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         };
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        if name.len() > LONGEST_LABEL
-            || !name.chars().all(fits)
-            || !ends(name.chars().next())
-            || !ends(name.chars().last())
-        {
-            bail!(
-                "{name:?} cannot be a label: give another name with --run, of letters, digits, '-', '_' and '.'"
-            );
+        match check_value(&name) {
+            Ok(()) if !name.is_empty() => Ok(name),
+            Ok(()) => bail!("a run needs a name: give one with --run"),
+            Err(why) => {
+                bail!("everything is labelled with the name of the run, and {why}; say it with --run")
+            }
         }
-        Ok(name)
     }
 }
 
@@ -303,27 +318,24 @@ impl Playing<'_> {
         };
         let mut transplant = Transplant::new(self.manner.clone());
         let applier = runtime.block_on(Applier::connect(connection.clone(), &self.run))?;
-        let position = runtime.block_on(applier.begin(&self.what(), self.how.resume, now()))?;
-        if self.how.start_paused {
-            runtime.block_on(live::applying::tell(connection, &self.run, true))?;
-            applier.pause(true);
-        }
+        applier.pause(self.how.start_paused);
+        let begun = runtime.block_on(applier.begin(&self.what(), self.how.resume, now()))?;
         // From now on, or others would take it for lost while the history is read.
         let reporting = runtime.spawn({
             let applier = applier.clone();
             async move { applier.keep_reporting(now).await }
         });
-        let beginning = self.part.catch_up(&mut transplant, position)?;
+        let beginning = self.part.catch_up(&mut transplant, begun.position)?;
         if self.how.resume {
             runtime.block_on(applier.recall(&transplant))?;
         }
         let stamping = self.stamping(connection, &applier)?;
         if self.manner.simkube.is_some() {
-            runtime.block_on(applier.own_all())?;
+            applier.own_all(&begun);
         }
         self.listen(&applier)?;
         let start = Instant::now();
-        let from = position.unwrap_or(self.part.from);
+        let from = begun.position.unwrap_or(self.part.from);
         let played = self.part.play(runtime, &applier, &mut transplant, beginning, self.pace(from), out);
         let took = start.elapsed();
         if played.is_ok() {
@@ -395,7 +407,8 @@ impl Playing<'_> {
         let how = Stamped { times: times.finish(), speed, clones };
         let (news, told) = tokio::sync::mpsc::channel(16);
         let target = live::Target { source: "target".into(), connection: connection.clone() };
-        let wanted = simkube.watched();
+        let kinds = KindChoice { only: Some(vec!["pods".to_owned()]), ..KindChoice::default() };
+        let wanted = Wanted { kinds, labels: Some(simkube.selector()), ..Wanted::default() };
         let applier = applier.clone();
         Ok(Some(self.runtime.spawn(async move {
             let (_goes_on, stop) = watch::channel(false);
@@ -477,16 +490,5 @@ fn now() -> Moment {
 
 /// What is in a file of YAML or JSON.
 fn read_yaml(path: &Path) -> anyhow::Result<serde_json::Value> {
-    Ok(formats::manifests::of_yaml(&path.display().to_string(), &read_text(path)?)?)
-}
-
-/// A text that is no longer than it may be.
-fn read_text(path: &Path) -> anyhow::Result<String> {
-    use std::io::Read;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE {
-        bail!("it is longer than {} MiB", MAX_FILE >> 20);
-    }
-    Ok(text)
+    Ok(formats::manifests::of_yaml(&path.display().to_string(), &text_file::read(path)?)?)
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Playing;
 use super::part::Part;
 use crate::cli::Outcome;
-use crate::cli::lines::line;
+use crate::cli::lines::{self, harmless, line};
 use crate::cli::output::{HEADING, Out, grouped, span};
 
 /// Counts end here.
@@ -26,9 +26,7 @@ const MOST: usize = 5;
 
 /// All rules in words: the built-in ones, then those of files.
 pub(super) fn rules(out: &mut Out, of_files: &[FileRule]) -> anyhow::Result<Outcome> {
-    for rule in transplant::describe() {
-        writeln!(out, "{}: {}\n    {}: {}", rule.kind, rule.what, rule.effect, rule.why)?;
-    }
+    lines::rules(out, &transplant::describe())?;
     for rule in of_files {
         writeln!(out, "{}\n    {}", rule.name(), rule.words())?;
     }
@@ -174,7 +172,7 @@ fn left_out(out: &mut Out, transplant: &Transplant) -> anyhow::Result<()> {
 }
 
 fn counted(out: &mut Out, count: u64, words: &str) -> anyhow::Result<()> {
-    writeln!(out, "{:>COUNT$}  {}", grouped(count), crate::cli::lines::harmless(words))?;
+    writeln!(out, "{:>COUNT$}  {}", grouped(count), harmless(words))?;
     Ok(())
 }
 
