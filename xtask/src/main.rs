@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to whoever started it")]
 
+mod deny;
 mod judge;
 mod test;
 mod tidy;
@@ -12,7 +13,7 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 The project's tasks.
 
-  cargo xtask test                    all that must pass: format, lints, tests, documentation, tidiness
+  cargo xtask test                    all that must pass: format, lints, tests, documentation, dependencies, tidiness
   cargo xtask tidy                    the last of these alone
   cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
 

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::{cargo, run, tidy};
+use crate::{cargo, deny, run, tidy};
 
 /// What is run in one step.
 enum Step {
     /// A cargo command, and what is not installed if cargo does not know it.
     Cargo { arguments: &'static [&'static str], comes_with: Option<&'static str> },
+    /// The checks of [`deny`].
+    Dependencies,
     /// The checks of [`tidy`].
     Tidy,
 }
@@ -39,6 +41,7 @@ const STEPS: &[(&str, Step)] = &[
         },
     ),
     ("documentation", Step::Cargo { arguments: &["doc", "--workspace", "--no-deps"], comes_with: None }),
+    ("dependencies", Step::Dependencies),
     ("tidiness", Step::Tidy),
 ];
 
@@ -87,6 +90,7 @@ impl Step {
     fn in_words(&self) -> String {
         match self {
             Step::Cargo { arguments, .. } => format!("cargo {}", arguments.join(" ")),
+            Step::Dependencies => format!("cargo deny check {}", deny::CHECKS.join(" ")),
             Step::Tidy => "the checks of xtask/src/tidy.rs".to_owned(),
         }
     }
@@ -101,6 +105,7 @@ impl Step {
             Step::Cargo { arguments, .. } => {
                 run(cargo(root).args(*arguments).env("RUSTDOCFLAGS", "-D warnings"))
             }
+            Step::Dependencies => deny::run_checks(root),
             Step::Tidy => run_tidy(root),
         };
         let took = start.elapsed();
