@@ -1,4 +1,4 @@
-//! How long a history takes to open.
+//! How long a history takes to open, and to say what it holds.
 
 use std::fs;
 use std::path::Path;
@@ -15,12 +15,17 @@ use crate::studio::Studio;
 const OPENINGS: usize = 100;
 const KILLS: usize = 5;
 const BUDGET: f64 = 0.05;
+/// What `/metrics` and `/` ask of each history.
+const SUMMARY_BUDGET: f64 = 0.005;
 
 pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
     let large = studio.large()?;
     let of = format!("a history of {} changes", with_commas(large.changes as f64));
     let times = (0..OPENINGS).map(|_| open(&large.path)).collect::<Result<_>>()?;
     figures.add(figure(&format!("opening {of}: longest of {OPENINGS}"), &Samples::new(times)));
+    let times = (0..OPENINGS).map(|_| summary(&large.path)).collect::<Result<_>>()?;
+    let summaries = figure(&format!("what {of} holds: longest of {OPENINGS}"), &Samples::new(times));
+    figures.add(summaries.budget(SUMMARY_BUDGET));
 
     let path = studio.path("killed.kine");
     fs::copy(&large.path, &path)?;
@@ -54,5 +59,14 @@ fn figure(what: &str, times: &Samples) -> Figure {
 fn open(path: &Path) -> Result<f64> {
     let start = Instant::now();
     History::open(path)?.span()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// How many seconds it takes until a history has said what it holds.
+fn summary(path: &Path) -> Result<f64> {
+    let start = Instant::now();
+    let history = History::open(path)?;
+    history.summary()?;
+    history.gaps()?;
     Ok(start.elapsed().as_secs_f64())
 }

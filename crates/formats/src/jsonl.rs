@@ -1,9 +1,10 @@
 //! A watch event a line: `{"at": …, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`.
 //!
 //! `at` is RFC 3339 or whole microseconds since 1970. A time in which something may have been missed is
-//! `{"at": …, "type": "GAP", "to": …, "kinds": […], "why": …}`. `source` names the recording; `seen` is the time on the
-//! observer's clock where it differs from `at`; `inferred` marks what was worked out rather than received. What
-//! `kubectl get --watch --output-watch-events -o json` prints is read too: values over many lines, without times.
+//! `{"at": …, "type": "GAP", "to": …, "kinds": […], "why": …}`, with a `to` of null while it has not ended. `source` names
+//! the recording; `seen` is the time on the observer's clock where it differs from `at`; `inferred` marks what was worked
+//! out rather than received. What `kubectl get --watch --output-watch-events -o json` prints is read too: values over many
+//! lines, without times.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -135,13 +136,12 @@ impl Iterator for Reader {
 }
 
 fn gap(line: &Line<'_>, source: &Arc<str>) -> std::result::Result<Item, String> {
-    let (Some(Time(from)), Some(Time(to))) = (&line.at, &line.to) else {
-        return Err("a gap needs \"at\" and \"to\"".to_owned());
-    };
+    let Some(Time(from)) = &line.at else { return Err("a gap needs \"at\"".to_owned()) };
+    let to = line.to.as_ref().map_or(Moment::MAX, |Time(to)| *to);
     if line.object.is_some() {
         return Err("a gap has no object".to_owned());
     }
-    if to < from {
+    if to < *from {
         return Err(format!("a gap from {from} cannot end before that, at {to}"));
     }
     let kinds = line.kinds.iter().flatten();
@@ -154,7 +154,7 @@ fn gap(line: &Line<'_>, source: &Arc<str>) -> std::result::Result<Item, String> 
             })
             .collect(),
         from: *from,
-        to: *to,
+        to,
         why: line.why.clone().unwrap_or_default(),
     }))
 }
@@ -241,7 +241,8 @@ struct GapLine<'a> {
     source: Option<&'a str>,
     #[serde(rename = "type")]
     word: &'a str,
-    to: String,
+    /// `None` for one that is open.
+    to: Option<String>,
     kinds: Vec<String>,
     why: &'a str,
 }
@@ -286,7 +287,7 @@ impl<W: Write> crate::Writer for Writer<W> {
             at: gap.from.to_string(),
             source: self.named(&gap.source),
             word: "GAP",
-            to: gap.to.to_string(),
+            to: (!gap.is_open()).then(|| gap.to.to_string()),
             kinds: gap.kinds.iter().map(Kind::to_string).collect(),
             why: &gap.why,
         };

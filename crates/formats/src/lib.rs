@@ -4,6 +4,7 @@
 //! [`Writer`] takes the changes. Readers take one value at a time and never hold more than [`MAX_VALUE`] bytes of
 //! input where the format allows; errors name the file and the place.
 
+pub mod audit;
 pub mod dlrm;
 mod error;
 mod go_json;
@@ -57,6 +58,8 @@ pub enum Format {
     Snapshotz,
     /// Alibaba's trace of recommendation services.
     Dlrm,
+    /// The audit log of a Kubernetes API server.
+    Audit,
 }
 
 /// What a file says.
@@ -73,6 +76,7 @@ pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
         Format::KaiSnapshot => kai_snapshot::read(input)?,
         Format::Snapshotz => snapshotz::read(input, given)?,
         Format::Dlrm => dlrm::read(input, given)?,
+        Format::Audit => audit::read(input, given),
     })
 }
 
@@ -80,7 +84,7 @@ pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 11] = [
+    pub const ALL: [Format; 12] = [
         Format::Jsonl,
         Format::Manifests,
         Format::SchedRecord,
@@ -92,6 +96,7 @@ impl Format {
         Format::Kwok,
         Format::Snapshotz,
         Format::Dlrm,
+        Format::Audit,
     ];
 
     /// What a user calls it.
@@ -108,6 +113,7 @@ impl Format {
             Format::Kwok => "kwok",
             Format::Snapshotz => "snapshotz",
             Format::Dlrm => "dlrm",
+            Format::Audit => "audit",
         }
     }
 }

@@ -55,6 +55,9 @@ fn is_msgpack_trace(head: &[u8]) -> bool {
 /// JSON is told by the first key of its first object, which each of these formats has to itself.
 fn of_json(rest: &str) -> Option<Format> {
     let key = rest.trim_start().strip_prefix('"')?.split('"').next()?;
+    if ["kind", "apiVersion"].contains(&key) && is_audit(rest) {
+        return Some(Format::Audit);
+    }
     Some(match key {
         "at" | "seen" | "type" | "object" | "source" | "inferred" | "to" | "kinds" | "why" => Format::Jsonl,
         "time" | "event" | "resource" => Format::SchedRecord,
@@ -76,6 +79,12 @@ fn of_json(rest: &str) -> Option<Format> {
         key if is_kss_list(key) => Format::KssSnapshot,
         _ => Format::Manifests,
     })
+}
+
+/// An audit event looks like an object as kubectl takes it, but for its version.
+fn is_audit(rest: &str) -> bool {
+    let version = rest.split_once("\"apiVersion\"").and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
+    version.is_some_and(|version| version.trim_start().starts_with("\"audit.k8s.io/"))
 }
 
 /// YAML is told by the first line that says anything.
@@ -144,6 +153,12 @@ mod tests {
             Some(Format::Kwok),
         );
         check("instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request", Some(Format::Dlrm));
+        check(r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"}"#, Some(Format::Audit));
+        check(r#"{"apiVersion": "audit.k8s.io/v1", "kind": "EventList", "items": []}"#, Some(Format::Audit));
+        check(
+            r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"audit.k8s.io/"}}"#,
+            Some(Format::Manifests),
+        );
         check("instance_sn,app_name,role\n", None);
         check("", None);
         check("hello world", None);

@@ -69,6 +69,11 @@ impl Values {
         }
     }
 
+    /// The file's name.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
     pub(crate) fn bad(&self, line: u64, why: impl Into<String>) -> Error {
         Error::line(&self.file, line, why)
     }

@@ -51,6 +51,10 @@ const KAI: &str = r#"{"config":{"actions":"allocate"},"schedulerParams":{"schedu
 
 const SNAPSHOTZ: &str = r#"{"NodeList":[{"Node":{"metadata":{"name":"n1"}},"Pods":[{"metadata":{"name":"a","namespace":"d"},"spec":{"nodeName":"n1"}}]}],"UnscheduledPodsCanBeScheduled":null,"TemplateNodes":{"big":{"Node":{"metadata":{"name":"t"}},"Pods":null}},"Error":"","StartTimestamp":"2026-11-01T14:00:00Z","EndTimestamp":"2026-11-01T14:00:01Z"}"#;
 
+const AUDIT: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"RequestResponse","auditID":"1d2c","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/web/pods","verb":"create","user":{"username":"alice"},"impersonatedUser":{"username":"bob"},"sourceIPs":["192.0.2.7"],"userAgent":"kubectl/v1.36.4","objectRef":{"resource":"pods","namespace":"web","apiVersion":"v1"},"responseStatus":{"metadata":{},"code":201},"responseObject":{"metadata":{"name":"a-x7","uid":"u","resourceVersion":"12"}},"requestReceivedTimestamp":"2026-11-02T14:00:00.1Z","stageTimestamp":"2026-11-02T14:00:00.2Z"}
+{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{"stage":"ResponseComplete","verb":"delete","user":{},"objectRef":{"resource":"nodes","name":"n"},"responseStatus":{"code":200},"stageTimestamp":"2026-11-02T14:00:01Z"}]}
+"#;
+
 /// Pieces that parsers stumble over.
 const NASTY: [&[u8]; 16] = [
     b"{",
@@ -93,6 +97,7 @@ fn samples() -> Vec<(Format, Vec<u8>, usize)> {
         ),
         text(Format::Dlrm, include_str!("../../../testdata/formats/dlrm.csv")),
         text(Format::KaiSnapshot, KAI),
+        text(Format::Audit, AUDIT),
         (Format::KaiSnapshot, written(|out| Box::new(kai_snapshot::Writer::new(out, None))), 5_000),
         (Format::Sktrace, written(trace), 10_000),
         (Format::ScalingHistory, database(), 3_000),

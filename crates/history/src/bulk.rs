@@ -8,12 +8,12 @@ use model::{Gap, Moment, Observed};
 use rusqlite::Connection;
 
 use crate::error::{Doing, Error, Result};
+use crate::forget::note_pruned;
 use crate::frame::{Codec, Pending, Row};
 use crate::gaps;
 use crate::intake::{Intake, Stream};
 use crate::lock::WriterLock;
 use crate::pack::{Block, KeyframeClock, insert_keyframe, keyframe};
-use crate::prune::note_pruned;
 use crate::schema::{self, Safety};
 use crate::state::Tools;
 use crate::writer::Position;
@@ -35,15 +35,14 @@ pub struct Bulk {
     tools: Tools,
     clock: KeyframeClock,
     changes: u64,
-    _lock: WriterLock,
+    lock: WriterLock,
 }
 
 impl Bulk {
     /// Begins an import into `path`, which may be a history already.
     pub fn into(path: &Path) -> Result<Bulk> {
         let lock = WriterLock::take(path)?;
-        let exists = path.exists();
-        let scratch = (!exists).then(|| Scratch::beside(path));
+        let scratch = (!schema::exists(path)?).then(|| Scratch::beside(path));
         let connection = match &scratch {
             None => schema::open_writable(path, Safety::Durable)?,
             Some(scratch) => schema::open_writable(&scratch.path, Safety::Scratch)?,
@@ -61,7 +60,7 @@ impl Bulk {
             tools: Tools::new(),
             clock: KeyframeClock::default(),
             changes: 0,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -109,6 +108,12 @@ impl Bulk {
         let connection = self.connection.as_ref().expect("open until finished");
         self.intake.settle(connection)?;
         note_pruned(connection, begins, last_seq).doing("write to", &self.path)
+    }
+
+    /// Files that only this import uses. Whoever ends the process while it is under way removes them.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let scratch = self.scratch.as_ref().map(|scratch| scratch.path.clone());
+        scratch.into_iter().chain([self.lock.path().to_owned()]).collect()
     }
 
     /// Makes the import count. Says how many changes it brought.
@@ -193,7 +198,8 @@ impl Scratch {
                 return Err(Error::Exists(path.to_owned()));
             }
             // Not every file system has links.
-            Err(_) => std::fs::rename(&self.path, path).doing(doing, path)?,
+            Err(_) if !schema::exists(path)? => std::fs::rename(&self.path, path).doing(doing, path)?,
+            Err(_) => return Err(Error::Exists(path.to_owned())),
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Directories cannot be synchronised everywhere; where they can, the name is durable too.

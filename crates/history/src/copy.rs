@@ -20,6 +20,7 @@ pub fn copy(path: &Path, to: &Path, mut go_on: impl FnMut() -> bool + Send + 'st
     // The history is opened for reading; it is the copy that is written.
     connection.execute_batch("PRAGMA query_only = OFF").doing("copy", path)?;
     connection.progress_handler(STEPS, Some(move || !go_on())).doing("copy", path)?;
+    schema::make_private(to)?;
     connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]).doing("copy", path)?;
     Ok(())
 }

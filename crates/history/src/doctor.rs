@@ -7,6 +7,7 @@ use model::{ContentHash, Meta, Moment};
 use rusqlite::Connection;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::counts::StreamCounts;
 use crate::error::{Doing, Error, Result};
 use crate::frame::{Frame, ObjectId, Pending, Role, Row};
 use crate::gaps;
@@ -190,6 +191,7 @@ impl Check<'_> {
         }
         self.rows(stream, &mut told);
         self.directory(stream, &told);
+        self.counts(stream);
     }
 
     fn blocks(&self, stream: &Stream) -> rusqlite::Result<Vec<BlockRow>> {
@@ -440,6 +442,19 @@ impl Check<'_> {
             if life.is_none_or(|life| life.first_at > alive.since || other(life)) {
                 self.report.find(format!("object {id} of {} is listed with another life", stream.kind));
             }
+        }
+    }
+
+    /// The counts that are kept of a stream. A file of the first version has none.
+    fn counts(&mut self, stream: &Stream) {
+        let read = || -> rusqlite::Result<bool> {
+            Ok(!schema::keeps_counts(self.connection)?
+                || StreamCounts::kept(self.connection, stream.id)?
+                    == StreamCounts::counted(self.connection, stream.id)?)
+        };
+        let same = read().doing("count the changes of", self.path);
+        if self.report.take(same) == Some(false) {
+            self.report.find(format!("{} is listed with other counts than it has", stream.kind));
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// A disk that fails, which `std::io::ErrorKind` has no word for. The number is the same on every Unix.
+const EIO: i32 = 5;
+
 /// What can go wrong with a history file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -115,13 +118,37 @@ pub enum Error {
         why: String,
         /// Whether it may go well later.
         may_pass: bool,
+        /// Whether what is stored makes no sense.
+        is_damage: bool,
     },
 }
 
 impl Error {
     /// The thread that writes is not there any more, and nobody knows why.
     pub(crate) fn ended() -> Error {
-        Error::Stopped { why: "its thread has ended".to_owned(), may_pass: false }
+        Error::Stopped { why: "its thread has ended".to_owned(), may_pass: false, is_damage: false }
+    }
+
+    /// Nothing more is written, because the file is damaged.
+    pub(crate) fn abandoned() -> Error {
+        Error::Stopped { why: "it is damaged".to_owned(), may_pass: false, is_damage: true }
+    }
+
+    /// Whether what is stored makes no sense: no other try helps.
+    pub fn is_damage(&self) -> bool {
+        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+        match self {
+            Error::Damaged { .. } => true,
+            // Columns and keys are always what the schema says.
+            Error::Sqlite { source, .. } => {
+                matches!(
+                    source,
+                    FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
+                ) || source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+            }
+            Error::Stopped { is_damage, .. } => *is_damage,
+            _ => false,
+        }
     }
 
     /// Whether another process is in the way and it may go well later.
@@ -132,6 +159,20 @@ impl Error {
             Error::Sqlite { source, .. } => {
                 matches!(source.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked))
             }
+            _ => false,
+        }
+    }
+
+    /// Whether there is no room for what was to be written, or the file may not be that long.
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            Error::Sqlite { source, .. } => {
+                let extended = source.sqlite_error().map(|error| error.extended_code);
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+                    || extended == Some(rusqlite::ffi::SQLITE_IOERR_WRITE)
+            }
+            Error::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
             _ => false,
         }
     }
@@ -150,6 +191,7 @@ impl Error {
             }
             Error::Io { source, .. } => {
                 matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
+                    || source.raw_os_error() == Some(EIO)
             }
             Error::Stopped { may_pass, .. } => *may_pass,
             error => error.is_busy(),

@@ -37,23 +37,46 @@ impl Stored {
     }
 }
 
+/// Writes a gap. One that has ended takes in one for the same reason that ends where it begins: long gaps are told in
+/// parts. An open one does not, so that it is found by its beginning when it is closed.
 pub(crate) fn insert(connection: &Connection, path: &Path, source: i64, gap: &Gap) -> Result<()> {
-    let kinds: Vec<(&str, &str)> = gap.kinds.iter().map(|kind| (&*kind.group, &*kind.kind)).collect();
-    let kinds = serde_json::to_string(&kinds).expect("a list of texts is JSON");
+    let kinds = stored_kinds(gap);
+    let write = || -> rusqlite::Result<()> {
+        let (mut from, to) = (gap.from.nanos(), gap.to.nanos());
+        if !gap.is_open() {
+            let before = "FROM gap WHERE source = ?1 AND kinds = ?2 AND to_at = ?3 AND why = ?4";
+            let ends_here = params![source, kinds, gap.from.nanos(), gap.why];
+            let earlier: Option<i64> =
+                connection
+                    .query_row(&format!("SELECT min(from_at) {before}"), ends_here, |row| row.get(0))?;
+            connection.execute(&format!("DELETE {before}"), ends_here)?;
+            from = earlier.unwrap_or(from);
+        }
+        let hash = hash(&gap.source, &kinds, from, to, &gap.why);
+        connection.execute(
+            "INSERT INTO gap (source, kinds, from_at, to_at, why, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![source, kinds, from, to, gap.why, hash],
+        )?;
+        Ok(())
+    };
+    write().doing("write a gap to", path)
+}
+
+/// Writes a gap in the place of an open one of the same kinds that begins where it does.
+pub(crate) fn close(connection: &Connection, path: &Path, source: i64, gap: &Gap) -> Result<()> {
+    let kinds = stored_kinds(gap);
     connection
         .execute(
-            "INSERT INTO gap (source, kinds, from_at, to_at, why, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                source,
-                kinds,
-                gap.from.nanos(),
-                gap.to.nanos(),
-                gap.why,
-                hash(&gap.source, &kinds, gap.from.nanos(), gap.to.nanos(), &gap.why)
-            ],
+            "DELETE FROM gap WHERE source = ?1 AND kinds = ?2 AND from_at = ?3 AND to_at = ?4",
+            params![source, kinds, gap.from.nanos(), Moment::MAX.nanos()],
         )
-        .doing("write a gap to", path)?;
-    Ok(())
+        .doing("close a gap of", path)?;
+    insert(connection, path, source, gap)
+}
+
+fn stored_kinds(gap: &Gap) -> String {
+    let kinds: Vec<(&str, &str)> = gap.kinds.iter().map(|kind| (&*kind.group, &*kind.kind)).collect();
+    serde_json::to_string(&kinds).expect("a list of texts is JSON")
 }
 
 /// All gaps, in order of their beginning.
@@ -85,4 +108,69 @@ pub(crate) fn all(connection: &Connection, path: &Path) -> Result<Vec<Gap>> {
 
 fn hash(source: &str, kinds: &str, from: i64, to: i64, why: &str) -> i64 {
     xxh3_64(format!("{source}\0{kinds}\0{from}\0{to}\0{why}").as_bytes()) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Batch, History, Writer};
+
+    fn moment(second: i64) -> Moment {
+        Moment::from_nanos(second * 1_000_000_000)
+    }
+
+    /// `pod 3..5 away`; `pod 3.. away` is open.
+    fn gap(words: &str) -> Gap {
+        let [kind, span, why] = words.split(' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
+        let (from, to) = span.split_once("..").unwrap();
+        let second = |text: &str| moment(text.parse().unwrap());
+        let to = if to.is_empty() { Moment::MAX } else { second(to) };
+        Gap {
+            source: "s".into(),
+            kinds: vec![Kind::new("", kind)],
+            from: second(from),
+            to,
+            why: why.to_owned(),
+        }
+    }
+
+    /// What gaps that are told come to; `!` is before those that close an open one.
+    #[track_caller]
+    fn check(told: &[&str], expected: &[&str]) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.kine");
+        let writer = Writer::open(&path).unwrap();
+        for words in told {
+            let batch = match words.strip_prefix('!') {
+                Some(words) => Batch { closed_gaps: vec![gap(words)], ..Batch::default() },
+                None => Batch { gaps: vec![gap(words)], ..Batch::default() },
+            };
+            writer.append(batch).unwrap();
+        }
+        writer.close().unwrap();
+        let found = History::open(&path).unwrap().gaps().unwrap();
+        assert_eq!(found, expected.iter().map(|words| gap(words)).collect::<Vec<_>>());
+        let report = crate::doctor(&path).unwrap();
+        assert!(report.is_clean(), "{report:?}");
+    }
+
+    #[test]
+    fn an_open_gap_is_closed_by_its_kinds_and_its_beginning() {
+        check(&["pod 3.. gone"], &["pod 3.. gone"]);
+        check(&["pod 3.. gone", "!pod 3..5 gone"], &["pod 3..5 gone"]);
+        check(&["pod 3.. gone", "pod 3..5 gone"], &["pod 3.. gone", "pod 3..5 gone"]);
+        let others = ["pod 3.. gone", "node 3..5 gone", "pod 4..5 gone"];
+        check(&["pod 3.. gone", "!node 3..5 gone", "!pod 4..5 gone"], &others);
+    }
+
+    #[test]
+    fn a_gap_that_is_told_in_parts_is_one() {
+        check(&["pod 3..5 away", "pod 5..5 away", "pod 5..9 away"], &["pod 3..9 away"]);
+        check(&["pod 3.. away", "!pod 3..5 away", "pod 5..9 away"], &["pod 3..9 away"]);
+        let others = ["pod 3..5 away", "pod 5..9 ill", "node 5..9 away", "pod 6..9 away"];
+        check(&others, &others);
+        // Whoever closes one that is open knows where it began.
+        check(&["pod 3..5 away", "pod 5.. away"], &["pod 3..5 away", "pod 5.. away"]);
+        check(&["pod 3..5 away", "pod 5.. away", "!pod 5..9 away"], &["pod 3..9 away"]);
+    }
 }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{Cluster, Gap, Key, Kind, Moment, Version, Window};
+use model::{Cluster, Gap, Key, Kind, Moment, Version, Window, is_audit_source};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::changes::{Changes, identify};
+use crate::counts::StreamCounts;
 use crate::error::{Doing, Error, Result};
 use crate::gaps;
 use crate::intake::{self, Stream};
@@ -97,15 +98,16 @@ impl History {
         &self.path
     }
 
-    /// The first and the last moment it can show; `None` if it is empty.
+    /// The first and the last moment of its [`sources`](History::sources); `None` if it is empty.
     pub fn span(&self) -> Result<Option<(Moment, Moment)>> {
-        let (first, last): (Option<i64>, Option<i64>) = self
-            .connection
-            .query_row("SELECT min(first_at), max(last_at) FROM source", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .doing("read the span of", &self.path)?;
-        Ok(first.zip(last).map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))))
+        let mut span: Option<(Moment, Moment)> = None;
+        for source in self.sources()? {
+            if let Some((first, last)) = self.span_of(&source)? {
+                let (begins, ends) = span.unwrap_or((first, last));
+                span = Some((begins.min(first), ends.max(last)));
+            }
+        }
+        Ok(span)
     }
 
     /// The last moment of one source; `None` if it is not here, or nothing happened.
@@ -116,6 +118,18 @@ impl History {
             .optional()
             .doing("read the span of", &self.path)?;
         Ok(end.flatten().map(Moment::from_nanos))
+    }
+
+    /// The first and the last moment of one source; `None` if it is not here, or nothing happened.
+    pub fn span_of(&self, source: &str) -> Result<Option<(Moment, Moment)>> {
+        let read = "SELECT first_at, last_at FROM source WHERE name = ?1";
+        let span: Option<(Option<i64>, Option<i64>)> = self
+            .connection
+            .query_row(read, [source], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+            .doing("read the span of", &self.path)?;
+        let span = span.and_then(|(first, last)| first.zip(last));
+        Ok(span.map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))))
     }
 
     /// The cluster as it was: all changes up to and at `moment` applied.
@@ -250,6 +264,14 @@ impl History {
         gaps::all(&self.connection, &self.path)
     }
 
+    /// How many gaps there are, without reading them.
+    pub fn gap_count(&self) -> Result<u64> {
+        self.connection
+            .query_row("SELECT count(*) FROM gap", [], |row| row.get::<_, i64>(0))
+            .map(i64::cast_unsigned)
+            .doing("count the gaps of", &self.path)
+    }
+
     /// Where watching goes on.
     pub fn positions(&self) -> Result<Vec<Position>> {
         let read = || -> rusqlite::Result<Vec<Position>> {
@@ -282,8 +304,17 @@ impl History {
         Ok(kinds)
     }
 
-    /// The names of its sources, sorted.
+    /// The names of what it records, sorted. Audit logs belong to those sources, and count only where they are alone.
     pub fn sources(&self) -> Result<Vec<Arc<str>>> {
+        let mut sources = self.all_sources()?;
+        if sources.iter().any(|source| !is_audit_source(source)) {
+            sources.retain(|source| !is_audit_source(source));
+        }
+        Ok(sources)
+    }
+
+    /// The names of all sources, sorted: audit logs too.
+    pub fn all_sources(&self) -> Result<Vec<Arc<str>>> {
         let read = || -> rusqlite::Result<Vec<Arc<str>>> {
             self.connection
                 .prepare("SELECT name FROM source ORDER BY name")?
@@ -342,21 +373,21 @@ impl History {
     /// What it holds, counted.
     pub fn summary(&self) -> Result<Summary> {
         let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
-        let number = |sql: &str| -> Result<u64> {
-            snapshot
-                .query_row(sql, [], |row| row.get::<_, i64>(0))
-                .map(|n| n as u64)
-                .doing("count", &self.path)
-        };
+        let mut all = StreamCounts::default();
         let mut sources: Vec<SourceSummary> = Vec::new();
         for stream in intake::streams(&snapshot, &self.path)? {
             if sources.iter().all(|source| source.name != stream.source) {
                 sources.push(source_summary(&snapshot, &stream.source).doing("count", &self.path)?);
             }
-            let kind = kind_summary(&snapshot, &stream).doing("count", &self.path)?;
+            let counts = StreamCounts::of(&snapshot, stream.id).doing("count", &self.path)?;
+            all.raw += counts.raw;
+            all.row_raw += counts.row_raw;
+            all.packed += counts.packed;
+            all.keyframe_packed += counts.keyframe_packed;
+            all.rows += counts.rows;
             let source =
                 sources.iter_mut().find(|source| source.name == stream.source).expect("put there above");
-            source.kinds.push(kind);
+            source.kinds.push(KindSummary::new(stream.kind, &counts));
         }
         for source in &mut sources {
             source.kinds.sort_unstable_by(|a, b| b.changes.cmp(&a.changes).then_with(|| a.kind.cmp(&b.kind)));
@@ -365,12 +396,10 @@ impl History {
             file_bytes: self.file_bytes(),
             pruned_to: self.pruned_to()?,
             sources,
-            raw_bytes: number(
-                "SELECT (SELECT coalesce(sum(raw), 0) FROM block) + (SELECT coalesce(sum(length), 0) FROM change)",
-            )?,
-            block_bytes: number("SELECT coalesce(sum(packed), 0) FROM block")?,
-            keyframe_bytes: number("SELECT coalesce(sum(packed), 0) FROM keyframe")?,
-            rows: number("SELECT count(*) FROM change")?,
+            raw_bytes: (all.raw + all.row_raw).cast_unsigned(),
+            block_bytes: all.packed.cast_unsigned(),
+            keyframe_bytes: all.keyframe_packed.cast_unsigned(),
+            rows: all.rows.cast_unsigned(),
         })
     }
 
@@ -409,6 +438,21 @@ impl Selection {
     }
 }
 
+// === impl KindSummary ===
+
+impl KindSummary {
+    fn new(kind: Kind, counts: &StreamCounts) -> KindSummary {
+        let objects = (counts.objects.cast_unsigned(), counts.alive.cast_unsigned());
+        KindSummary {
+            changes: (counts.changes + counts.rows).cast_unsigned(),
+            objects: intake::has_directory(&kind).then_some(objects),
+            raw_bytes: counts.raw.cast_unsigned(),
+            packed_bytes: counts.packed.cast_unsigned(),
+            kind,
+        }
+    }
+}
+
 fn source_summary(connection: &Connection, name: &Arc<str>) -> rusqlite::Result<SourceSummary> {
     connection.query_row("SELECT first_at, last_at, inferred FROM source WHERE name = ?1", [&**name], |row| {
         let (first, last): (Option<i64>, Option<i64>) = (row.get(0)?, row.get(1)?);
@@ -418,31 +462,5 @@ fn source_summary(connection: &Connection, name: &Arc<str>) -> rusqlite::Result<
             times_inferred: row.get(2)?,
             kinds: Vec::new(),
         })
-    })
-}
-
-fn kind_summary(connection: &Connection, stream: &Stream) -> rusqlite::Result<KindSummary> {
-    let (blocks, raw_bytes, packed_bytes): (i64, i64, i64) = connection.query_row(
-        "SELECT coalesce(sum(changes), 0), coalesce(sum(raw), 0), coalesce(sum(packed), 0) FROM block WHERE stream = ?1",
-        [stream.id],
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-    )?;
-    let rows: i64 =
-        connection
-            .query_row("SELECT count(*) FROM change WHERE stream = ?1", [stream.id], |row| row.get(0))?;
-    let objects = match intake::has_directory(&stream.kind) {
-        true => Some(connection.query_row(
-            "SELECT count(*), count(*) - count(ended_at) FROM object WHERE stream = ?1",
-            [stream.id],
-            |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64)),
-        )?),
-        false => None,
-    };
-    Ok(KindSummary {
-        kind: stream.kind.clone(),
-        changes: (blocks + rows) as u64,
-        objects,
-        raw_bytes: raw_bytes as u64,
-        packed_bytes: packed_bytes as u64,
     })
 }

@@ -1,6 +1,6 @@
 //! Where a change finds its place: its number, its effective moment, its stream and its object.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, params};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
+use crate::counts::StreamCounts;
 use crate::error::{Doing, Error, Result};
 use crate::frame::{Code, OBJECT_BYTES, ObjectId, Row};
 
@@ -29,6 +30,8 @@ pub(crate) struct Intake {
     streams: HashMap<(i64, Kind), Arc<Stream>>,
     namespaces: HashMap<Box<str>, i64>,
     alive: HashMap<Name, Alive>,
+    /// What the changes since the last commit add to each stream.
+    counts: BTreeMap<i64, StreamCounts>,
 }
 
 struct Source {
@@ -85,6 +88,7 @@ impl Intake {
             streams: HashMap::new(),
             namespaces: HashMap::new(),
             alive: HashMap::new(),
+            counts: BTreeMap::new(),
         })
     }
 
@@ -174,7 +178,14 @@ impl Intake {
         }
     }
 
-    /// Writes what the sources have come to; belongs before every commit.
+    /// Counts a change that becomes a row.
+    pub(crate) fn count_row(&mut self, stream: &Stream, row: &Row) {
+        let counts = self.counts.entry(stream.id).or_default();
+        counts.rows += 1;
+        counts.row_raw += i64::from(row.length);
+    }
+
+    /// Writes what the sources and the counts have come to; belongs before every commit.
     pub(crate) fn settle(&mut self, connection: &Connection) -> Result<()> {
         let mut changed: Vec<&mut Source> =
             self.sources.values_mut().filter(|source| source.changed).collect();
@@ -190,6 +201,9 @@ impl Intake {
                 })
                 .doing("write to", &self.path)?;
             source.changed = false;
+        }
+        for (stream, counts) in std::mem::take(&mut self.counts) {
+            counts.add_to(connection, stream).doing("write to", &self.path)?;
         }
         Ok(())
     }
@@ -256,6 +270,10 @@ impl Intake {
             None => find(connection, stream, name, &observed.key.namespace, &observed.key.name)?
                 .map(|found| (found.object, found.uid, found.ended_at.is_none())),
         };
+        let was_alive = known.is_some_and(|(_, _, is_alive)| is_alive);
+        let counts = self.counts.entry(stream.id).or_default();
+        counts.objects += i64::from(known.is_none());
+        counts.alive += i64::from(!deleted) - i64::from(was_alive);
         // Stubs and manifests have no uid: they speak of whatever life there is.
         let same = |old: Option<u64>| old.is_none() || uid.is_none() || old == uid;
         let object = match known {

@@ -4,11 +4,14 @@
 //! was ([`History::at`]), at what happened ([`History::between`]), at one object ([`History::of`]).
 //! The layout is explained in `schema.sql` and `frame.rs`.
 
+mod aside;
 mod bulk;
 mod changes;
 mod copy;
+mod counts;
 mod doctor;
 mod error;
+mod forget;
 mod frame;
 mod gaps;
 mod history;
@@ -30,12 +33,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use aside::set_aside;
 pub use bulk::Bulk;
 pub use changes::Changes;
 pub use copy::copy;
 pub use doctor::{Report, doctor};
 pub use error::{Error, Result};
+pub use forget::Forgetting;
 pub use history::{History, KindSummary, Selection, SourceSummary, Summary};
 pub use prune::{Pruned, Retention, forget, prune};
-pub use salvage::{Salvaged, salvage};
+pub use salvage::{Salvaged, has_remains, salvage};
+pub use schema::exists;
 pub use writer::{Batch, Position, Writer};

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Doing, Error, Result};
+use crate::schema;
 
 /// Held while a process writes; the operating system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
@@ -20,13 +21,9 @@ impl WriterLock {
         // The holder removes the file when it is done; whoever opened it just before then holds a lock on nothing.
         // Looking again settles it: the lock counts if the path still leads to the file that was locked.
         for _ in 0..100 {
-            let mut file = File::options()
-                .create(true)
-                .truncate(false)
-                .read(true)
-                .write(true)
-                .open(&path)
-                .doing("lock", history)?;
+            let mut options = File::options();
+            options.create(true).truncate(false).read(true).write(true);
+            let mut file = schema::private(&mut options).open(&path).doing("lock", history)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
@@ -49,6 +46,11 @@ impl WriterLock {
             }
         }
         Err(Error::Busy { path: history.to_owned(), holder: String::new() })
+    }
+
+    /// Where the lock is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 

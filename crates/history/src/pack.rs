@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::counts::StreamCounts;
 use crate::error::{Doing, Result};
 use crate::frame::{Codec, Pending, Role};
 use crate::intake::Stream;
@@ -104,17 +105,29 @@ impl Block {
                     self.members
                 ])
             })
-            .doing("write a block to", path)?;
-        Ok(())
+            .and_then(|_| self.counts().add_to(connection, self.stream))
+            .doing("write a block to", path)
+    }
+
+    fn counts(&self) -> StreamCounts {
+        StreamCounts {
+            changes: self.changes as i64,
+            raw: self.raw as i64,
+            packed: self.packed(),
+            ..StreamCounts::default()
+        }
     }
 
     /// Takes the rows it was packed from out of the file.
     pub(crate) fn remove_rows(&self, connection: &Connection, path: &Path) -> Result<()> {
-        connection
-            .prepare_cached("DELETE FROM change WHERE stream = ?1 AND seq BETWEEN ?2 AND ?3")
-            .and_then(|mut delete| delete.execute(params![self.stream, self.first_seq, self.last_seq]))
-            .doing("pack", path)?;
+        let packed = params![self.stream, self.first_seq, self.last_seq];
+        remove_rows(connection, self.stream, "seq BETWEEN ?2 AND ?3", packed).doing("pack", path)?;
         Ok(())
+    }
+
+    /// The number of its first change, by which the file knows it.
+    pub(crate) fn first_seq(&self) -> i64 {
+        self.first_seq
     }
 
     /// The number and the moment of its last change.
@@ -228,6 +241,68 @@ pub(crate) fn insert_keyframe(
             })
             .doing("write a keyframe to", path)?;
     }
+    let keyframe_packed = parts.iter().map(|part| part.frame.len() as i64).sum();
+    StreamCounts { keyframe_packed, ..StreamCounts::default() }
+        .add_to(connection, stream)
+        .doing("write a keyframe to", path)
+}
+
+/// Takes a block and its frame out of the file.
+pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
+    let removed = connection
+        .prepare_cached(
+            "DELETE FROM block WHERE stream = ?1 AND first_seq = ?2 RETURNING frame, changes, raw, packed",
+        )?
+        .query_row([stream, first_seq], |row| {
+            let counts = StreamCounts {
+                changes: -row.get::<_, i64>(1)?,
+                raw: -row.get::<_, i64>(2)?,
+                packed: -row.get::<_, i64>(3)?,
+                ..StreamCounts::default()
+            };
+            Ok((row.get(0)?, counts))
+        })
+        .optional()?;
+    let Some((frame, counts)) = removed else { return Ok(()) };
+    remove_frame(connection, frame)?;
+    counts.add_to(connection, stream)
+}
+
+/// Takes a keyframe and its frames out of the file.
+pub(crate) fn remove_keyframe(connection: &Connection, stream: i64, seq: i64) -> rusqlite::Result<()> {
+    let parts: Vec<(i64, i64)> = connection
+        .prepare_cached("DELETE FROM keyframe WHERE stream = ?1 AND seq = ?2 RETURNING frame, packed")?
+        .query_map([stream, seq], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (frame, _) in &parts {
+        remove_frame(connection, *frame)?;
+    }
+    let keyframe_packed = -parts.iter().map(|(_, packed)| packed).sum::<i64>();
+    StreamCounts { keyframe_packed, ..StreamCounts::default() }.add_to(connection, stream)
+}
+
+/// Takes rows of a stream out of the file, those for which `condition` holds; says how many.
+pub(crate) fn remove_rows(
+    connection: &Connection,
+    stream: i64,
+    condition: &str,
+    bounds: &[&dyn rusqlite::ToSql],
+) -> rusqlite::Result<usize> {
+    let lengths: Vec<i64> = connection
+        .prepare_cached(&format!("DELETE FROM change WHERE stream = ?1 AND {condition} RETURNING length"))?
+        .query_map(bounds, |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let counts = StreamCounts {
+        rows: -(lengths.len() as i64),
+        row_raw: -lengths.iter().sum::<i64>(),
+        ..StreamCounts::default()
+    };
+    counts.add_to(connection, stream)?;
+    Ok(lengths.len())
+}
+
+fn remove_frame(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM frame WHERE id = ?1")?.execute([id])?;
     Ok(())
 }
 

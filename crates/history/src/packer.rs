@@ -1,17 +1,20 @@
 //! The thread behind the writer: it packs rows into blocks and makes keyframes, reading on a connection of its own
 //! so that neither the writer nor any reader waits for it.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use model::Moment;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Doing, Error, Result};
+use crate::forget::{self, Cut, ForgetStep};
 use crate::frame::{FRAME_BYTES, FRAME_VERSIONS, Pending};
 use crate::intake::{Stream, streams};
-use crate::pack::{Block, KeyframeClock, KeyframePart, insert_keyframe, keyframe};
+use crate::pack::{Block, KeyframeClock, KeyframePart, insert_keyframe, keyframe, remove_block};
 use crate::rows::NewDictionary;
 use crate::schema;
 use crate::state::Tools;
@@ -26,6 +29,8 @@ pub(crate) enum Request {
     Pack(i64),
     /// A dictionary for a stream that has rows enough to learn from.
     Train(i64),
+    /// What was before a moment is to be forgotten; the answer is awaited, if someone asked.
+    Forget(Moment, Option<SyncSender<Result<Moment>>>),
 }
 
 /// Where the packer puts what it made. The writer looks here between two batches, so that nothing made waits behind
@@ -41,10 +46,11 @@ pub(crate) struct Packed {
     /// Rows that are in a block now.
     rows: usize,
     what: Made,
-    done: SyncSender<bool>,
+    done: SyncSender<Result<()>>,
 }
 
 enum Made {
+    Forget(ForgetStep),
     Block {
         block: Block,
         /// The small block at the end of the stream that this one contains and replaces.
@@ -65,9 +71,16 @@ pub(crate) struct Packer {
     streams: Vec<Stream>,
     tools: Tools,
     clock: KeyframeClock,
+    outbox: Outbox,
+    requests: Receiver<Request>,
+    /// Requests that came while something was being forgotten.
+    backlog: VecDeque<Request>,
+}
+
+/// The way to the writer.
+struct Outbox {
     writer: SyncSender<Command>,
     tray: Arc<Tray>,
-    requests: Receiver<Request>,
 }
 
 /// The last block of a stream.
@@ -85,7 +98,7 @@ impl Tray {
         self.packed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn put(&self, packed: Packed) {
+    pub(crate) fn put(&self, packed: Packed) {
         *self.packed.lock().unwrap_or_else(PoisonError::into_inner) = Some(packed);
     }
 }
@@ -93,7 +106,13 @@ impl Tray {
 // === impl Packed ===
 
 impl Packed {
-    pub(crate) fn apply(&self, connection: &Connection, path: &Path) -> Result<()> {
+    /// Puts it in the file, within a transaction. Says of which stream how many rows have left `change`, if any could.
+    pub(crate) fn apply(
+        &self,
+        connection: &Connection,
+        path: &Path,
+        last_seq: i64,
+    ) -> Result<Option<(i64, usize)>> {
         match &self.what {
             Made::Block { block, instead_of, dictionary } => {
                 if let Some(first_seq) = instead_of {
@@ -101,25 +120,30 @@ impl Packed {
                 }
                 block.insert(connection, path)?;
                 block.remove_rows(connection, path)?;
-                dictionary.as_ref().map_or(Ok(()), |dictionary| dictionary.insert(connection, path))
+                dictionary.as_ref().map_or(Ok(()), |dictionary| dictionary.insert(connection, path))?;
             }
             Made::Keyframe { seq, at, parts } => {
-                insert_keyframe(connection, path, self.stream, *seq, *at, parts)
+                insert_keyframe(connection, path, self.stream, *seq, *at, parts)?;
             }
-            Made::Dictionary(dictionary) => dictionary.insert(connection, path),
+            Made::Dictionary(dictionary) => dictionary.insert(connection, path)?,
+            Made::Forget(step) => return step.apply(connection, path, last_seq),
         }
+        Ok(Some((self.stream, self.rows)))
     }
 
-    pub(crate) fn stream(&self) -> i64 {
-        self.stream
+    /// Whether it is a step of forgetting, which has a transaction of its own, so that nothing else fails with it.
+    pub(crate) fn is_forgetting(&self) -> bool {
+        matches!(self.what, Made::Forget(_))
     }
 
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
+    /// A keyframe of nothing.
+    #[cfg(test)]
+    pub(crate) fn empty(done: SyncSender<Result<()>>) -> Packed {
+        Packed { stream: 1, rows: 0, what: Made::Keyframe { seq: 0, at: 0, parts: Vec::new() }, done }
     }
 
     /// Where the packer waits to hear whether it is in the file.
-    pub(crate) fn done(&self) -> SyncSender<bool> {
+    pub(crate) fn done(&self) -> SyncSender<Result<()>> {
         self.done.clone()
     }
 }
@@ -143,16 +167,16 @@ impl Packer {
             streams: Vec::new(),
             tools: Tools::new(),
             clock: KeyframeClock::default(),
-            writer,
-            tray,
+            outbox: Outbox { writer, tray },
             requests,
+            backlog: VecDeque::new(),
         })
     }
 
     /// Packs what is asked for; when no one can ask any more, packs the rest and ends.
     pub(crate) fn run(mut self) {
-        let outcome = self.serve();
-        let writer = self.writer.clone();
+        let outcome = caught(|| self.serve());
+        let writer = self.outbox.writer.clone();
         // The connection must be gone before the writer closes the file.
         drop(self);
         if let Err(error) = outcome {
@@ -172,6 +196,11 @@ impl Packer {
                     let stream = self.stream(stream)?;
                     self.train(&stream)?;
                 }
+                Request::Forget(moment, answer) => {
+                    let outcome = self.forget(moment);
+                    // What could not be forgotten is no reason to pack no more.
+                    answer.map(|answer| answer.send(outcome));
+                }
             }
         }
         for stream in streams(&self.connection, &self.path)? {
@@ -183,6 +212,9 @@ impl Packer {
     /// What is asked for next; `None` if no one can ask any more. Small clusters ask every few minutes, and a process
     /// may record many: in the meantime the memory is given back.
     fn next(&mut self) -> Option<Request> {
+        if let Some(request) = self.backlog.pop_front() {
+            return Some(request);
+        }
         match self.requests.recv_timeout(IDLE) {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => {
@@ -210,9 +242,31 @@ impl Packer {
         let mut pending = Pending::default();
         let taken = self.tools.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
         match NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)? {
-            Some(dictionary) => self.deliver(stream.id, 0, Made::Dictionary(dictionary)),
+            Some(dictionary) => self.outbox.deliver(stream.id, 0, Made::Dictionary(dictionary)),
             None => Ok(()),
         }
+    }
+
+    /// Forgets what was before a moment, step by step: the writer does each one between two batches. Nothing is packed
+    /// meanwhile, so that each step finds what the one before left.
+    fn forget(&mut self, moment: Moment) -> Result<Moment> {
+        // Rows are forgotten in one step, those of a stream: no more of them may wait than a block takes.
+        for stream in streams(&self.connection, &self.path)? {
+            while self.pack(&stream, false)? {}
+        }
+        let Packer { path, connection, tools, outbox, requests, backlog, .. } = self;
+        let mut step = |step: ForgetStep| {
+            loop {
+                match requests.try_recv() {
+                    Ok(request) => backlog.push_back(request),
+                    Err(TryRecvError::Empty) => break,
+                    // The writer is about to close. The next one goes on with it.
+                    Err(TryRecvError::Disconnected) => return Err(Error::ended()),
+                }
+            }
+            outbox.deliver(0, 0, Made::Forget(step))
+        };
+        forget::forget(connection, path, tools, moment, Cut::BehindWriter, &mut step)
     }
 
     /// Packs the oldest rows of a stream into one block. `rest` takes also too few. Says whether there were any.
@@ -223,11 +277,11 @@ impl Packer {
         let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
         let due = self.clock.tick(&self.connection, &self.path, &mut self.tools, stream, &block)?;
         let (seq, at) = block.end();
-        self.deliver(stream.id, rows, Made::Block { block, instead_of, dictionary })?;
+        self.outbox.deliver(stream.id, rows, Made::Block { block, instead_of, dictionary })?;
         if due {
             let parts = keyframe(&self.connection, &self.path, &mut self.tools, stream, seq)?;
             self.clock.reset(stream, &parts);
-            self.deliver(stream.id, 0, Made::Keyframe { seq, at, parts })?;
+            self.outbox.deliver(stream.id, 0, Made::Keyframe { seq, at, parts })?;
         }
         Ok(true)
     }
@@ -261,7 +315,11 @@ impl Packer {
         let block = Block::pack(&mut self.tools.codec, stream, &pending);
         Ok(Some((block, rows, small.map(|small| small.first_seq), dictionary)))
     }
+}
 
+// === impl Outbox ===
+
+impl Outbox {
     /// Hands something to the writer and waits until it is in the file.
     fn deliver(&self, stream: i64, rows: usize, what: Made) -> Result<()> {
         let (done, wait) = sync_channel(1);
@@ -273,10 +331,18 @@ impl Packer {
         }
         // What the writer could not put in the file would be packed again and again.
         match wait.recv() {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(Error::ended()),
+            Ok(outcome) => outcome,
+            Err(_) => Err(Error::ended()),
         }
     }
+}
+
+/// A panic as an error: the writer waits until it has heard how the packer ended.
+fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let why = "the packer panicked".to_owned();
+        Err(Error::Stopped { why, may_pass: false, is_damage: false })
+    })
 }
 
 /// Small blocks are filled up rather than left behind, unless a keyframe leans on their end.
@@ -298,12 +364,14 @@ fn last_block(connection: &Connection, stream: i64) -> rusqlite::Result<Option<L
         .optional()
 }
 
-/// Takes a block and its frame out of the file.
-pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
-    connection.execute(
-        "DELETE FROM frame WHERE id = (SELECT frame FROM block WHERE stream = ?1 AND first_seq = ?2)",
-        [stream, first_seq],
-    )?;
-    connection.execute("DELETE FROM block WHERE stream = ?1 AND first_seq = ?2", [stream, first_seq])?;
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_heard_of() {
+        assert!(caught(|| Ok(())).is_ok());
+        let error = caught(|| panic!("for a test")).unwrap_err();
+        assert!(error.to_string().ends_with("the packer panicked"), "{error}");
+    }
 }

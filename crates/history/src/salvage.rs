@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::frame::OBJECT_BYTES;
 use crate::lock::WriterLock;
 use crate::pages::Pages;
+use crate::schema;
 use losses::Losses;
 use remains::{Form, Pruning, Remains, Version};
 
@@ -34,10 +35,15 @@ pub struct Salvaged {
     pub notes: Vec<String>,
 }
 
+/// Whether there is anything in a file that only a history has. For a file that SQLite, or we, cannot open as one.
+pub fn has_remains(path: &Path) -> bool {
+    Pages::open(path).is_ok_and(|pages| !Remains::find(&pages).named.is_empty())
+}
+
 /// Makes a new history at `into` of every change and gap that can be read of the one at `damaged`, which stays as it
 /// is. Changes keep their numbers and their moments; what was lost is recorded as missed.
 pub fn salvage(damaged: &Path, into: &Path) -> Result<Salvaged> {
-    if into.exists() {
+    if schema::exists(into)? {
         return Err(Error::Exists(into.to_owned()));
     }
     // Where no lock can be left no one writes.

@@ -4,6 +4,10 @@
 -- packed into a `frame`, listed by a row of `block`, and leave `change`. Now and then a `keyframe` holds the whole
 -- state of a stream, so that any moment costs its cluster and not its history.
 -- Times are nanoseconds since 1970. The views `objects`, `lives`, `blocks` and `gaps` are for people.
+--
+-- This is the first version of the file (`user_version`); `schema_2.sql` and those after it are run behind it, each of
+-- which takes a file to the next. A file of an earlier version is read as it is, and taken to the newest one when it is
+-- opened for writing.
 
 CREATE TABLE setting (
     name  TEXT PRIMARY KEY,

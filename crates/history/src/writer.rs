@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use model::{Gap, Kind, Moment, Observed};
 use rusqlite::{Connection, params};
 
 use crate::error::{Doing, Error, Result};
+use crate::forget::{self, Forgetting};
 use crate::frame::FRAME_VERSIONS;
 use crate::gaps;
 use crate::intake::Intake;
@@ -25,6 +27,9 @@ const TRANSACTION_CHANGES: usize = 2048;
 /// Streams that may wait for the packer; the others are asked for again with their next change.
 const PACK_QUEUE: usize = 1024;
 
+/// Pages of the log beside the file with which nothing more is forgotten, because a reader holds on to all of them.
+const LOG_PAGES: i64 = if cfg!(test) { 16 } else { 4096 };
+
 /// Changes, gaps and watch positions that become durable together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -32,6 +37,8 @@ pub struct Batch {
     pub changes: Vec<Observed>,
     /// What was missed.
     pub gaps: Vec<Gap>,
+    /// Gaps that were written as open ones and have ended: found by their source, kinds and beginning.
+    pub closed_gaps: Vec<Gap>,
     /// Where watching goes on after these changes.
     pub positions: Vec<Position>,
 }
@@ -61,12 +68,16 @@ pub(crate) enum Command {
     Append(Batch),
     /// Answered when all that came before is durable, with the number of the last change.
     Flush(SyncSender<Result<i64>>),
+    /// Answered when everything before the moment is forgotten.
+    Forget(Moment, SyncSender<Result<Moment>>),
     /// The packer has put something in the tray.
     Look,
     /// The packer cannot go on.
     PackerFailed(Error),
     /// The packer has packed all there was and ended.
     PackerDone,
+    /// The file is damaged.
+    Abandon,
     Close(SyncSender<Result<()>>),
 }
 
@@ -85,6 +96,10 @@ impl Writer {
         let tray = Arc::new(Tray::default());
         let packer = Packer::open(path, commands.clone(), tray.clone(), packer_inbox)?;
         let packer = spawn("packer", path, move || packer.run())?;
+        if let Some(begins) = forget::unfinished(&connection).doing("read", path)? {
+            // The queue is empty: there is room.
+            let _ = requests.try_send(Request::Forget(begins, None));
+        }
         let scribe = Scribe {
             path: path.to_owned(),
             connection,
@@ -117,9 +132,28 @@ impl Writer {
         wait.recv().map_err(|_| Error::ended())?
     }
 
+    /// Forgets what was before `moment`, or before the end of the history if that is earlier. Every later moment shows
+    /// what it did, and each object that was alive keeps its last version as it was recorded.
+    ///
+    /// This happens in small steps between the batches that are appended, so that it needs little room and nobody
+    /// waits for it. What was forgotten is overwritten with zeros, and the file shrinks. If a step fails nothing is
+    /// lost and writing goes on: the answer tells why, and whether it may go well later. What a closed or killed writer
+    /// left half forgotten the next one goes on with.
+    pub fn forget(&self, moment: Moment) -> Result<Forgetting> {
+        let (answer, wait) = sync_channel(1);
+        self.commands.send(Command::Forget(moment, answer)).map_err(|_| Error::ended())?;
+        Ok(Forgetting::new(wait))
+    }
+
     /// Packs what is left and closes the file so that it stands alone.
     pub fn close(mut self) -> Result<()> {
         self.finish()
+    }
+
+    /// Ends without another word to the file, which is damaged: what it and its log hold stays as it is.
+    pub fn abandon(self) {
+        // Dropping it ends the thread.
+        let _ = self.commands.send(Command::Abandon);
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -189,15 +223,54 @@ struct Scribe {
 struct Failed {
     why: String,
     may_pass: bool,
+    is_damage: bool,
 }
 
 /// What waits for the commit.
 #[derive(Default)]
 struct Answers {
     flushed: Vec<SyncSender<Result<i64>>>,
-    packed: Vec<SyncSender<bool>>,
+    packed: Vec<SyncSender<Result<()>>>,
+    forget: Vec<(Moment, SyncSender<Result<Moment>>)>,
+    /// What is to be done when the commit is done.
+    step: Option<Packed>,
     close: Option<SyncSender<Result<()>>>,
     packer_done: bool,
+}
+
+// === impl Answers ===
+
+impl Answers {
+    /// Notes who waits for what. Gives back what is to be written.
+    fn note(&mut self, command: Command) -> Result<Option<Batch>> {
+        match command {
+            Command::Append(batch) => return Ok(Some(batch)),
+            Command::Flush(answer) => self.flushed.push(answer),
+            Command::Forget(moment, answer) => self.forget.push((moment, answer)),
+            // The tray is looked at with every command.
+            Command::Look => {}
+            Command::PackerFailed(error) => return Err(error),
+            Command::Abandon => return Err(Error::abandoned()),
+            Command::PackerDone => self.packer_done = true,
+            Command::Close(answer) => self.close = Some(answer),
+        }
+        Ok(None)
+    }
+
+    /// The same for what the packer made.
+    fn note_packed(&mut self, packed: Option<Packed>) -> Option<Packed> {
+        let packed = packed?;
+        if packed.is_forgetting() {
+            self.step = Some(packed);
+            return None;
+        }
+        self.packed.push(packed.done());
+        Some(packed)
+    }
+
+    fn end_the_transaction(&self) -> bool {
+        self.step.is_some() || !self.forget.is_empty() || self.close.is_some() || self.packer_done
+    }
 }
 
 // === impl Scribe ===
@@ -213,13 +286,22 @@ impl Scribe {
             if let Err(error) = outcome {
                 // The owner hears of it at the next call; what was committed stays.
                 let _ = self.connection.execute_batch("ROLLBACK");
-                self.failed.get_or_insert(Failed { why: describe(&error), may_pass: error.may_pass() });
+                // What was opened as a history is damaged if it is none any more.
+                let is_damage = error.is_damage() || matches!(error, Error::NotOurs { .. });
+                let (why, may_pass) = (describe(&error), error.may_pass());
+                self.failed.get_or_insert(Failed { why, may_pass, is_damage });
             }
             for answer in answers.flushed {
                 let _ = answer.send(self.result().map(|()| self.last_seq));
             }
             for answer in answers.packed {
-                let _ = answer.send(self.failed.is_none());
+                let _ = answer.send(self.result());
+            }
+            for (moment, answer) in answers.forget {
+                self.request_forgetting(moment, answer);
+            }
+            if let Some(step) = answers.step {
+                let _ = step.done().send(self.forget_step(&step));
             }
             if let Some(answer) = answers.close {
                 closing = Some(answer);
@@ -232,7 +314,10 @@ impl Scribe {
             let _ = packer.join();
         }
         let result = self.result();
-        let closed = schema::close(self.connection, &self.path);
+        let closed = match self.failed {
+            Some(Failed { is_damage: true, .. }) => schema::abandon(self.connection, &self.path),
+            _ => schema::close(self.connection, &self.path),
+        };
         if let Some(answer) = closing {
             let _ = answer.send(result.and(closed));
         }
@@ -240,7 +325,8 @@ impl Scribe {
 
     fn result(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |failed| {
-            Err(Error::Stopped { why: failed.why.clone(), may_pass: failed.may_pass })
+            let Failed { why, may_pass, is_damage } = failed;
+            Err(Error::Stopped { why: why.clone(), may_pass: *may_pass, is_damage: *is_damage })
         })
     }
 
@@ -256,20 +342,26 @@ impl Scribe {
         let mut next = Some(first);
         let mut begun = false;
         while let Some(command) = next {
-            let packed = self.tray.take();
-            let writes = matches!(command, Command::Append(_)) || packed.is_some();
+            // Whatever fails below, nobody who waits for an answer is forgotten.
+            let batch = answers.note(command)?;
+            let packed = answers.note_packed(self.tray.take());
+            let writes = batch.is_some() || packed.is_some();
             if self.failed.is_none() && !begun && writes {
                 self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
                 begun = true;
             }
-            // The packer waits for the commit: it is not to wait for long.
-            let stop = packed.is_some();
-            if let Some(packed) = packed {
-                answers.packed.push(packed.done());
-                self.file(&packed)?;
+            // After a failure nothing more is written: a hole in the middle would be worse than an early end.
+            if self.failed.is_none() {
+                if let Some(packed) = &packed {
+                    self.file(packed)?;
+                }
+                if let Some(batch) = &batch {
+                    room = room.saturating_sub(batch.changes.len().max(1));
+                    self.append(batch)?;
+                }
             }
-            self.take(command, &mut room, answers)?;
-            let stop = stop || room == 0 || answers.close.is_some() || answers.packer_done;
+            // The packer waits for the commit: it is not to wait for long.
+            let stop = packed.is_some() || room == 0 || answers.end_the_transaction();
             next = if stop { None } else { inbox.try_recv().ok() };
         }
         if begun {
@@ -280,34 +372,60 @@ impl Scribe {
         Ok(())
     }
 
-    fn take(&mut self, command: Command, room: &mut usize, answers: &mut Answers) -> Result<()> {
-        match command {
-            // After a failure nothing more is written: a hole in the middle would be worse than an early end.
-            Command::Append(_) if self.failed.is_some() => {}
-            Command::Append(batch) => {
-                *room = room.saturating_sub(batch.changes.len().max(1));
-                self.append(&batch)?;
-            }
-            Command::Flush(answer) => answers.flushed.push(answer),
-            // The tray is looked at before every command.
-            Command::Look => {}
-            Command::PackerFailed(error) => return Err(error),
-            Command::PackerDone => answers.packer_done = true,
-            Command::Close(answer) => answers.close = Some(answer),
+    /// Puts in the file what the packer made.
+    fn file(&mut self, packed: &Packed) -> Result<()> {
+        if let Some((stream, rows)) = packed.apply(&self.connection, &self.path, self.last_seq)? {
+            self.rows.refresh(stream);
+            let waiting = self.waiting.entry(stream).or_default();
+            *waiting = waiting.saturating_sub(rows);
+            self.requested.remove(&stream);
         }
         Ok(())
     }
 
-    /// Puts in the file what the packer made.
-    fn file(&mut self, packed: &Packed) -> Result<()> {
-        if self.failed.is_none() {
-            packed.apply(&self.connection, &self.path)?;
-            self.rows.refresh(packed.stream());
-            let waiting = self.waiting.entry(packed.stream()).or_default();
-            *waiting = waiting.saturating_sub(packed.rows());
-            self.requested.remove(&packed.stream());
+    fn request_forgetting(&self, moment: Moment, answer: SyncSender<Result<Moment>>) {
+        let request = Request::Forget(moment, Some(answer));
+        let refused = match (&self.requests, self.result()) {
+            (Some(requests), Ok(())) => requests.try_send(request).err().map(|error| {
+                let (TrySendError::Full(request) | TrySendError::Disconnected(request)) = error;
+                let why = "the packer has too much to do".to_owned();
+                (request, Error::Stopped { why, may_pass: true, is_damage: false })
+            }),
+            (None, Ok(())) => Some((request, Error::ended())),
+            (_, Err(error)) => Some((request, error)),
+        };
+        if let Some((Request::Forget(_, Some(answer)), error)) = refused {
+            let _ = answer.send(Err(error));
         }
-        Ok(())
+    }
+
+    /// Does a step of forgetting. If it fails the file is as before, and writing goes on.
+    fn forget_step(&mut self, step: &Packed) -> Result<()> {
+        self.result()?;
+        let doing = "prune";
+        // Who is in the way is not waited for: batches would wait too. What goes is overwritten with zeros only here:
+        // rows that are packed are not forgotten.
+        self.connection.busy_timeout(Duration::ZERO).doing(doing, &self.path)?;
+        self.connection.execute_batch("PRAGMA secure_delete = ON").doing(doing, &self.path)?;
+        let done = self.forget_step_at_once(step);
+        if done.is_err() {
+            // Some errors end the transaction by themselves.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        self.connection.execute_batch("PRAGMA secure_delete = OFF").doing(doing, &self.path)?;
+        self.connection.busy_timeout(schema::PATIENCE).doing(doing, &self.path)?;
+        done
+    }
+
+    fn forget_step_at_once(&mut self, step: &Packed) -> Result<()> {
+        let doing = "prune";
+        schema::empty_log(&self.connection, LOG_PAGES).doing(doing, &self.path)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
+        let free = schema::free_pages(&self.connection).doing(doing, &self.path)?;
+        self.file(step)?;
+        let freed = schema::free_pages(&self.connection).doing(doing, &self.path)? - free;
+        schema::give_back(&self.connection, freed).doing(doing, &self.path)?;
+        self.connection.execute_batch("COMMIT").doing(doing, &self.path)
     }
 
     fn append(&mut self, batch: &Batch) -> Result<()> {
@@ -315,8 +433,13 @@ impl Scribe {
             let (stream, row) = self.intake.place(&self.connection, observed)?;
             let text = observed.what.object().as_str();
             self.rows.insert(&self.connection, &self.path, &stream, &row, text)?;
+            self.intake.count_row(&stream, &row);
             *self.waiting.entry(stream.id).or_default() += 1;
             self.last_seq = row.seq;
+        }
+        for gap in &batch.closed_gaps {
+            let source = self.intake.source_id(&self.connection, &gap.source)?;
+            gaps::close(&self.connection, &self.path, source, gap)?;
         }
         for gap in &batch.gaps {
             let source = self.intake.source_id(&self.connection, &gap.source)?;
@@ -376,4 +499,58 @@ fn describe(error: &Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer's thread that finds something in the tray, while another has locked the file, when it takes the first of
+    /// these commands.
+    fn run_locked(path: &Path, commands: Vec<Command>) {
+        let connection = schema::open_writable(path, Safety::Durable).unwrap();
+        connection.busy_timeout(Duration::ZERO).unwrap();
+        let tray = Arc::new(Tray::default());
+        let (done, packed) = sync_channel(1);
+        tray.put(Packed::empty(done));
+        let (sender, inbox) = sync_channel(QUEUE);
+        commands.into_iter().for_each(|command| sender.send(command).unwrap());
+        let (requests, _packer_inbox) = sync_channel(PACK_QUEUE);
+        let scribe = Scribe {
+            intake: Intake::open(&connection, path).unwrap(),
+            connection,
+            rows: RowCodec::new(),
+            waiting: HashMap::new(),
+            requested: HashSet::new(),
+            trained: HashSet::new(),
+            requests: Some(requests),
+            tray,
+            packer: None,
+            last_seq: 0,
+            failed: None,
+            _lock: WriterLock::take(path).unwrap(),
+            path: path.to_owned(),
+        };
+        let other = Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        // Without its sender it ends by itself if it waits for what nobody will say.
+        drop(sender);
+        scribe.run(&inbox);
+        assert!(packed.recv().unwrap().unwrap_err().may_pass());
+    }
+
+    #[test]
+    fn who_waits_is_answered_if_the_transaction_cannot_begin() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.kine");
+        let (flushed, flush) = sync_channel(1);
+        let (closed, close) = sync_channel(1);
+        run_locked(&path, vec![Command::Flush(flushed), Command::Close(closed), Command::PackerDone]);
+        assert!(flush.recv().unwrap().unwrap_err().may_pass());
+        assert!(close.recv().unwrap().unwrap_err().may_pass());
+
+        let (closed, close) = sync_channel(1);
+        run_locked(&path, vec![Command::Close(closed), Command::PackerDone]);
+        assert!(close.recv().unwrap().unwrap_err().may_pass());
+    }
 }

@@ -4,20 +4,26 @@
 //! Each question opens its history anew, so that what was recorded meanwhile is seen.
 
 mod asked;
+mod connections;
+mod file_stamp;
 mod gardener;
 mod guard;
+mod health;
 mod histories;
 mod kai;
 mod metrics;
 mod openapi;
+mod overview;
 mod page;
 mod problem;
 mod recordings;
+mod scratch;
 mod shelf;
 mod simkube;
 mod work;
 
 use std::future::Future;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -36,9 +42,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
+use self::connections::{ConnectionLimits, ConnectionService, Connections, EvictingAcceptor};
 use self::guard::Token;
 use self::metrics::Metrics;
+use self::overview::Overviews;
 use self::problem::Problem;
+pub(crate) use self::scratch::Scratch;
 pub(crate) use self::shelf::Shelf;
 use self::work::Hands;
 use crate::recorder::Board;
@@ -47,8 +56,10 @@ use crate::recorder::Board;
 const MAX_BODY: usize = 1 << 20;
 /// How long a client may take to say what it wants.
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
-/// Clients that may be connected at once; others are turned away. Half of the files that a process may usually open.
-const MAX_CONNECTIONS: usize = 512;
+/// Half of the files that a process may usually open.
+const CLIENT_CONNECTIONS: ConnectionLimits = ConnectionLimits { total: 512, per_peer: 128 };
+/// A kubelet has one or two.
+const PROBE_CONNECTIONS: ConnectionLimits = ConnectionLimits { total: 64, per_peer: 16 };
 /// What answers that are under way get when the program is told to stop.
 const FAREWELL: Duration = Duration::from_millis(800);
 
@@ -56,6 +67,8 @@ const FAREWELL: Duration = Duration::from_millis(800);
 pub(crate) struct Settings {
     /// Where clients connect.
     listener: TcpListener,
+    /// Where probes connect; `None`: where clients do.
+    probe_listener: Option<TcpListener>,
     /// What every client must know; `None`: whoever can connect may read.
     token: Option<Token>,
     /// How the connection is encrypted; `None`: not at all.
@@ -65,6 +78,7 @@ pub(crate) struct Settings {
 }
 
 /// What every answer is made from.
+#[derive(Clone)]
 struct App {
     shelf: Shelf,
     /// Of what is recorded here; empty if nothing is.
@@ -72,8 +86,20 @@ struct App {
     token: Option<Token>,
     /// Whether clients have shown a certificate.
     knows_clients: bool,
+    /// Whether probes are answered without a token.
+    has_open_probes: bool,
     hands: Hands,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
+    overviews: Arc<Overviews>,
+    scratch: Arc<Scratch>,
+}
+
+/// A socket, and what answers there.
+struct Listener {
+    socket: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    limits: ConnectionLimits,
+    router: Router,
 }
 
 // === impl Settings ===
@@ -81,9 +107,15 @@ struct App {
 impl Settings {
     /// Listens.
     pub(crate) fn listen(address: &[SocketAddr]) -> anyhow::Result<Settings> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(Settings { listener, token: None, tls: None, knows_clients: false })
+        let listener = listen(address)?;
+        Ok(Settings { listener, probe_listener: None, token: None, tls: None, knows_clients: false })
+    }
+
+    /// Answers probes on a listener of their own, without TLS and without a token. Where clients connect they need the
+    /// token then.
+    pub(crate) fn listen_for_probes(&mut self, address: &[SocketAddr]) -> anyhow::Result<()> {
+        self.probe_listener = Some(listen(address)?);
+        Ok(())
     }
 
     /// Only who knows what is in the file may read.
@@ -132,6 +164,18 @@ impl Settings {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
     }
+
+    /// The same for probes, if they have a listener of their own.
+    pub(crate) fn probe_url(&self) -> anyhow::Result<Option<String>> {
+        let Some(listener) = &self.probe_listener else { return Ok(None) };
+        Ok(Some(format!("http://{}", listener.local_addr()?)))
+    }
+}
+
+fn listen(address: &[SocketAddr]) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
@@ -147,40 +191,82 @@ fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
 pub(crate) async fn serve(
     shelf: Shelf,
     board: Arc<Board>,
+    scratch: Scratch,
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let Settings { listener, token, tls, knows_clients } = settings;
-    let app =
-        Arc::new(App { shelf, board, token, knows_clients, hands: Hands::new(), metrics: Metrics::new() });
-    let router = router(app);
-    let handle = Handle::new();
-    let connections = handle.clone();
-    let make_service = tower::service_fn(move |_: SocketAddr| {
-        let router = (connections.connection_count() < MAX_CONNECTIONS).then(|| router.clone());
-        async move { router.ok_or("too many connections") }
+    let Settings { listener, probe_listener, token, tls, knows_clients } = settings;
+    let scratch = Arc::new(scratch);
+    let app = App {
+        shelf,
+        board,
+        token,
+        knows_clients,
+        has_open_probes: probe_listener.is_none(),
+        hands: Hands::new(),
+        metrics: Arc::new(Metrics::new()),
+        overviews: Arc::default(),
+        scratch: scratch.clone(),
+    };
+    // Probes do not wait for the work of clients.
+    let probe_app = Arc::new(App { hands: Hands::new(), ..app.clone() });
+    let clients =
+        Listener { socket: listener, tls, limits: CLIENT_CONNECTIONS, router: router(Arc::new(app)) };
+    let probes = probe_listener.map(|socket| {
+        let router = probe_router(probe_app);
+        Listener { socket, tls: None, limits: PROBE_CONNECTIONS, router }
     });
-    // Not HTTP/2: its preface is waited for without a limit of time, and one connection would be many clients.
-    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone()).http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
+    let handles = [Handle::new(), Handle::new()];
+    let [client_handle, probe_handle] = handles.clone();
     let serving = async {
+        let answering_probes = async {
+            match probes {
+                Some(probes) => probes.run(probe_handle).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(clients.run(client_handle), answering_probes)
+    };
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = stop => {
+            for handle in &handles {
+                handle.graceful_shutdown(Some(FAREWELL));
+            }
+            serving.await
+        }
+    };
+    scratch.remove();
+    ended?;
+    Ok(())
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Answers until the handle says that it is over.
+    async fn run(self, handle: Handle<SocketAddr>) -> io::Result<()> {
+        let Listener { socket, tls, limits, router } = self;
+        let connections = Connections::new(limits);
+        let make_service = tower::service_fn(move |peer: SocketAddr| {
+            let slot = connections.admit(peer);
+            let service = slot.map(|slot| ConnectionService::new(router.clone(), slot));
+            async move { service.ok_or("too many connections") }
+        });
+        let mut server = axum_server::from_tcp(socket)?.handle(handle);
+        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
+        // Not HTTP/2: its preface is waited for without a limit of time, and one connection would be many clients. Said
+        // last: another acceptor makes the server forget it.
         match tls {
             Some(config) => {
                 let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config));
-                server.acceptor(acceptor.handshake_timeout(HEADER_PATIENCE)).serve(make_service).await
+                let acceptor = acceptor.handshake_timeout(HEADER_PATIENCE).acceptor(EvictingAcceptor);
+                server.acceptor(acceptor).http1_only().serve(make_service).await
             }
-            None => server.serve(make_service).await,
-        }
-    };
-    tokio::pin!(serving);
-    tokio::select! {
-        ended = &mut serving => ended?,
-        () = stop => {
-            handle.graceful_shutdown(Some(FAREWELL));
-            serving.await?;
+            None => server.acceptor(EvictingAcceptor).http1_only().serve(make_service).await,
         }
     }
-    Ok(())
 }
 
 fn router(app: Arc<App>) -> Router {
@@ -213,6 +299,17 @@ fn router(app: Arc<App>) -> Router {
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
+        .with_state(app)
+}
+
+/// What answers on the listener of probes.
+fn probe_router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/healthz", get(guard::alive))
+        .route("/readyz", get(guard::ready))
+        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "here are /healthz and /readyz alone") })
+        .layer(middleware::from_fn(guard::answer_stranger))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
         .with_state(app)
 }

@@ -2,6 +2,7 @@
 
 mod amounts;
 mod as_of;
+mod audit;
 pub(crate) mod autoscaler;
 mod chosen;
 mod edit;
@@ -14,9 +15,10 @@ mod summary;
 
 pub(crate) use self::amounts::{bytes, counted, grouped};
 pub(crate) use self::as_of::{AsOf, objects};
+pub(crate) use self::audit::{AuditedWrites, WrittenBy};
 pub(crate) use self::chosen::Chosen;
 pub(crate) use self::edit::{Edit, Root};
-pub(crate) use self::feed::{Feed, Shown};
+pub(crate) use self::feed::{Feed, FeedSummary, Shown};
 pub(crate) use self::kept::kept;
 pub(crate) use self::kind_words::{Found, KindWords};
 pub(crate) use self::labels::has_labels;

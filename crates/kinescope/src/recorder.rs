@@ -3,20 +3,22 @@
 //! Each cluster has a task of its own, from its connection to its history: what goes wrong with one touches no other.
 
 mod assignment;
+mod clock;
 mod cluster;
 mod config;
+mod damage;
 mod figures;
 mod film;
 mod fleet;
 
 pub(crate) use self::assignment::{Assignment, Keep, Plane, scheduler_config};
+pub(crate) use self::clock::RecordingClock;
 pub(crate) use self::cluster::{connect, record};
-pub(crate) use self::config::{Beside, Config, duration, file_name, size};
+pub(crate) use self::config::{Beside, Config, duration, event_choice, file_name, size};
 pub(crate) use self::figures::{Board, Figures, KindFigures, State, lock};
 pub(crate) use self::fleet::follow;
 
 use anyhow::Context;
-use model::Moment;
 
 /// Something a user should know: of which cluster, and what.
 pub(crate) type Words = tokio::sync::mpsc::UnboundedSender<(std::sync::Arc<str>, String)>;
@@ -25,8 +27,4 @@ pub(crate) type Words = tokio::sync::mpsc::UnboundedSender<(std::sync::Arc<str>,
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all().build().context("cannot start the recorder's threads")
-}
-
-fn now() -> Moment {
-    jiff::Timestamp::now().into()
 }

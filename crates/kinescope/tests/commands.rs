@@ -8,10 +8,12 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{PROGRAM, command, run, said};
+use serde_json::json;
 
 const EVENTS: &str = r#"{"at":"2026-11-01T14:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","uid":"n1","creationTimestamp":"2026-11-01T10:00:00Z"},"status":{"conditions":[{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.36.4"}}}}
 {"at":"2026-11-01T14:00:01Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","uid":"p1","labels":{"app":"web"},"creationTimestamp":"2026-11-01T14:00:01Z"},"spec":{"containers":[{"name":"web","image":"web:1"}]},"status":{"phase":"Pending"}}}
@@ -297,7 +299,6 @@ fn a_failed_import_leaves_nothing_and_says_where_it_failed() {
     check("odd.yaml", b"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: a\n", "odd.yaml, line 4");
     check("part.yaml", b"apiVersion: v1\nkind: Pod\n", "missing field `metadata`");
     let gzip = |bytes: &[u8]| {
-        use std::io::Write;
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
@@ -414,6 +415,32 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     assert_eq!(files(folder.path()), ["many.jsonl"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = command(folder.path())
+            .args(["import", "-", "--into", "new.kine"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        pipe.write_all(EVENTS.as_bytes()).unwrap();
+        let part = format!("new.kine.{}.part", child.id());
+        while !files(folder.path()).contains(&part) {
+            assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        }
+        // The pipe stays open, and nothing more comes.
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+        drop(pipe);
+        assert!(files(folder.path()).is_empty(), "{signal}: {:?}", files(folder.path()));
+    }
+}
+
 #[test]
 fn whoever_reads_no_further_hears_no_complaint() {
     let shop = shop();
@@ -469,4 +496,36 @@ fn the_shell_completes_kinds_namespaces_and_names_of_the_history() {
     assert!(complete(&["kinescope", "get", "pods", "-n", "sh"]).lines().any(|line| line == "shop"));
     assert!(complete(&["kinescope", "get", "pods", "we"]).lines().any(|line| line == "web-1"));
     assert!(complete(&["kinescope", "log", "pod/we"]).lines().any(|line| line == "pod/web-1"));
+}
+
+#[test]
+fn a_gap_without_an_end_is_shown_as_one_by_all_who_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, why) = ("2026-11-01T14:10:00Z", "only namespace web recorded");
+    let open = format!(r#"{{"at":"{from}","type":"GAP","to":null,"kinds":["Node"],"why":"{why}"}}"#);
+    let mut lines: Vec<&str> = EVENTS.lines().collect();
+    lines.insert(4, &open);
+    std::fs::write(folder.path().join("shop.jsonl"), lines.join("\n") + "\n").unwrap();
+    let run = |arguments: &[&str]| run(folder.path(), arguments);
+    run(&["import", "shop.jsonl"]).fine();
+
+    let info = run(&["info"]).fine();
+    assert!(info.contains(&format!("  since {from}, Node: {why}\n")), "{info}");
+    let json: serde_json::Value = serde_json::from_str(&run(&["info", "-o", "json"]).fine()).unwrap();
+    let gap = json!({"source": "shop", "kinds": ["Node"], "from": from, "to": null, "why": why});
+    assert!(json["gaps"].as_array().unwrap().contains(&gap), "{json}");
+    let warning = format!("warning: changes of Node since {from} may have been missed: {why}\n");
+    for later in ["14:10", "14:29", "end"] {
+        assert_eq!(run(&["get", "nodes", "--at", later]).err, warning, "{later}");
+    }
+    assert_eq!(run(&["get", "nodes", "--at", "14:09"]).err, "");
+    assert_eq!(run(&["log", "node/node-1"]).err, warning);
+    assert_eq!(run(&["diff", "14:09", "end", "nodes"]).err, warning);
+    // Nothing of it is lost on the way out.
+    let exported = run(&["export", "--format", "jsonl"]).fine();
+    assert_eq!(exported.replace(r#""source":"shop","#, ""), lines.join("\n") + "\n");
+    assert!(!run(&["doctor", "shop.kine"]).fine().contains("damage"));
+    // What is forgotten is what was before it, and not the gap.
+    run(&["prune", "shop.kine", "--before", "14:20"]).fine();
+    assert_eq!(run(&["get", "nodes"]).err, warning);
 }

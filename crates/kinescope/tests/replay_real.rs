@@ -76,8 +76,14 @@ async fn what_a_real_control_plane_did_is_replayed() {
         .filter_map(|line| Some(format!("pod/{}", line.split_whitespace().next()?)))
         .collect();
     assert!(staying.len() > 20, "{staying:?}");
-    let there = listed(&cluster, "pods");
-    recorder.wait("all pods are recorded", || names(folder.path(), "pods") == there).await;
+    // Pods of the rollout may still be going: what is there is asked each time.
+    let mut there = Vec::new();
+    recorder
+        .wait("all pods are recorded", || {
+            there = listed(&cluster, "pods");
+            names(folder.path(), "pods") == there
+        })
+        .await;
     recorder.stop().await.fine();
 
     for level in ["pods", "workloads"] {

@@ -61,6 +61,12 @@ pub fn candidates(word: &str) -> Vec<&'static KindInfo> {
     matching(|info| info.is_called(name) && info.group.starts_with(group))
 }
 
+/// Whether objects of a kind hold passwords and keys as such: `Secret`, of whatever group. They are never read from an
+/// API server nor written to one, and leave a history only if a user asks for them.
+pub fn is_secret(kind: &Kind) -> bool {
+    kind.kind.eq_ignore_ascii_case("Secret")
+}
+
 /// The kinds of a category such as `all`, in the order in which kubectl shows them.
 pub fn in_category(word: &str) -> impl Iterator<Item = &'static KindInfo> {
     KINDS.iter().filter(move |info| info.categories.contains(&word))
@@ -280,6 +286,17 @@ mod tests {
     fn a_kind_is_known_by_its_group_too() {
         assert_eq!(of(&Kind::new("apps", "Deployment")).map(|info| info.plural), Some("deployments"));
         assert_eq!(of(&Kind::new("", "Deployment")), None);
+    }
+
+    #[test]
+    fn secrets_are_known_in_every_group() {
+        for group in ["", "gloo.solo.io"] {
+            assert!(is_secret(&Kind::new(group, "Secret")));
+        }
+        // They say where secrets are, or hold them encrypted.
+        for kind in ["SecretStore", "ExternalSecret", "SealedSecret", "ConfigMap"] {
+            assert!(!is_secret(&Kind::new("", kind)), "{kind}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use model::{Key, Kind, MAX_DEPTH, Object, What};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
 
+use crate::kinds::is_secret;
 use json_cut::{Cursor, Cutting, Edits};
 pub use redact::RedactKey;
 
@@ -75,6 +76,12 @@ pub fn describe() -> Vec<Description> {
         why: "environment variables hold passwords; equal values have equal tokens",
     });
     all.push(Description {
+        kind: "Secret".to_owned(),
+        field: "the whole object".to_owned(),
+        effect: "never read",
+        why: "it holds passwords and keys",
+    });
+    all.push(Description {
         kind: "every kind".to_owned(),
         field: "the whole object".to_owned(),
         effect: "dropped if it is as it was last kept; a delete is always kept",
@@ -90,7 +97,19 @@ struct Rule {
     /// Names of members; `[]` for every entry of a list.
     path: &'static [&'static str],
     effect: Effect,
+    purpose: Purpose,
     why: &'static str,
+}
+
+/// What a rule is there for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It hides what ConfigMaps hold, but for those of autoscalers.
+    HideData,
+    /// It hides copies of the object in its annotations: they hold what is hidden in the object itself.
+    HideCopies,
+    /// It leaves out what means nothing to scheduling.
+    Significance,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,20 +122,52 @@ enum Effect {
     Unordered,
 }
 
-/// An object with the values of its environment variables replaced by tokens, and nothing else changed.
-pub fn redacted(object: &Object, kind: &Kind, key: &RedactKey) -> Object {
-    Reading::of(object.as_str(), kind, &[], Some(key)).kept(object)
+/// What a recorder may write of an object, to whatever place; `None` if it is nothing.
+///
+/// Nothing is left of Secrets, and of ConfigMaps all but their data, unless they are an autoscaler's. With a key the
+/// values of environment variables become tokens.
+pub fn disclosed(object: Object, kind: &Kind, redact: Option<&RedactKey>) -> Option<Object> {
+    if is_secret(kind) {
+        return None;
+    }
+    let hides_data =
+        (&*kind.group, &*kind.kind) == ("", "ConfigMap") && !is_of_autoscalers(&object.meta().name);
+    if !hides_data && redact.is_none() {
+        return Some(object);
+    }
+    let bits = bits(RULES, kind, |rule| match rule.purpose {
+        Purpose::HideData => hides_data,
+        Purpose::HideCopies => true,
+        Purpose::Significance => false,
+    });
+    Some(Reading::of(object.as_str(), RULES, bits, redact).kept(&object))
+}
+
+/// Whether a ConfigMap is one in which cluster-autoscaler reports, is told its priorities, or has its nodes described
+/// for KWOK.
+fn is_of_autoscalers(name: &str) -> bool {
+    matches!(name, "cluster-autoscaler-status" | "cluster-autoscaler-priority-expander")
+        || name.starts_with("kwok-provider-")
+}
+
+/// A bit for each rule that is for a kind and is wanted.
+fn bits(rules: &[Rule], kind: &Kind, is_wanted: impl Fn(&Rule) -> bool) -> u32 {
+    debug_assert!(rules.len() <= 32);
+    let chosen = rules.iter().enumerate().filter(|(_, rule)| rule.is_for(kind) && is_wanted(rule));
+    chosen.fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 /// At most 32: the bits of [`Place::rules`].
 static RULES: &[Rule] = &[
+    data_in(&["data"]),
+    data_in(&["binaryData"]),
     on(&["metadata", "managedFields"], Effect::Cut, "says who set which field; often half of an object"),
-    on(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"], Effect::Cut, COPY),
-    on(&["metadata", "annotations", "banzaicloud.com/last-applied"], Effect::Cut, COPY),
-    on(&["metadata", "annotations", "kapp.k14s.io/original"], Effect::Cut, COPY),
-    on(&["metadata", "annotations", "kapp.k14s.io/original-diff"], Effect::Cut, COPY),
-    on(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], Effect::Cut, COPY),
-    on(&["metadata", "annotations", "objectset.rio.cattle.io/applied"], Effect::Cut, COPY),
+    copy_in(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"]),
+    copy_in(&["metadata", "annotations", "banzaicloud.com/last-applied"]),
+    copy_in(&["metadata", "annotations", "kapp.k14s.io/original"]),
+    copy_in(&["metadata", "annotations", "kapp.k14s.io/original-diff"]),
+    copy_in(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"]),
+    copy_in(&["metadata", "annotations", "objectset.rio.cattle.io/applied"]),
     on(&["metadata", "resourceVersion"], Effect::Mute, "changes with every write, of whatever"),
     on(&["status", "conditions", "[]", "lastHeartbeatTime"], Effect::Mute, "the kubelet's heartbeat")
         .of("", "Node"),
@@ -128,7 +179,6 @@ static RULES: &[Rule] = &[
 
 const LEADER_ANNOTATION: &[&str] = &["metadata", "annotations", "control-plane.alpha.kubernetes.io/leader"];
 const LEADER: &str = "renewed every few seconds by whoever lives or leads";
-const COPY: &str = "holds a copy of the object, environment variables included";
 const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 // === impl Sieve ===
@@ -141,14 +191,15 @@ impl Sieve {
 
     /// Takes it that an object was kept like this: what was kept went through these rules already.
     pub fn know(&mut self, key: &Key, kept: &Object) {
-        let reading = Reading::of(kept.as_str(), &key.kind, RULES, None);
+        let reading = Reading::of(kept.as_str(), RULES, sieve_bits(&key.kind), None);
         self.last.insert(Name::of(key), reading.meaning(kept.as_str()));
     }
 
     /// What to keep of the next change.
     pub fn pass(&mut self, key: &Key, what: &What) -> Verdict {
         let object = what.object();
-        let reading = Reading::of(object.as_str(), &key.kind, RULES, self.rules.redact.as_ref());
+        let (bits, redact) = (sieve_bits(&key.kind), self.rules.redact.as_ref());
+        let reading = Reading::of(object.as_str(), RULES, bits, redact);
         let unchanged = match what {
             What::Added(_) => "seen before",
             What::Modified(_) => "nothing that matters changed",
@@ -164,6 +215,11 @@ impl Sieve {
             _ => Verdict::Keep(what.with(reading.kept(object))),
         }
     }
+}
+
+/// Data of ConfigMaps does not come here from a recorder, and an import wants it.
+fn sieve_bits(kind: &Kind) -> u32 {
+    bits(RULES, kind, |rule| rule.purpose != Purpose::HideData)
 }
 
 // === impl Name ===
@@ -183,7 +239,17 @@ impl Name {
 // === impl Rule ===
 
 const fn on(path: &'static [&'static str], effect: Effect, why: &'static str) -> Rule {
-    Rule { kind: None, path, effect, why }
+    Rule { kind: None, path, effect, purpose: Purpose::Significance, why }
+}
+
+const fn copy_in(path: &'static [&'static str]) -> Rule {
+    let why = "holds a copy of the object, environment variables and data included";
+    Rule { purpose: Purpose::HideCopies, ..on(path, Effect::Cut, why) }
+}
+
+const fn data_in(path: &'static [&'static str]) -> Rule {
+    let why = "may hold passwords; the ConfigMaps of cluster-autoscaler keep it";
+    Rule { purpose: Purpose::HideData, ..on(path, Effect::Cut, why) }.of("", "ConfigMap")
 }
 
 impl Rule {
@@ -256,14 +322,11 @@ enum Role {
 // === impl Reading ===
 
 impl<'a> Reading<'a> {
-    fn of(json: &'a str, kind: &Kind, rules: &'a [Rule], redact: Option<&'a RedactKey>) -> Reading<'a> {
-        debug_assert!(rules.len() <= 32);
-        let bits = rules.iter().enumerate().filter(|(_, rule)| rule.is_for(kind));
-        let place =
-            Place { depth: 0, rules: bits.fold(0, |bits, (index, _)| bits | 1 << index), role: Role::Other };
+    /// By those rules whose bits are set.
+    fn of(json: &'a str, rules: &'a [Rule], bits: u32, redact: Option<&'a RedactKey>) -> Reading<'a> {
         let (cursor, stored, meaning) = (Cursor::new(json), Edits::default(), Edits::default());
         let mut reading = Reading { cursor, rules, redact, stored, meaning };
-        reading.value(place);
+        reading.value(Place { depth: 0, rules: bits, role: Role::Other });
         reading
     }
 

@@ -5,6 +5,7 @@
 
 mod cleaning;
 mod course;
+mod foreign;
 mod identities;
 mod order;
 mod pace;
@@ -32,6 +33,7 @@ use crate::transplant::{Address, Deed, Transplant};
 use crate::{Connection, Error, Result};
 pub use cleaning::{Cleaned, clean};
 use course::Course;
+pub use foreign::kinds_before;
 use identities::Identities;
 use order::Order;
 use pace::Clock;

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
+use k8s_openapi::jiff;
 use kube::client::{Body, Client};
+use model::Moment;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -35,6 +37,8 @@ struct Inner {
     client: RwLock<(u64, Client)>,
     /// When it was last read again. Held while that goes on.
     renewed: Arc<Mutex<Option<Instant>>>,
+    /// What time it is at the server, and when it said so.
+    server_time: RwLock<Option<(Moment, Instant)>>,
 }
 
 /// The lines of a watch that is going on.
@@ -74,7 +78,14 @@ impl Connection {
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Connection> {
         let origin = Origin::find(kubeconfig, context)?;
         let client = RwLock::new((0, origin.client().await?));
-        Ok(Connection { inner: Arc::new(Inner { origin, client, renewed: Arc::default() }) })
+        Ok(Connection {
+            inner: Arc::new(Inner {
+                origin,
+                client,
+                renewed: Arc::default(),
+                server_time: RwLock::default(),
+            }),
+        })
     }
 
     /// The name of the context that would be opened: `in-cluster` if that is where this runs.
@@ -98,6 +109,12 @@ impl Connection {
         version.map_err(|failure| Error::Server { doing: "ask for the server's version", failure })
     }
 
+    /// What time it was at the server when it last answered, by the `Date` of the answer, and when that came; `None` before
+    /// the first. It is exact to a second, and as late as answers are.
+    pub fn server_time(&self) -> Option<(Moment, Instant)> {
+        *self.inner.server_time.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What tells the cluster from others: the uid of the namespace that every cluster has. `None` if it has none.
     pub async fn uid(&self) -> Result<Option<String>> {
         let doing = "ask which cluster it is";
@@ -105,28 +122,31 @@ impl Connection {
             Err(failure) if failure.status == Some(404) => return Ok(None),
             answer => answer.map_err(|failure| Error::Server { doing, failure })?,
         };
-        let namespace: Value = serde_json::from_slice(&namespace).unwrap_or_default();
-        Ok(namespace.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned))
+        let namespace = understood(&namespace, doing)?;
+        match namespace.pointer("/metadata/uid").and_then(Value::as_str) {
+            Some(uid) if !uid.is_empty() => Ok(Some(uid.to_owned())),
+            _ => Err(not_understood(doing, "a namespace without a uid")),
+        }
     }
 
-    /// The name of a node that has a kubelet, and none that is played.
-    pub async fn real_node(&self) -> Result<Option<String>> {
+    /// The name of a node that KWOK does not play and that this run did not make: it may have a real kubelet.
+    pub async fn real_node(&self, run: &str) -> Result<Option<String>> {
+        let doing = "ask which nodes there are";
         let is_real = |node: &&Value| {
-            let version = node.pointer("/status/nodeInfo/kubeletVersion").and_then(Value::as_str);
-            let has = |place: &str, key: &str| node.pointer(place).is_some_and(|it| it.get(key).is_some());
-            version.is_some_and(|version| !version.is_empty() && !version.contains("kwok"))
-                && !has("/metadata/annotations", PLAYED)
-                && !has("/metadata/labels", crate::applying::RUN)
+            let has = |place: &str, key: &str| node.pointer(place).and_then(|it| it.get(key));
+            has("/metadata/annotations", PLAYED).is_none()
+                && has("/metadata/labels", crate::applying::RUN).is_none_or(|label| label != run)
         };
         let mut next = String::new();
         loop {
             let page = self.get(&format!("/api/v1/nodes?limit=500&continue={}", encoded(&next)), JSON).await;
-            let page =
-                page.map_err(|failure| Error::Server { doing: "ask which nodes there are", failure })?;
-            let page: Value = serde_json::from_slice(&page).unwrap_or_default();
-            let real = page["items"].as_array().and_then(|nodes| nodes.iter().find(is_real));
-            if let Some(name) = real.and_then(|node| node.pointer("/metadata/name")?.as_str()) {
-                return Ok(Some(name.to_owned()));
+            let page = understood(&page.map_err(|failure| Error::Server { doing, failure })?, doing)?;
+            let Some(nodes) = page["items"].as_array() else {
+                return Err(not_understood(doing, "an answer that is no list"));
+            };
+            if let Some(node) = nodes.iter().find(is_real) {
+                let name = node.pointer("/metadata/name").and_then(Value::as_str);
+                return Ok(Some(name.unwrap_or("without a name").to_owned()));
             }
             match page["metadata"]["continue"].as_str() {
                 Some(more) if !more.is_empty() => more.clone_into(&mut next),
@@ -184,6 +204,10 @@ impl Connection {
         {
             answer = ask(&client, path, accept, sent).await;
         }
+        if let Some(date) = answer.as_ref().ok().and_then(date) {
+            *self.inner.server_time.write().unwrap_or_else(PoisonError::into_inner) =
+                Some((date, Instant::now()));
+        }
         match answer {
             Ok(answer) if answer.status().is_success() => Ok(answer),
             Ok(answer) => Err(refusal(answer).await),
@@ -217,6 +241,15 @@ impl Connection {
     }
 }
 
+fn understood(answer: &[u8], doing: &'static str) -> Result<Value> {
+    serde_json::from_slice(answer).map_err(|error| not_understood(doing, &error.to_string()))
+}
+
+/// Who cannot be understood is not taken for somebody harmless.
+fn not_understood(doing: &'static str, why: &str) -> Error {
+    Error::Server { doing, failure: Failure::said(format!("the answer cannot be understood: {why}")) }
+}
+
 async fn ask(
     client: &Client,
     path: &str,
@@ -234,6 +267,13 @@ async fn ask(
         body = Body::from(sent.body.clone());
     }
     client.send(request.body(body).map_err(kube::Error::HttpError)?).await
+}
+
+/// When the server says that it answered: in the middle of the second that it names.
+fn date(answer: &Response<Body>) -> Option<Moment> {
+    let text = answer.headers().get(header::DATE)?.to_str().ok()?;
+    let date = jiff::fmt::rfc2822::parse(text).ok()?;
+    Some(Moment::from(date.timestamp()).plus_nanos(500_000_000))
 }
 
 /// Whether the server does not know us, or we do not know the server.

@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::HashSet;
 
+use kubernetes::kinds::is_secret;
 use model::Kind;
 
 use crate::{Error, Result};
@@ -24,49 +25,68 @@ pub struct KindChoice {
     pub skip: Vec<String>,
 }
 
-/// What matters to scheduling, as far as the server has it.
-const DEFAULT: &[(&str, &str)] = &[
-    ("", "Pod"),
-    ("", "Node"),
-    ("", "Namespace"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("policy", "PodDisruptionBudget"),
-    ("", "PersistentVolume"),
-    ("", "PersistentVolumeClaim"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "VolumeAttachment"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSIStorageCapacity"),
-    ("", "Service"),
-    ("", "ReplicationController"),
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("apps", "DaemonSet"),
-    ("batch", "Job"),
-    ("batch", "CronJob"),
-    ("autoscaling", "HorizontalPodAutoscaler"),
-    ("", "ResourceQuota"),
-    ("", "LimitRange"),
-    ("resource.k8s.io", "ResourceClaim"),
-    ("resource.k8s.io", "ResourceClaimTemplate"),
-    ("resource.k8s.io", "ResourceSlice"),
-    ("resource.k8s.io", "DeviceClass"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("events.k8s.io", "Event"),
-    ("", "ConfigMap"),
-    ("karpenter.sh", "NodePool"),
-    ("karpenter.sh", "NodeClaim"),
-    ("machine.sapcloud.io", "MachineDeployment"),
-    ("machine.sapcloud.io", "MachineClass"),
-    ("extensions.gardener.cloud", "Worker"),
-    ("scheduling.run.ai", "Queue"),
-    ("scheduling.run.ai", "PodGroup"),
-    ("scheduling.run.ai", "BindRequest"),
-    ("kai.scheduler", "Topology"),
-    ("topology.node.k8s.io", "NodeResourceTopology"),
+/// What is recorded by default, as far as the server has it: what schedules, what is scheduled, and what says why.
+const DEFAULT: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "Pod",
+            "Node",
+            "Namespace",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Service",
+            "ReplicationController",
+            "ResourceQuota",
+            "LimitRange",
+            "ConfigMap",
+        ],
+    ),
+    ("scheduling.k8s.io", &["PriorityClass", "Workload", "PodGroup"]),
+    ("node.k8s.io", &["RuntimeClass"]),
+    ("policy", &["PodDisruptionBudget"]),
+    ("storage.k8s.io", &["StorageClass", "VolumeAttachment", "CSINode", "CSIDriver", "CSIStorageCapacity"]),
+    ("apps", &["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"]),
+    ("batch", &["Job", "CronJob"]),
+    ("autoscaling", &["HorizontalPodAutoscaler"]),
+    ("resource.k8s.io", &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"]),
+    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
+    ("events.k8s.io", &["Event"]),
+    ("coordination.k8s.io", &["Lease"]),
+    // Vertical Pod Autoscaler, KEDA.
+    ("autoscaling.k8s.io", &["VerticalPodAutoscaler"]),
+    ("keda.sh", &["ScaledObject", "ScaledJob"]),
+    // Karpenter, and what its clouds call their node classes.
+    ("karpenter.sh", &["NodePool", "NodeClaim"]),
+    ("karpenter.k8s.aws", &["EC2NodeClass"]),
+    ("karpenter.azure.com", &["AKSNodeClass"]),
+    ("karpenter.k8s.gcp", &["GCENodeClass"]),
+    ("karpenter.kwok.sh", &["KWOKNodeClass"]),
+    // Gardener.
+    ("machine.sapcloud.io", &["MachineDeployment", "MachineClass"]),
+    ("extensions.gardener.cloud", &["Worker"]),
+    // KAI.
+    ("scheduling.run.ai", &["Queue", "PodGroup", "BindRequest"]),
+    ("kai.scheduler", &["Topology"]),
+    // Kueue, Volcano, JobSet, LeaderWorkerSet.
+    (
+        "kueue.x-k8s.io",
+        &[
+            "Workload",
+            "ClusterQueue",
+            "LocalQueue",
+            "Cohort",
+            "ResourceFlavor",
+            "Topology",
+            "AdmissionCheck",
+            "WorkloadPriorityClass",
+        ],
+    ),
+    ("scheduling.volcano.sh", &["PodGroup", "Queue"]),
+    ("batch.volcano.sh", &["Job"]),
+    ("jobset.x-k8s.io", &["JobSet"]),
+    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"]),
+    ("topology.node.k8s.io", &["NodeResourceTopology"]),
 ];
 
 /// The kinds that are recorded by default, each with its plural: what an account must be allowed to list and watch.
@@ -75,15 +95,42 @@ pub fn default_resources() -> Vec<(Kind, String)> {
         Some(known) => known.plural.to_owned(),
         None => kubernetes::kinds::guess_plural(&kind.kind),
     };
-    let kinds = DEFAULT.iter().map(|(group, kind)| Kind::new(group, kind));
-    kinds.map(|kind| (kind.clone(), plural(&kind))).collect()
+    default_kinds().map(|kind| (kind.clone(), plural(&kind))).collect()
+}
+
+fn default_kinds() -> impl Iterator<Item = Kind> {
+    DEFAULT.iter().flat_map(|(group, kinds)| kinds.iter().map(|kind| Kind::new(group, kind)))
+}
+
+/// Objects of a kind that are left out unless their namespace is asked for, as a field selector.
+///
+/// The leases of nodes are heartbeats: one for each node every ten seconds. Other leases say who leads.
+pub(crate) fn field_selector(kind: &Kind) -> Option<&'static str> {
+    let is_lease = *kind == Kind::new("coordination.k8s.io", "Lease");
+    is_lease.then_some("metadata.namespace!=kube-node-lease")
 }
 
 // === impl KindChoice ===
 
 impl KindChoice {
-    /// The kinds chosen of those served, each once.
+    /// Refuses what can be refused before a server is asked: words and kinds that mean Secrets.
+    pub fn check(&self) -> Result<()> {
+        let words = self.only.iter().flatten().chain(&self.also);
+        let named = words.filter_map(|word| {
+            let info = kubernetes::kinds::find(word)?;
+            Some((word.clone(), Kind::new(info.group, info.kind)))
+        });
+        let mut named = named.chain(self.if_there.iter().map(|kind| (kind.to_string(), kind.clone())));
+        match named.find(|(_, kind)| is_secret(kind)) {
+            Some((word, _)) => Err(secrets(word)),
+            None => Ok(()),
+        }
+    }
+
+    /// The kinds chosen of those served, each once. No kind is watched that did not come from here, and none that comes
+    /// from here holds Secrets.
     pub(crate) fn of(&self, served: &[Served]) -> Result<Vec<Served>> {
+        self.check()?;
         let found = |kind: &Kind| served.iter().find(|one| one.kind == *kind && one.can_be_watched);
         let mut chosen: Vec<&Served> = Vec::new();
         match &self.only {
@@ -92,15 +139,15 @@ impl KindChoice {
                     chosen.push(find(word, served)?);
                 }
             }
-            None => {
-                let kinds = DEFAULT.iter().map(|(group, kind)| Kind::new(group, kind));
-                chosen.extend(kinds.filter_map(|kind| found(&kind)));
-            }
+            None => chosen.extend(default_kinds().filter_map(|kind| found(&kind))),
         }
         for word in &self.also {
             chosen.push(find(word, served)?);
         }
         chosen.extend(self.if_there.iter().filter_map(found));
+        if let Some(one) = chosen.iter().find(|one| one.is_secret()) {
+            return Err(secrets(one.words()));
+        }
         let mut skipped = HashSet::new();
         for word in &self.skip {
             match find(word, served) {
@@ -118,7 +165,8 @@ impl KindChoice {
     /// The same, but for words that mean nothing now: what they meant may have gone.
     pub(crate) fn of_those_there(&self, served: &[Served]) -> Result<Vec<Served>> {
         let there = |words: &Vec<String>| -> Vec<String> {
-            words.iter().filter(|word| find(word, served).is_ok()).cloned().collect()
+            let is_there = |word: &&String| find(word, served).is_ok_and(|one| !one.is_secret());
+            words.iter().filter(is_there).cloned().collect()
         };
         let (also, skip) = (there(&self.also), there(&self.skip));
         let (only, if_there) = (self.only.as_ref().map(there), self.if_there.clone());
@@ -141,11 +189,14 @@ fn find<'a>(word: &str, served: &'a [Served]) -> Result<&'a Served> {
         let better = Kind::new("events.k8s.io", "Event");
         first = served.iter().find(|one| one.kind == better).unwrap_or(first);
     }
-    match (&*first.kind.group, &*first.kind.kind) {
-        ("", "Secret") => Err(wrong("secrets are never recorded".to_owned())),
-        _ if !first.can_be_watched => Err(wrong("the server cannot list and watch it".to_owned())),
-        _ => Ok(first),
+    match first.can_be_watched {
+        true => Ok(first),
+        false => Err(wrong("the server cannot list and watch it".to_owned())),
     }
+}
+
+fn secrets(word: String) -> Error {
+    Error::Word { word, why: "Secrets are never recorded; leave it out".to_owned() }
 }
 
 /// What a word may stand for, the one kubectl takes first: the rule of [`kubernetes::kinds::candidates`], for what a
@@ -173,10 +224,9 @@ fn candidates<'a>(word: &str, served: &'a [Served]) -> Vec<&'a Served> {
 /// Whether a word names a kind of the default set that the server may not have.
 fn is_default(word: &str) -> bool {
     let (name, group) = word.split_once('.').unwrap_or((word, ""));
-    DEFAULT.iter().any(|(of, kind)| {
-        let is_called = kind.eq_ignore_ascii_case(name)
-            || kubernetes::kinds::guess_plural(kind).eq_ignore_ascii_case(name);
-        is_called && of.starts_with(group)
+    default_resources().iter().any(|(kind, plural)| {
+        let is_called = kind.kind.eq_ignore_ascii_case(name) || plural.eq_ignore_ascii_case(name);
+        is_called && kind.group.starts_with(group)
     })
 }
 

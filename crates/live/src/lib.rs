@@ -10,11 +10,14 @@ mod keeping;
 mod kinds;
 mod news;
 mod recording;
+mod supervision;
 pub mod transplant;
 pub mod watching;
 
 pub use connection::Connection;
 pub use error::{Error, Result};
+pub use keeping::EventChoice;
 pub use kinds::{KindChoice, default_resources};
 pub use news::{Event, KindStatus, Known, Name, News, Seen, State};
-pub use recording::{Target, Wanted, record};
+pub use recording::{Target, Wanted, end, namespaces_of, record};
+pub use supervision::{Panic, caught};

@@ -24,7 +24,9 @@ pub struct Known {
     pub positions: HashMap<Kind, String>,
     /// The objects there were.
     pub objects: HashMap<Kind, HashMap<Name, Seen>>,
-    /// The end of what was recorded; `None` if nothing was.
+    /// The beginning of what was recorded; `None` if nothing was.
+    pub from: Option<Moment>,
+    /// The end of it.
     pub until: Option<Moment>,
 }
 
@@ -35,6 +37,8 @@ pub struct News {
     pub changes: Vec<Observed>,
     /// What was missed.
     pub gaps: Vec<Gap>,
+    /// Gaps that were told as open ones, from the same moment on, and have ended.
+    pub closed_gaps: Vec<Gap>,
     /// Where watching goes on after these changes, and up to which moment all was told. What is in such a text is the
     /// recorder's business: it is kept, and given back as [`Known::positions`].
     pub positions: Vec<(Kind, String)>,
@@ -87,6 +91,7 @@ pub enum State {
 impl News {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.gaps.is_empty() && self.positions.is_empty()
+        let has_gaps = !self.gaps.is_empty() || !self.closed_gaps.is_empty();
+        self.changes.is_empty() && !has_gaps && self.positions.is_empty()
     }
 }

@@ -6,7 +6,9 @@
 
 mod builtin;
 mod deed;
+mod description;
 mod expression;
+mod external;
 mod file;
 mod merge;
 mod pointer;
@@ -16,6 +18,7 @@ mod sorting;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,16 +26,18 @@ use std::sync::Arc;
 use model::{Change, Key, Kind, Moment, Object, What};
 use serde_json::{Map, Value};
 
+pub use builtin::Level;
 use builtin::Shaped;
 pub(crate) use builtin::as_new;
-pub use builtin::{Level, describe};
 pub use deed::{Address, Deed, Doing};
+pub use description::describe;
 pub use file::{FileRule, read_rules};
 pub use merge::merge_patch;
 pub use rule::{LeftOut, Rule, When};
 pub(crate) use simkube::{COMPLETE, COMPLETE_TIME};
 pub use simkube::{Delays, OWNER, Simkube};
 pub use templates::Templates;
+pub(crate) use volumes::BOUND;
 
 /// How a recording is carried over.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +46,16 @@ pub struct Manner {
     pub level: Level,
     /// Pods go to the nodes that were recorded, and their status with them.
     pub keep_placement: bool,
-    /// Only these kinds.
+    /// Only these kinds, all of them.
     pub kinds: Option<Vec<Kind>>,
+    /// The name of the run, by which its volumes are told from others.
+    pub run: String,
+    /// Kinds that the target had before the run.
+    pub target_kinds: Vec<Kind>,
+    /// Volumes name the storage that was recorded.
+    pub keep_volume_handles: bool,
+    /// What acts outside a cluster, but for volumes, is given as it was recorded.
+    pub allow_external_effects: bool,
     /// Where kinds describe pods.
     pub templates: Templates,
     /// As SimKube does it.

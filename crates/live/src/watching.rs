@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Key, Kind, Moment, Object, Observed, What};
+use model::{Kind, Moment, Object, Observed, What};
 
 use crate::news::{Name, News, Seen, State};
 pub use failure::Failure;
@@ -27,8 +27,8 @@ pub struct Subject {
     pub api_version: String,
     /// Group and kind.
     pub kind: Kind,
-    /// What of an object may be told. It sees every version of every object, before anything is remembered of it.
-    pub keep: fn(Object) -> Option<Object>,
+    /// Which objects are told of. It sees every version of every object, before anything is remembered of it.
+    pub keep: fn(&Object) -> bool,
 }
 
 /// What to do next.
@@ -213,6 +213,14 @@ impl Watching {
         }
     }
 
+    /// Says why nothing is known of the time before the first list, if that is not for want of a position.
+    pub fn because(mut self, why: String) -> Watching {
+        if let Some(lost) = &mut self.lost {
+            lost.why = why;
+        }
+        self
+    }
+
     /// From now on it is asked for in this version of its API.
     pub fn ask_in(&mut self, api_version: String) {
         self.subject.api_version = api_version;
@@ -365,18 +373,18 @@ impl Watching {
     }
 
     fn listed(&mut self, object: Object, now: Moment) {
-        let Some(object) = (self.subject.keep)(object) else { return };
+        let Some(object) = self.subject.disclosed(object) else { return };
         let (name, seen) = identity(&object);
         let round = self.round;
         match self.objects.get_mut(&name) {
             Some(entry) if entry.seen == seen => entry.round = round,
             Some(entry) if entry.seen.uid == seen.uid => {
                 *entry = Entry { seen, round };
-                self.tell(&name, What::Modified(object), now, false);
+                self.tell(&name, What::Modified(object), now);
             }
             _ => {
                 self.forget(&name, now);
-                self.tell(&name, What::Added(object), now, false);
+                self.tell(&name, What::Added(object), now);
                 self.objects.insert(name, Entry { seen, round });
             }
         }
@@ -412,7 +420,7 @@ impl Watching {
                 self.reached(version.to_owned());
             }
         }
-        let Some(object) = (self.subject.keep)(object) else { return };
+        let Some(object) = self.subject.disclosed(object) else { return };
         let known = self.objects.get(&name).map(|entry| &entry.seen);
         let is_repeated = match word {
             Word::Added | Word::Modified => known.is_some_and(|known| {
@@ -433,7 +441,7 @@ impl Watching {
             Word::Modified => What::Modified(object),
             Word::Deleted => What::Deleted(object),
         };
-        self.tell(&name, what, now, false);
+        self.tell(&name, what, now);
         if word == Word::Deleted {
             self.objects.remove(&name);
             self.just_deleted.insert(seen.uid);
@@ -445,18 +453,12 @@ impl Watching {
     /// Tells that an object has gone, of which the server did not say so.
     fn forget(&mut self, name: &Name, now: Moment) {
         let Some(entry) = self.objects.remove(name) else { return };
-        let stub = reading::stub(&self.subject, name, &entry.seen);
-        self.tell(name, What::Deleted(stub), now, true);
+        self.told.news.changes.push(self.subject.deleted(name, &entry.seen, now));
     }
 
-    fn tell(&mut self, (namespace, name): &Name, what: What, seen: Moment, inferred: bool) {
-        let key = Key {
-            source: self.subject.source.clone(),
-            kind: self.subject.kind.clone(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
-        self.told.news.changes.push(Observed { seen, key, what, inferred });
+    fn tell(&mut self, name: &Name, what: What, seen: Moment) {
+        let key = self.subject.key(name);
+        self.told.news.changes.push(Observed { seen, key, what, inferred: false });
     }
 
     /// A line has come. A bookmark comes when there is nothing left to send.

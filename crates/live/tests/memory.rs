@@ -14,7 +14,7 @@ fn resident() -> usize {
 #[test]
 fn a_hundred_thousand_pods_take_little_room() {
     let kind = Kind::new("", "Pod");
-    let subject = Subject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: Some };
+    let subject = Subject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: |_| true };
     let mut watching = Watching::new(subject, None, [], None);
     let before = resident();
     for page in 0..200 {

@@ -13,7 +13,7 @@ pub struct Gap {
     pub kinds: Vec<Kind>,
     /// When the last thing before it was seen.
     pub from: Moment,
-    /// When seeing began again.
+    /// When seeing began again; [`Moment::MAX`] while it has not: the gap is open.
     pub to: Moment,
     /// Why, in words for the user.
     pub why: String,
@@ -22,6 +22,11 @@ pub struct Gap {
 // === impl Gap ===
 
 impl Gap {
+    /// Whether it has not ended: what it concerns is not recorded any more.
+    pub fn is_open(&self) -> bool {
+        self.to == Moment::MAX
+    }
+
     /// Whether objects of a kind may have been missed.
     pub fn concerns(&self, kind: &Kind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(kind)

@@ -27,6 +27,20 @@ pub struct Key {
     pub name: Arc<str>,
 }
 
+/// How the source of an audit log ends, behind the name of the source that it belongs to.
+const AUDIT_LOG: &str = " (audit log)";
+
+/// The source of an audit log that has joined the recording of `source`: a log comes later and tells of the same time,
+/// and within one source times rise.
+pub fn audit_source(source: &str) -> Arc<str> {
+    format!("{source}{AUDIT_LOG}").into()
+}
+
+/// Whether a source is that of an audit log.
+pub fn is_audit_source(source: &str) -> bool {
+    source.ends_with(AUDIT_LOG)
+}
+
 // === impl Kind ===
 
 impl Kind {

@@ -4,6 +4,7 @@
 //! look at is not recorded at all, and a node of an old name and content stays deleted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -328,7 +329,7 @@ impl crate::Writer for Writer {
 
     /// After a gap of everything a recorder has started anew, which it writes down; other gaps it would not know of.
     fn gap(&mut self, gap: &Gap) -> Result<()> {
-        if gap.kinds.is_empty() && self.start.is_some() {
+        if gap.kinds.is_empty() && !gap.is_open() && self.start.is_some() {
             return self.rows.begin(gap.to).map_err(|source| cannot_write(&self.file, source));
         }
         self.written.left_out.count("gaps");
@@ -352,5 +353,9 @@ const UNREADABLE: Outcome = Err("objects that lack what the recorder needs");
 const LEAVING: Outcome = Err("changes of objects on their way out");
 
 fn cannot_write(file: &str, source: rusqlite::Error) -> Error {
-    Error::Io { doing: "write", file: file.to_owned(), source: std::io::Error::other(source) }
+    let kind = match source.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => ErrorKind::StorageFull,
+        _ => ErrorKind::Other,
+    };
+    Error::Io { doing: "write", file: file.to_owned(), source: std::io::Error::new(kind, source) }
 }

@@ -93,7 +93,18 @@ pub(super) fn seconds(moment: Moment) -> i64 {
 impl<W: Write> Writer<W> {
     /// Writes to `out` what happened in the window to the objects that are tracked.
     pub fn new(out: W, config: TracerConfig, window: Window, filters: Filters) -> Result<Writer<W>> {
-        Ok(Writer {
+        Ok(Writer::with_spool(out, config, window, filters, tempfile::tempfile()?))
+    }
+
+    /// The same, with a file for what cannot be written before the end: it must be empty.
+    pub fn with_spool(
+        out: W,
+        config: TracerConfig,
+        window: Window,
+        filters: Filters,
+        spool: File,
+    ) -> Writer<W> {
+        Writer {
             out,
             config,
             window,
@@ -106,10 +117,10 @@ impl<W: Write> Writer<W> {
             index: BTreeMap::new(),
             past: Some(BTreeMap::new()),
             event: Event::default(),
-            spool: BufWriter::new(tempfile::tempfile()?),
+            spool: BufWriter::new(spool),
             events: 0,
             written: Written::default(),
-        })
+        }
     }
 
     fn take(&mut self, change: &Change) -> Result<()> {

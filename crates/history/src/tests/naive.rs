@@ -10,6 +10,7 @@ pub(super) struct Naive {
     changes: Vec<Change>,
     next_seq: i64,
     ends: HashMap<Arc<str>, Moment>,
+    begins: Option<Moment>,
 }
 
 impl Naive {
@@ -49,9 +50,39 @@ impl Naive {
         self.changes.iter().filter(|change| change.key == *key).cloned().collect()
     }
 
+    /// Forgets what was before a moment, while nobody writes.
     pub(super) fn prune(&mut self, moment: Moment) {
-        let state: Vec<i64> = self.at(moment).into_iter().map(|version| version.seq).collect();
-        self.changes.retain(|change| change.at > moment || state.contains(&change.seq));
+        if self.begin_at(moment) {
+            let state: Vec<i64> = self.at(moment).into_iter().map(|version| version.seq).collect();
+            self.changes.retain(|change| change.at > moment || state.contains(&change.seq));
+        }
+    }
+
+    /// Forgets what was before a moment as a writer does: of a source that ended before, its last moment stays.
+    pub(super) fn forget(&mut self, moment: Moment) {
+        if self.begin_at(moment) {
+            let cut = |key: &Key| moment.min(self.ends[&key.source].plus_nanos(-1));
+            let is_last = |change: &Change| {
+                let state = self.at(cut(&change.key));
+                state.iter().any(|version| version.seq == change.seq)
+            };
+            let stays = |change: &&Change| change.at > cut(&change.key) || is_last(change);
+            self.changes = self.changes.iter().filter(stays).cloned().collect();
+        }
+    }
+
+    fn begin_at(&mut self, moment: Moment) -> bool {
+        let is_later = self.begins.is_none_or(|begins| begins < moment);
+        if is_later {
+            self.begins = Some(moment);
+        }
+        is_later
+    }
+
+    /// Where it begins when it is told to begin at a moment.
+    pub(super) fn beginning(&self, moment: Moment) -> Moment {
+        let wanted = self.end().map_or(moment, |end| end.min(moment));
+        self.begins.map_or(wanted, |begins| begins.max(wanted))
     }
 
     pub(super) fn end(&self) -> Option<Moment> {
@@ -63,6 +94,10 @@ impl Naive {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+
+    pub(super) fn sources(&self) -> usize {
+        self.ends.len()
     }
 
     pub(super) fn len(&self) -> usize {

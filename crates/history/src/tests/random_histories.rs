@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::naive::Naive;
-use crate::{Batch, Bulk, History, Selection, Writer, doctor, forget, prune};
+use crate::forget::{Cut, ForgetStep, forget as forget_in_steps};
+use crate::intake::Intake;
+use crate::schema::{self, Safety};
+use crate::state::Tools;
+use crate::{Batch, Bulk, Error, History, Selection, Writer, doctor, forget, prune};
 
 /// One change of a small world: few names, so that they come again; few moments, so that they coincide.
 #[derive(Clone, Debug)]
@@ -30,6 +34,9 @@ enum Step {
     /// Imported, later than all there is.
     Import(Vec<Seen>),
     Prune(i64),
+    /// Forgotten in steps by a process that is killed after so many of them, and then by a writer to which these are
+    /// appended meanwhile.
+    Forget(i64, usize, Vec<Seen>),
 }
 
 fn seen() -> impl Strategy<Value = Seen> {
@@ -53,6 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (changes(), 1usize..20).prop_map(|(changes, size)| Step::Record(changes, size)),
         2 => changes().prop_map(Step::Import),
         1 => (0i64..80).prop_map(Step::Prune),
+        2 => (0i64..80, 0usize..30, changes()).prop_map(|(moment, steps, changes)| Step::Forget(moment, steps, changes)),
     ]
 }
 
@@ -135,17 +143,76 @@ fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseErro
             prop_assert_eq!(bulk.finish().unwrap(), changes.len() as u64);
         }
         Step::Prune(moment) if path.exists() => {
-            let end = naive.end().map_or(i64::MIN, Moment::nanos);
-            let prune = if moment % 2 == 0 { prune } else { forget };
-            let pruned = prune(path, Moment::from_nanos(*moment)).unwrap();
-            naive.prune(pruned.begins);
-            prop_assert_eq!(pruned.changes.1, naive.len() as u64);
-            if end > i64::MIN {
-                prop_assert_eq!(pruned.begins.nanos(), end.min(*moment));
+            let moment = Moment::from_nanos(*moment);
+            let begins = naive.beginning(moment);
+            let prune_naive = if moment.nanos() % 2 == 0 { Naive::prune } else { Naive::forget };
+            let prune = if moment.nanos() % 2 == 0 { prune } else { forget };
+            let pruned = prune(path, moment).unwrap();
+            prop_assert_eq!(pruned.begins, begins);
+            if naive.end().is_some() {
+                prune_naive(naive, begins);
             }
+            prop_assert_eq!(pruned.changes.1, naive.len() as u64);
         }
-        Step::Prune(_) => {}
+        Step::Forget(moment, steps, changes) if naive.end().is_some() => {
+            let moment = Moment::from_nanos(*moment);
+            let begins = naive.beginning(moment);
+            forget_until_killed(path, moment, *steps);
+            agree_behind(path, naive, begins)?;
+            let writer = Writer::open(path).unwrap();
+            // Not the moment, which may be later than the end that moves from here on.
+            let forgetting = writer.forget(begins).unwrap();
+            let after = naive.end().unwrap_or_default();
+            // A new one, so that there is one answer to what is kept of each.
+            let source = naive.sources() as u8 + 2;
+            naive.forget(begins);
+            for seen in changes {
+                let observed = Seen { source, ..seen.clone() }.observed(after.plus_nanos(1));
+                naive.push(&observed);
+                writer.append(Batch { changes: vec![observed], ..Batch::default() }).unwrap();
+            }
+            prop_assert_eq!(forgetting.wait().unwrap(), begins);
+            writer.flush().unwrap();
+            agree(path, naive)?;
+            writer.close().unwrap();
+        }
+        Step::Prune(_) | Step::Forget(..) => {}
     }
+    Ok(())
+}
+
+/// Forgets as a writer does, but for so many steps only.
+pub(super) fn forget_until_killed(path: &Path, moment: Moment, steps: usize) {
+    let connection = schema::open_writable(path, Safety::Durable).unwrap();
+    let last_seq = Intake::open(&connection, path).unwrap().last_seq();
+    let mut left = steps;
+    let mut step = |step: ForgetStep| {
+        left = left.checked_sub(1).ok_or_else(Error::ended)?;
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+        step.apply(&connection, path, last_seq).unwrap();
+        connection.execute_batch("COMMIT").unwrap();
+        Ok(())
+    };
+    let cut = Cut::BehindWriter;
+    // Killed or not, it is correct.
+    let _ = forget_in_steps(&connection, path, &mut Tools::new(), moment, cut, &mut step);
+}
+
+/// What every step of forgetting must keep: all that is later than the new beginning.
+fn agree_behind(path: &Path, naive: &Naive, begins: Moment) -> Result<(), TestCaseError> {
+    let history = History::open(path).unwrap();
+    let end = naive.end().map_or(0, Moment::nanos);
+    for nanos in [begins.nanos(), i64::midpoint(begins.nanos(), end), end] {
+        let moment = Moment::from_nanos(nanos).max(begins);
+        let cluster = history.at(moment, &Selection::default()).unwrap();
+        prop_assert_eq!(cluster.objects(), naive.at(moment), "at {}", nanos);
+    }
+    let window = Window { from: begins.plus_nanos(1), to: Moment::MAX };
+    let between: Vec<_> =
+        history.between(window, &Selection::default()).unwrap().collect::<Result<_, _>>().unwrap();
+    prop_assert_eq!(between, naive.between(window));
+    let report = doctor(path).unwrap();
+    prop_assert!(report.is_clean(), "{:?}", report.findings);
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::noise::is_noise;
 use super::output::{HEADING, NEW, OLD, Out};
-use super::{Outcome, chosen};
+use super::{Outcome, chosen, secret_mask};
 use crate::look::{Chosen, KindWords, has_labels};
 
 const AFTER: &str = "\
@@ -104,8 +104,9 @@ impl Diff {
                 Difference::Changed(old, new) => changed_fields(Some(&old.object), Some(&new.object))?,
                 _ => Vec::new(),
             };
-            let fields: Vec<FieldChange> =
+            let mut fields: Vec<FieldChange> =
                 fields.into_iter().filter(|field| !is_noise(&field.path)).collect();
+            secret_mask::mask(&version(difference).key.kind, &mut fields);
             // An object that was only written again, or that only sent a heartbeat, is the same to everyone.
             if !matches!(difference, Difference::Changed(..)) || !fields.is_empty() {
                 shown.push((difference, fields));

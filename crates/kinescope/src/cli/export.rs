@@ -19,7 +19,7 @@ use super::out_file::Scratch;
 use super::output::{Out, grouped};
 use super::progress::Progress;
 use super::{Outcome, chosen, format_word, signals, tracer_config};
-use crate::look::{Chosen, Feed, KindWords, Shown};
+use crate::look::{Chosen, Feed, FeedSummary, KindWords, Shown};
 use crate::secret_key;
 
 /// What can be written.
@@ -47,7 +47,8 @@ Formats of one moment:
   kai-snapshot     the KAI scheduler's snapshot, ZIP; --partition narrows it as the scheduler's does
 
 With --from a file begins with the cluster as it was then, as if each object had been added; --changes-only \
-leaves that out. What a format has no place for is told. A file name that ends in .gz or .zst is compressed.
+leaves that out. What a format has no place for is told. Secrets, which only imports bring into a history, are left \
+out and counted; --with-secrets writes them. A file name that ends in .gz or .zst is compressed.
 
 Examples:
   kinescope export --format jsonl --out film.jsonl.gz
@@ -114,28 +115,31 @@ pub(super) struct Export {
     /// kai-snapshot: only nodes, queues and pod groups with this label, or without it if there is no value
     #[arg(long, value_name = "KEY[=VALUE]")]
     partition: Option<String>,
+    /// Write Secrets too, into a file that only its owner can read [default: they are left out, and it is said how many]
+    #[arg(long, conflicts_with = "anonymise")]
+    with_secrets: bool,
 }
 
 impl Export {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         self.check_options()?;
         let chosen = chosen::open(self.history.as_deref())?;
-        if self.out.exists()
+        if self.out.try_exists().with_context(|| format!("cannot look for {}", self.out.display()))?
             && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(chosen.history.path())?
         {
             bail!("{} is the history itself: say another file with --out", self.out.display());
         }
         let tracer = self.tracer(&chosen, out)?;
         let feed = self.feed(&chosen)?;
-        let (written, there) = if self.out == Path::new("-") {
+        let (written, fed) = if self.out == Path::new("-") {
             let mut writer = self.writer(out.data()?, &feed, tracer)?;
-            let there = feed.all(&mut *writer, || Ok(()))?;
-            (writer.finish()?, there)
+            let fed = feed.all(&mut *writer, || Ok(()))?;
+            (writer.finish()?, fed)
         } else {
             let progress = Progress::changes(out, feed.total()?);
             self.write_file(&feed, tracer, &progress)?
         };
-        self.report(out, &feed, &written, there)?;
+        self.report(out, &feed, &written, fed)?;
         Ok(Outcome::Done)
     }
 
@@ -204,6 +208,8 @@ impl Export {
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
             masks: self.anonymise.then(|| self.anonymiser()).transpose()?,
             with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
+            with_secrets: self.with_secrets,
+            with_audit_logs: self.format == Format::Jsonl && !self.anonymise,
         })
     }
 
@@ -299,30 +305,30 @@ impl Export {
         feed: &Feed<'_>,
         tracer: Option<TracerConfig>,
         progress: &Progress,
-    ) -> anyhow::Result<(Written, u64)> {
+    ) -> anyhow::Result<(Written, FeedSummary)> {
         signals::listen()?;
-        let scratch = Scratch::beside(&self.out);
+        let scratch = Scratch::beside(&self.out, self.with_secrets);
         let doing = || format!("cannot write {}", self.out.display());
         if self.format == Format::ScalingHistory {
             let mut writer = Box::new(scaling_history::Writer::create(scratch.path())?);
-            let there = feed.all(&mut *writer, || {
+            let fed = feed.all(&mut *writer, || {
                 progress.step();
                 signals::check()
             })?;
             let written = writer.finish().with_context(doing)?;
             scratch.publish()?;
-            return Ok((written, there));
+            return Ok((written, fed));
         }
         let mut file = scratch.create()?;
         let mut writer = self.writer(&mut file, feed, tracer)?;
-        let there = feed.all(&mut *writer, || {
+        let fed = feed.all(&mut *writer, || {
             progress.step();
             signals::check()
         })?;
         let written = writer.finish().with_context(doing)?;
         file.finish().with_context(doing)?;
         scratch.publish()?;
-        Ok((written, there))
+        Ok((written, fed))
     }
 
     fn anonymiser(&self) -> anyhow::Result<Anonymiser> {
@@ -333,8 +339,15 @@ impl Export {
         Ok(Anonymiser::new(key))
     }
 
-    /// Tells what was written and what was not. `there` objects were there at the moment, or when the window begins.
-    fn report(&self, out: &mut Out, feed: &Feed<'_>, written: &Written, there: u64) -> anyhow::Result<()> {
+    /// Tells what was written and what was not.
+    fn report(
+        &self,
+        out: &mut Out,
+        feed: &Feed<'_>,
+        written: &Written,
+        fed: FeedSummary,
+    ) -> anyhow::Result<()> {
+        let there = fed.initial_objects;
         let place =
             if self.out == Path::new("-") { String::new() } else { format!(" to {}", self.out.display()) };
         let mut left_out: Vec<String> =
@@ -365,6 +378,16 @@ impl Export {
             if hidden > 0 {
                 left_out.push(counted(hidden, "settings of schedulers, which cannot be anonymised"));
             }
+        }
+        if fed.audit_events_left_out > 0 {
+            left_out.push(counted(fed.audit_events_left_out, "writes of the audit log"));
+        }
+        if fed.secrets_left_out > 0 {
+            let what = match feed.shown {
+                Shown::Moment(_) => "Secrets",
+                _ => "changes of Secrets",
+            };
+            left_out.push(counted(fed.secrets_left_out, what) + " (--with-secrets writes them)");
         }
         if !left_out.is_empty() {
             out.complain(&format!("left out: {}", left_out.join(", ")));

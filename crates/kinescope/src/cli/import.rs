@@ -1,5 +1,6 @@
 //! `kinescope import`: foreign files into a history.
 
+mod audit;
 mod found;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
 use model::{Gap, Moment, Object, Observed, TimeWords, What};
 use serde_json::json;
 
+use self::audit::AuditLogs;
 use self::found::{Found, expand, stem};
 use super::output::{Out, bytes, grouped};
 use super::progress::Progress;
@@ -46,6 +48,7 @@ Formats are recognised by content, compressed with gzip or zstd or not:
   kwok              KWOK's snapshot or recording, YAML
   snapshotz         the cluster autoscaler's debugging snapshot, JSON
   dlrm              Alibaba's trace of recommendation services, CSV; it begins at --at, or now
+  audit             the audit log of an API server, JSON lines; it joins a history, and log tells by whom
 
 Examples:
   kinescope import film.jsonl.gz                         makes film.kine
@@ -54,6 +57,7 @@ Examples:
   kinescope import monday.jsonl tuesday.jsonl --into week.kine --source prod
   kubectl get all -A -o json | kinescope import - --into now.kine
   kinescope import manifests/ --at 2026-11-01T09:00Z
+  kinescope import audit*.log --into prod.kine           who wrote what: all files of all API servers together
   kinescope import film.jsonl.gz --strip                 keeps what matters to scheduling, hides environment values";
 
 /// Bring files of other programs into a history
@@ -128,20 +132,22 @@ impl Import {
             Some(path) => path.clone(),
             None => default_history(&self.files[0])?,
         };
-        let existed = into.exists();
+        let existed = history::exists(&into)?;
         let at = self.at.as_deref().map(wall_time).transpose()?;
         let sieve = self.strip.then(|| self.sieve()).transpose()?;
         let files = expand(&self.files)?;
+        let audit_logs = AuditLogs::joining(self.into.as_deref().filter(|_| existed), self.source.as_deref());
         let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
         let progress = Progress::bytes(out, total);
 
         signals::listen()?;
         let mut bulk = Bulk::into(&into)?;
+        signals::remove_if_interrupted(bulk.own_files());
         let (sender, receiver) = sync_channel(QUEUE);
         let (this, files, progress_bar) = (&self, &files, &progress);
         let tally = std::thread::scope(|scope| {
             // The sender goes with the reading thread: when that ends, so does the writing.
-            let reading = scope.spawn(move || this.read(files, at, sieve, progress_bar, &sender));
+            let reading = scope.spawn(move || this.read(files, at, audit_logs, sieve, progress_bar, &sender));
             let written = write(&mut bulk, receiver);
             let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
             // A broken write ends the reading too; it is the one to tell of.
@@ -157,6 +163,7 @@ impl Import {
         &self,
         files: &[Found],
         at: Option<Moment>,
+        mut audit_logs: AuditLogs,
         mut sieve: Option<Sieve>,
         progress: &Progress,
         sender: &SyncSender<Message>,
@@ -177,6 +184,10 @@ impl Import {
                 }
                 bail!("{}: nothing known here begins like this; say what it is with --format", input.name);
             };
+            if format == Format::Audit {
+                audit_logs.add(input, now)?;
+                continue;
+            }
             let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
             for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
                 signals::check()?;
@@ -216,6 +227,7 @@ impl Import {
             );
         }
         self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
+        audit_logs.send(&mut sieve, &mut tally, sender)?;
         Ok(tally)
     }
 

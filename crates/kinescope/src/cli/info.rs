@@ -109,7 +109,12 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
         };
         let why = &together[0].why;
         let like = if together.iter().all(|gap| gap.why == *why) { "" } else { ", and the like" };
-        writeln!(out, "  {from} to {to} ({}), {kinds}: {why}{like}", span(to.nanos_since(from)))?;
+        match together[0].is_open() {
+            true => writeln!(out, "  since {from}, {kinds}: {why}{like}")?,
+            false => {
+                writeln!(out, "  {from} to {to} ({}), {kinds}: {why}{like}", span(to.nanos_since(from)))?;
+            }
+        }
     }
     Ok(())
 }

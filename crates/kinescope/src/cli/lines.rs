@@ -5,6 +5,7 @@ use std::io::Write;
 use anstyle::Style;
 use kubernetes::rules::Description;
 
+use super::escaping::escaped;
 use super::output::{HEADING, Out};
 
 /// The values begin here.
@@ -29,9 +30,9 @@ pub(super) fn rules(out: &mut Out, rules: &[Description]) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A text without the characters that move a terminal's cursor: recorded ones may hold any.
+/// A text in one line, with control characters made visible.
 pub(super) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    escaped(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
 /// A text in lines of at most `width` columns, `indent` of which are taken. Without a width it stays in one.
@@ -69,7 +70,7 @@ mod tests {
             "25 columns are left"
         );
         assert_eq!(folded("averyveryverylongwordindeed b", Some(10), 5).len(), 2);
-        assert_eq!(folded("a\x1b[2Jb\nc", None, 0), ["a [2Jb c"]);
-        assert_eq!(harmless("node\r\u{9b}1"), "node  1");
+        assert_eq!(folded("a\x1b[2Jb\nc", None, 0), ["a^[[2Jb c"]);
+        assert_eq!(harmless("node\r\u{9b}1"), "node\\r<U+009B>1");
     }
 }

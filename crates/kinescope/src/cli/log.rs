@@ -11,8 +11,8 @@ use serde_json::json;
 use super::get::Scope;
 use super::noise::{is_below, is_noise};
 use super::output::{HEADING, NEW, OLD, Out, span};
-use super::{Outcome, chosen, completion};
-use crate::look::{Chosen, KindWords};
+use super::{Outcome, chosen, completion, secret_mask};
+use crate::look::{AuditedWrites, Chosen, KindWords, WrittenBy};
 
 const AFTER: &str = "\
 Examples:
@@ -62,6 +62,7 @@ struct Entry<'a> {
     /// It begins a life: the first version, or one with another uid.
     is_first: bool,
     changed: Vec<FieldChange>,
+    written_by: Vec<WrittenBy>,
     since_last: Option<i64>,
 }
 
@@ -103,14 +104,16 @@ impl Log {
     ) -> anyhow::Result<Outcome> {
         let mut before: Option<Change> = None;
         let (mut any, mut last_shown) = (false, None);
+        let mut writes = AuditedWrites::to(&chosen.history, key)?;
         for change in chosen.history.of(key)? {
             let change = change?;
             any = true;
             if change.at > to {
                 break;
             }
+            let written_by = writes.of(&change);
             if change.at >= from {
-                let entry = self.entry(&change, before.as_ref(), last_shown)?;
+                let entry = self.entry(&change, before.as_ref(), written_by, last_shown)?;
                 if self.fields.is_empty()
                     || !entry.changed.is_empty()
                     || matches!(change.what, What::Deleted(_))
@@ -143,6 +146,7 @@ impl Log {
         &self,
         change: &'a Change,
         before: Option<&Change>,
+        written_by: Vec<WrittenBy>,
         last_shown: Option<Moment>,
     ) -> anyhow::Result<Entry<'a>> {
         let uid = |change: &Change| change.what.object().meta().uid.map(|uid| uid.into_owned());
@@ -154,10 +158,12 @@ impl Log {
             (what, last) => changed_fields(last.map(|last| last.what.object()), Some(what.object()))?,
         };
         changed.retain(|field| self.wants(&field.path));
+        secret_mask::mask(&change.key.kind, &mut changed);
         Ok(Entry {
             change,
             is_first: first.is_some(),
             changed,
+            written_by,
             since_last: last_shown.map(|last| change.at.nanos_since(last)),
         })
     }
@@ -179,6 +185,9 @@ impl Entry<'_> {
         let inferred = if change.inferred { "  (inferred)" } else { "" };
         let word = change.what.word();
         writeln!(out, "{HEADING}{}  {word}{HEADING:#}{later}{inferred}  change {}", change.at, change.seq)?;
+        for written_by in &self.written_by {
+            writeln!(out, "    {}", written_by.in_words())?;
+        }
         if self.is_first && !full {
             let size = change.what.object().as_str().len();
             writeln!(
@@ -211,7 +220,7 @@ impl Entry<'_> {
             }
             changed.push(entry);
         }
-        let line = json!({
+        let mut line = json!({
             "seq": change.seq,
             "at": change.at.to_string(),
             "seen": change.seen.to_string(),
@@ -220,6 +229,9 @@ impl Entry<'_> {
             "first": self.is_first,
             "changed": changed,
         });
+        if !self.written_by.is_empty() {
+            line["by"] = self.written_by.iter().map(WrittenBy::as_json).collect();
+        }
         writeln!(out.data()?, "{line}")?;
         Ok(())
     }

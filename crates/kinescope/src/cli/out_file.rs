@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use super::signals;
+
 /// A place beside a file's own, where it is written first. What is not put in place is removed.
 pub(super) struct Scratch {
     place: PathBuf,
     target: PathBuf,
     /// A pipe or a device is written to as it is: nothing can be put in its place.
     direct: bool,
+    /// Nobody but the owner may read it.
+    is_private: bool,
 }
 
 /// A file being written, compressed if its name says so.
@@ -24,14 +28,18 @@ pub(super) enum Compressed {
 // === impl Scratch ===
 
 impl Scratch {
-    pub(super) fn beside(target: &Path) -> Scratch {
+    /// The file's mode is the user's business, unless it `is_private`.
+    pub(super) fn beside(target: &Path, is_private: bool) -> Scratch {
         // A link stays, and what it leads to is replaced.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let direct = target.exists() && !target.is_file();
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let place = if direct { target.clone() } else { target.with_file_name(name) };
-        Scratch { place, target, direct }
+        if !direct {
+            signals::remove_if_interrupted([place.clone()]);
+        }
+        Scratch { place, target, direct, is_private }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -41,11 +49,16 @@ impl Scratch {
     /// Opens it for writing.
     pub(super) fn create(&self) -> anyhow::Result<Compressed> {
         let doing = || format!("cannot write {}", self.target.display());
-        let file = if self.direct {
-            File::options().write(true).open(&self.place)
-        } else {
-            File::create(&self.place)
-        };
+        let mut options = File::options();
+        options.write(true);
+        if !self.direct {
+            options.create(true).truncate(true);
+        }
+        #[cfg(unix)]
+        if self.is_private {
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        }
+        let file = options.open(&self.place);
         let file = BufWriter::with_capacity(1 << 18, file.with_context(doing)?);
         Ok(match self.target.extension().and_then(|end| end.to_str()) {
             Some("gz") => {

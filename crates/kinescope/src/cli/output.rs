@@ -6,6 +6,8 @@ pub(super) use crate::look::{bytes, counted, grouped};
 
 use anstyle::{AnsiColor, Style};
 
+use super::escaping::EscapingWriter;
+
 /// What a history says was removed.
 pub(super) const OLD: Style = AnsiColor::Red.on_default();
 /// What a history says was added.
@@ -14,10 +16,12 @@ pub(super) const NEW: Style = AnsiColor::Green.on_default();
 pub(super) const HEADING: Style = AnsiColor::Yellow.on_default();
 
 /// The answer goes to standard output; warnings and progress go to standard error, so that the answer can be piped.
+///
+/// Everything that the program prints goes through here, and here control characters become visible.
 pub(super) struct Out {
     /// Words. Colours are taken out of them where nobody sees any.
     answer: Box<dyn Write>,
-    /// Data, which goes to the same place byte for byte.
+    /// Data, which goes to the same place, byte for byte if that is no terminal.
     data: Box<dyn Write>,
     aside: Box<dyn Write>,
     is_terminal: bool,
@@ -28,10 +32,14 @@ pub(super) struct Out {
 
 impl Out {
     pub(super) fn new() -> Out {
+        let data = io::BufWriter::with_capacity(1 << 16, io::stdout());
         Out {
-            answer: Box::new(io::BufWriter::new(anstream::stdout())),
-            data: Box::new(io::BufWriter::with_capacity(1 << 16, io::stdout())),
-            aside: Box::new(anstream::stderr()),
+            answer: styled(io::BufWriter::new(anstream::stdout())),
+            data: match io::stdout().is_terminal() {
+                true => Box::new(EscapingWriter::new(data, Vec::new())),
+                false => Box::new(data),
+            },
+            aside: styled(anstream::stderr()),
             is_terminal: io::stderr().is_terminal(),
             width: terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0)),
         }
@@ -40,18 +48,31 @@ impl Out {
     /// Both kinds of output into one place that has so many columns, for a command that runs others.
     pub(super) fn into_one(writer: impl Write + Clone + 'static, width: Option<usize>) -> Out {
         Out {
-            answer: Box::new(writer.clone()),
+            answer: styled(writer.clone()),
             data: Box::new(writer.clone()),
-            aside: Box::new(writer),
+            aside: styled(writer),
             is_terminal: false,
             width,
         }
     }
 
-    /// Where data goes: what is written there is not looked at, and may be anything.
+    /// Where data goes: what is written there may be anything, and is changed only for a terminal.
     pub(super) fn data(&mut self) -> io::Result<&mut dyn Write> {
         self.answer.flush()?;
         Ok(&mut *self.data)
+    }
+
+    /// Repeats a line that went through another `Out` already: the styles in it pass.
+    pub(super) fn repeat(&mut self, line: &str) -> io::Result<()> {
+        let mut rest = line;
+        while let Some(at) = rest.find('\x1b') {
+            let (text, styled) = rest.split_at(at);
+            let (style, after) = styled.split_at(styled.find('m').map_or(styled.len(), |end| end + 1));
+            self.answer.write_all(text.as_bytes())?;
+            self.answer.write_all(style.as_bytes())?;
+            rest = after;
+        }
+        writeln!(self.answer, "{rest}")
     }
 
     /// How many columns the answer may have; `None` if it does not go to a terminal.
@@ -76,10 +97,11 @@ impl Out {
         for gap in gaps {
             let kinds: Vec<String> = gap.kinds.iter().map(model::Kind::to_string).collect();
             let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
-            self.complain(&format!(
-                "warning: changes{of} from {} to {} may have been missed: {}",
-                gap.from, gap.to, gap.why
-            ));
+            let when = match gap.is_open() {
+                true => format!("since {}", gap.from),
+                false => format!("from {} to {}", gap.from, gap.to),
+            };
+            self.complain(&format!("warning: changes{of} {when} may have been missed: {}", gap.why));
         }
     }
 }
@@ -93,6 +115,12 @@ impl Write for Out {
         self.answer.flush()?;
         self.data.flush()
     }
+}
+
+/// A writer of words, in which no style is known but ours.
+fn styled(writer: impl Write + 'static) -> Box<dyn Write> {
+    let styles = [OLD, NEW, HEADING].iter().flat_map(|style| [style.to_string(), format!("{style:#}")]);
+    Box::new(EscapingWriter::new(writer, styles.collect()))
 }
 
 /// Whether an error is only that nobody reads on.

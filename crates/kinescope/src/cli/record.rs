@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use history::Retention;
 use kubernetes::rules::{self, RedactKey, Rules};
 use kubernetes::selector::Selector;
-use live::{Connection, KindChoice, Wanted};
+use live::{Connection, EventChoice, KindChoice, Wanted};
 use tokio::sync::{mpsc, watch};
 
 use self::status::Status;
@@ -26,17 +26,18 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 const AFTER: &str = "\
 What is recorded by default: pods, nodes, namespaces, workloads, volumes, classes, quotas, budgets, devices, custom \
-resource definitions, the events of schedulers and autoscalers, and where they exist the objects of Karpenter, \
-Gardener, KAI and the NodeResourceTopology. Secrets are never read, ConfigMaps by name only. What means nothing to \
-scheduling is left out and the values of environment variables are hidden: --show-rules tells how.
+resource definitions, every event, leases but for those of nodes, and where they exist the objects of Karpenter, Kueue, \
+Volcano, JobSet, LeaderWorkerSet, KEDA, VPA, Gardener, KAI and the NodeResourceTopology. Secrets are never read, ConfigMaps by name only. What means nothing to scheduling is left out and \
+the values of environment variables are hidden: --show-rules tells how.
 
-A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap.
+A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap. \
+So is what an earlier run recorded and this one does not: other namespaces, kinds, labels, events.
 
 Examples:
   kinescope record                          the current context into CONTEXT.kine, until Ctrl-C
   kinescope record --context prod --into prod.kine --duration 1h
   kinescope record --kinds pods,nodes -n web
-  kinescope record --also leases --skip events
+  kinescope record --also ingresses --skip configmaps --events scheduling
   kinescope record --format sched-record --path record.jsonl --duration 60
   kinescope record --config clusters.yaml   many clusters, each into a history of its own
   kinescope record --show-rules
@@ -51,11 +52,11 @@ A file for --config, which is followed when it changes; all but the names is opt
     context: admin
     controlPlane: {kubeconfig: seed.yaml, namespace: shoot--dev--prod}
   - name: test
-    also: [leases]
+    also: [ingresses]
     redact: false
     trackedObjects: {apps/v1.Deployment: {}}
-Others: namespaces, selector, kinds, skip, everything, redactKey, schedulerConfig. A configuration of SimKube's \
-tracer and Gardener's clusters.csv are taken too.";
+Others: namespaces, selector, kinds, skip, events, usage, everything, redactKey, schedulerConfig. A configuration of \
+SimKube's tracer and Gardener's clusters.csv are taken too.";
 
 /// Record live clusters
 #[derive(clap::Args)]
@@ -70,8 +71,8 @@ pub(super) struct Record {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "source", "kinds", "also", "skip", "namespaces", "selector", "everything", "no_redact", "redact_key",
-            "scheduler_config", "keep_age", "keep_size", "format",
+            "source", "kinds", "also", "skip", "namespaces", "selector", "events", "usage", "everything",
+            "no_redact", "redact_key", "scheduler_config", "keep_age", "keep_size", "format",
         ]
     )]
     config: Option<PathBuf>,
@@ -108,6 +109,13 @@ pub(super) struct Record {
     /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
+    /// Which events: all, scheduling (those of schedulers and autoscalers) or none
+    #[arg(long, value_name = "WHICH", value_parser = recorder::event_choice, default_value = "all")]
+    events: EventChoice,
+    /// Sample the usage of nodes and pods from metrics.k8s.io too, every minute unless another interval is given
+    #[arg(long, value_name = "INTERVAL", value_parser = recorder::duration, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1m", conflicts_with = "format")]
+    usage: Option<Duration>,
     /// Keep changes that mean nothing to scheduling, and every byte of objects
     #[arg(long)]
     everything: bool,
@@ -175,6 +183,7 @@ impl Record {
             let config = Config::read(file, &beside)?;
             return Ok(Task::Many { file: file.clone(), beside, config });
         }
+        self.plane(None).wanted.kinds.check()?;
         if let Some(path) = &self.path {
             // As the simulator's recorder does: its replayer makes a pod only where its namespace is.
             let mut plane = self.plane(Some(stream::KINDS.map(str::to_owned).to_vec()));
@@ -222,6 +231,8 @@ impl Record {
                 kinds,
                 namespaces: self.namespaces.clone(),
                 labels: self.selector.clone(),
+                events: self.events,
+                usage: self.usage,
                 in_order: false,
             },
             ..Plane::default()
@@ -285,6 +296,9 @@ impl Task {
 
 /// Runs a task until its end, or until it is time, and tells the user of it.
 async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow::Result<()> {
+    // Before anything is begun that a signal may end.
+    let (signal, time) = (signals::stop()?, time_is_up(duration));
+    tokio::pin!(signal, time);
     let board = Arc::new(Board::default());
     let mut status = Status::new(out, task.place().display().to_string());
     let is_many = matches!(task, Task::Many { .. });
@@ -292,16 +306,7 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
     let (stop, stopped) = watch::channel(false);
     let mut running = tokio::spawn(task.run(board.clone(), words, stopped));
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
-    let end = end(duration);
-    tokio::pin!(end);
-    // Who asks twice does not want to wait: what was acknowledged is safe.
-    let again = async {
-        let _ = signals::stop()?.await;
-        signals::stop()?.await;
-        anyhow::Ok(())
-    };
-    tokio::pin!(again);
-    let mut why = None;
+    let (mut is_told, mut is_late, mut why) = (false, false, None);
     let outcome = loop {
         tokio::select! {
             Some((name, words)) = said.recv() => {
@@ -309,11 +314,16 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
                 status.say(&format!("warning: {of}{words}"), out);
             }
             _ = ticks.tick() => status.show(&board),
-            reason = &mut end, if why.is_none() => {
-                why = Some(reason?);
+            how = &mut signal, if !is_told => {
+                is_told = true;
+                why.get_or_insert(how);
                 let _ = stop.send(true);
             }
-            _ = &mut again, if why.is_some() => std::process::exit(130),
+            () = &mut time, if !is_late => {
+                is_late = true;
+                why.get_or_insert("time is up");
+                let _ = stop.send(true);
+            }
             outcome = &mut running => break outcome.context("the recorder broke")?,
         }
     };
@@ -328,17 +338,10 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
     outcome
 }
 
-/// Waits for the end, and says why it came.
-async fn end(duration: Option<Duration>) -> anyhow::Result<&'static str> {
-    let time = async {
-        match duration {
-            Some(duration) => tokio::time::sleep(duration).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        how = signals::stop()? => Ok(how),
-        () = time => Ok("time is up"),
+async fn time_is_up(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -60,9 +60,10 @@ beside it), replay.kine (a history of the replay, for every other command). The 
 same bytes.
 
 With --target it is played into a real API server: objects are created, changed and deleted there when they were, times \
---speed, and the components of that cluster decide. Where pods were is not told, unless by --keep-placement. What is \
-changed on the way and what is left out is printed by --show-rules; docs/live-replay.md tells how to write rules. All that \
-is created carries a label, and `replay clean` removes exactly that.";
+--speed, and the components of that cluster decide. Where pods were is not told, unless by --keep-placement. Nothing leads \
+outside the target, unless by --keep-volume-handles or --allow-external-effects. What is changed on the way and what is \
+left out is printed by --show-rules; docs/live-replay.md tells how to write rules. All that is created carries a label, and \
+`replay clean` removes exactly that.";
 
 /// Play a history again, in virtual time with the same settings or others, or into a real API server, and compare
 #[derive(clap::Args)]

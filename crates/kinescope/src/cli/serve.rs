@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::output::{Out, grouped};
 use super::{Outcome, signals};
-use crate::http::{self, Settings, Shelf};
+use crate::http::{self, Scratch, Settings, Shelf};
 use crate::recorder::{self, Beside, Board, Config};
 
 /// What work that does not look up any more gets at the end.
@@ -66,6 +66,13 @@ pub(super) struct Serve {
     /// Where clients connect; port 0 is any that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7777")]
     listen: String,
+    /// Where /healthz and /readyz are answered, without TLS and token, whoever crowds the other address
+    /// [default: where clients connect]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    health_probe_bind_address: Option<String>,
+    /// The most that copies for downloads and exports may take of the folder for temporary files, $TMPDIR or /tmp
+    #[arg(long, value_name = "SIZE", default_value = "10Gi", value_parser = recorder::size)]
+    scratch_size: u64,
     /// Serve only who sends the token in this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -95,7 +102,7 @@ impl Serve {
         // What is served stays where it is, whatever the file says later.
         beside.folder = config.as_ref().map(|config| config.place().to_owned());
         let shelf = Shelf::open(&self.places(config.as_ref()))?;
-        let addresses = self.addresses()?;
+        let addresses = socket_addresses(&self.listen)?;
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         if !is_local && self.token_file.is_none() && self.client_ca.is_none() {
             bail!(
@@ -106,6 +113,10 @@ impl Serve {
         }
         let mut settings =
             Settings::listen(&addresses).with_context(|| format!("cannot listen at {}", self.listen))?;
+        if let Some(address) = &self.health_probe_bind_address {
+            let listening = settings.listen_for_probes(&socket_addresses(address)?);
+            listening.with_context(|| format!("cannot listen at {address}"))?;
+        }
         if let Some(file) = &self.token_file {
             settings.set_token(file)?;
         }
@@ -114,6 +125,7 @@ impl Serve {
         } else if !is_local {
             out.complain("warning: without --tls-cert the token and all that is read can be overheard");
         }
+        let scratch = Scratch::new(self.scratch_size);
         let count = shelf.all()?.len() as u64;
         let noun = if count == 1 { "history" } else { "histories" };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -121,6 +133,9 @@ impl Serve {
             // Before anything is said, so that whoever reads it may end this right away.
             let stop = signals::stop()?;
             writeln!(out, "serving {} {noun} on {}", grouped(count), settings.url()?)?;
+            if let Some(url) = settings.probe_url()? {
+                writeln!(out, "health probes on {url}")?;
+            }
             out.flush()?;
             let board = Arc::new(Board::default());
             let (is_over, over) = watch::channel(false);
@@ -139,7 +154,7 @@ impl Serve {
                     let _ = stop.await;
                     let _ = is_over.send(true);
                 };
-                let served = http::serve(shelf, board.clone(), settings, stop).await;
+                let served = http::serve(shelf, board.clone(), scratch, settings, stop).await;
                 let _ = is_over.send(true);
                 served
             };
@@ -165,13 +180,14 @@ impl Serve {
         }
         places
     }
+}
 
-    fn addresses(&self) -> anyhow::Result<Vec<SocketAddr>> {
-        let wrong = || format!("{:?} is no address and port such as 127.0.0.1:7777", self.listen);
-        let addresses: Vec<SocketAddr> = self.listen.to_socket_addrs().with_context(wrong)?.collect();
-        if addresses.is_empty() {
-            bail!(wrong());
-        }
-        Ok(addresses)
+/// What an address with a port means.
+fn socket_addresses(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let wrong = || format!("{text:?} is no address and port such as 127.0.0.1:7777");
+    let addresses: Vec<SocketAddr> = text.to_socket_addrs().with_context(wrong)?.collect();
+    if addresses.is_empty() {
+        bail!(wrong());
     }
+    Ok(addresses)
 }

@@ -1,5 +1,6 @@
 //! `GET /api/db` of Gardener's scaling history recorder: histories as databases of its schema.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,8 +12,9 @@ use serde::Deserialize;
 
 use super::App;
 use super::asked::{Asked, Named, given};
-use super::histories::{attachment, pass_on};
+use super::histories::attachment;
 use super::problem::{Problem, Result};
+use super::scratch::{CopyContent, CopyKey};
 use super::work::Sink;
 use crate::look::{Chosen, Feed, Shown};
 
@@ -56,16 +58,21 @@ async fn answer(app: Arc<App>, name: Result<Named>, asked: Result<Asked<Database
     let attached = attachment(&format!("{name}_copy.db"));
     let shelf = app.clone();
     let write = move |sink: &mut Sink| {
-        let chosen = Chosen::open(&shelf.shelf.find(&name)?.path)?;
-        let mut feed = Feed::new(&chosen, Shown::Changes(Window::ALL));
-        feed.selection.source = chosen.source(given(&asked.source), "?source=").map_err(Problem::asked)?;
-        let folder = tempfile::tempdir()?;
-        let place = folder.path().join("copy.db");
-        let client = sink.client();
-        let mut writer = Box::new(scaling_history::Writer::create(&place)?);
-        feed.all(&mut *writer, || client.check())?;
-        writer.finish()?;
-        pass_on(&place, folder, sink)
+        let listed = shelf.shelf.find(&name)?;
+        let source = given(&asked.source).map(str::to_owned);
+        let content = CopyContent::ScalingHistory { source: source.clone() };
+        let key = CopyKey { history: listed.path.clone(), content };
+        let mut copy = shelf.scratch.share(key, &sink.client(), |new| {
+            let chosen = Chosen::open(&listed.path)?;
+            let mut feed = Feed::new(&chosen, Shown::Changes(Window::ALL));
+            feed.selection.source = chosen.source(source.as_deref(), "?source=").map_err(Problem::asked)?;
+            let mut writer = Box::new(scaling_history::Writer::create(new.path())?);
+            feed.all(&mut *writer, || new.step())?;
+            writer.finish()?;
+            Ok(())
+        })?;
+        io::copy(&mut copy, sink)?;
+        Ok(())
     };
     let body = app.hands.heavy(write).await?;
     let headers = [

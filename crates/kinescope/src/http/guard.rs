@@ -12,12 +12,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::App;
-use super::problem::{Problem, Result};
+use super::connections::ConnectionSlot;
+use super::health::Health;
+use super::problem::Problem;
 
 /// A shorter token could be guessed.
 const SHORTEST: usize = 16;
 
 /// What a client must know.
+#[derive(Clone)]
 pub(crate) struct Token(String);
 
 // === impl Token ===
@@ -49,22 +52,48 @@ impl Token {
 /// Lets through who may read.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     // Whoever watches over the process has no token.
-    let open = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let is_open = app.has_open_probes && matches!(request.uri().path(), "/healthz" | "/readyz");
     let refused = match &app.token {
-        _ if open => None,
         Some(token) => refuse_stranger(token, &request),
         // Whoever is here has shown a certificate.
         None if app.knows_clients => None,
         None => refuse_misled_browser(&request),
     };
     let mut response = match refused {
-        Some(refused) => refused,
-        None => next.run(request).await,
+        Some(_) if is_open => return answer_stranger(request, next).await,
+        Some(mut refused) => {
+            close(&mut refused);
+            refused
+        }
+        None => {
+            if let Some(slot) = request.extensions().get::<Arc<ConnectionSlot>>() {
+                slot.set_authenticated();
+            }
+            next.run(request).await
+        }
     };
+    secure(&mut response);
+    response
+}
+
+/// Lets through everybody, and ends the connection with the answer.
+pub(super) async fn answer_stranger(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    close(&mut response);
+    secure(&mut response);
+    response
+}
+
+/// Whoever has not authenticated does not keep a connection.
+fn close(response: &mut Response) {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Answers are not to be kept by browsers, nor taken for something else.
+fn secure(response: &mut Response) {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 fn refuse_stranger(token: &Token, request: &Request) -> Option<Response> {
@@ -92,16 +121,16 @@ fn refuse_misled_browser(request: &Request) -> Option<Response> {
     (!is_own).then(|| Problem::new(StatusCode::MISDIRECTED_REQUEST, words).into_response())
 }
 
-/// That the process answers.
-pub(super) async fn alive() -> &'static str {
-    "ok\n"
+/// That what records here is alive.
+pub(super) async fn alive(State(app): State<Arc<App>>) -> Response {
+    Health::alive(&app.board).into_response()
 }
 
-/// That histories can be looked for. Why not is not for strangers.
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<&'static str> {
+/// That histories can be looked for, and if something is recorded here that some of it is.
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     let shelf = app.clone();
     let looked = app.hands.light(move || Ok(shelf.shelf.all()?)).await;
-    looked.map(|_| "ok\n").map_err(|_| Problem::busy("histories cannot be looked for now"))
+    Health::ready(looked.is_ok(), &app.board).into_response()
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Our own API: what histories there are and what is in them.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::bail;
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use formats::{Writer, jsonl};
 use history::{History, Selection};
+use kubernetes::kinds::is_secret;
 use kubernetes::selector::Selector;
 use model::{Kind, Moment, Window};
 use serde::Deserialize;
@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use super::App;
 use super::asked::{Asked, Named, given, moment};
+use super::overview::Overview;
 use super::problem::{Problem, Result};
+use super::scratch::{CopyContent, CopyKey};
 use super::shelf::Listed;
 use super::work::Sink;
 use crate::look::{Chosen, Feed, KindWords, Shown, gap_as_json, has_labels, summary_as_json};
@@ -53,9 +55,9 @@ pub(super) struct ChangesAsked {
 
 /// `GET /api/v1/histories`
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>> {
-    let shelf = app.clone();
-    let all =
-        app.hands.light(move || Ok(shelf.shelf.all()?.iter().map(in_brief).collect::<Vec<_>>())).await?;
+    let here = app.clone();
+    let all = app.hands.light(move || Ok(here.overviews.of_all(here.shelf.all()?))).await?;
+    let all: Vec<Value> = all.into_iter().map(|(listed, overview)| in_brief(&listed, overview)).collect();
     Ok(Json(json!({ "histories": all })))
 }
 
@@ -105,11 +107,13 @@ pub(super) async fn download(State(app): State<Arc<App>>, Named(name): Named) ->
     let attached = attachment(&format!("{name}.kine"));
     let copy = move |sink: &mut Sink| {
         let listed = shelf.shelf.find(&name)?;
-        let folder = tempfile::tempdir()?;
-        let place = folder.path().join("copy.kine");
-        let client = sink.client();
-        history::copy(&listed.path, &place, move || client.is_there())?;
-        pass_on(&place, folder, sink)
+        let key = CopyKey { history: listed.path.clone(), content: CopyContent::History };
+        let mut copy = shelf.scratch.share(key, &sink.client(), |new| {
+            new.reserve_history()?;
+            Ok(history::copy(&listed.path, new.path(), new.is_wanted())?)
+        })?;
+        io::copy(&mut copy, sink)?;
+        Ok(())
     };
     let body = app.hands.heavy(copy).await?;
     let headers = [
@@ -117,15 +121,6 @@ pub(super) async fn download(State(app): State<Arc<App>>, Named(name): Named) ->
         (header::CONTENT_DISPOSITION, attached),
     ];
     Ok((headers, body).into_response())
-}
-
-/// Sends a file and leaves nothing of it behind, however this ends.
-pub(super) fn pass_on(file: &std::path::Path, folder: tempfile::TempDir, sink: &mut Sink) -> Result<()> {
-    let mut file = File::open(file)?;
-    // What is open can be read on; what has no name any more needs no cleaning up after a kill.
-    drop(folder);
-    io::copy(&mut file, sink)?;
-    Ok(())
 }
 
 /// The header by which a browser saves an answer under a name.
@@ -156,7 +151,8 @@ impl ObjectsAsked {
         let chosen = Chosen::open(&listed.path)?;
         let at = moment(&chosen, &self.at)?.unwrap_or(chosen.times.end);
         let kinds = kinds(&chosen, &self.kind, at)?;
-        let kinds = kinds.map_or_else(|| chosen.history.kinds(), Ok)?;
+        let mut kinds = kinds.map_or_else(|| chosen.history.kinds(), Ok)?;
+        kinds.retain(|kind| !is_secret(kind));
         let labels = labels(&self.label_selector)?;
         let mut selection = Selection {
             kinds: None,
@@ -204,6 +200,7 @@ impl ChangesAsked {
             false => Shown::Changes(window),
         };
         let mut feed = Feed::new(&chosen, shown);
+        feed.with_audit_logs = true;
         feed.selection = Selection {
             kinds: kinds(&chosen, &self.kind, end.unwrap_or(chosen.times.end))?,
             source: match given(&self.source) {
@@ -234,28 +231,28 @@ impl ChangesAsked {
 }
 
 /// What is told of a history among others. One that cannot be read says why.
-fn in_brief(listed: &Listed) -> Value {
-    let read = || -> history::Result<Value> {
-        let history = History::open(&listed.path)?;
-        let span = history.span()?;
-        Ok(json!({
+fn in_brief(listed: &Listed, overview: history::Result<Arc<Overview>>) -> Value {
+    match overview {
+        Ok(overview) => json!({
             "name": listed.name,
-            "from": span.map(|(from, _)| from.to_string()),
-            "to": span.map(|(_, to)| to.to_string()),
-            "bytes": history.file_bytes(),
-            "sources": history.sources()?.iter().map(|source| &**source).collect::<Vec<_>>(),
-            "gaps": history.gaps()?.len(),
-        }))
-    };
-    read().unwrap_or_else(
-        |error| json!({ "name": listed.name, "error": format!("{:#}", anyhow::Error::from(error)) }),
-    )
+            "from": overview.span.map(|(from, _)| from.to_string()),
+            "to": overview.span.map(|(_, to)| to.to_string()),
+            "bytes": overview.bytes,
+            "sources": overview.sources.iter().map(|source| &**source).collect::<Vec<_>>(),
+            "gaps": overview.gaps,
+        }),
+        Err(error) => json!({ "name": listed.name, "error": format!("{:#}", anyhow::Error::from(error)) }),
+    }
 }
 
 fn kinds(chosen: &Chosen, words: &Option<String>, at: Moment) -> Result<Option<Vec<Kind>>> {
     let Some(text) = given(words) else { return Ok(None) };
     let words = KindWords::read(&chosen.history, at)?;
     let found = words.find(text).map_err(Problem::asked)?;
+    if found.iter().any(|found| is_secret(&found.kind)) {
+        let words = "Secrets are not served: download the history and use `kinescope get`";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, words));
+    }
     Ok(Some(found.into_iter().map(|found| found.kind).collect()))
 }
 

@@ -8,7 +8,6 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use history::History;
 use jiff::Timestamp;
 use model::Moment;
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -18,10 +17,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::overview::Overview;
 use super::problem::{Problem, Result};
 use super::shelf::Listed;
 use super::{App, recordings};
-use crate::look::changes;
 
 /// What is counted while the server runs.
 pub(super) struct Metrics {
@@ -101,8 +100,8 @@ impl App {
         registry.register("gaps", "Times in which something may have been missed", findings.gaps.clone());
         registry.register("last_change_age_seconds", "Time since the last change", findings.age.clone());
         let now = Timestamp::now().into();
-        for listed in self.shelf.all()? {
-            findings.look_at(&listed, now);
+        for (listed, overview) in self.overviews.of_all(self.shelf.all()?) {
+            findings.tell(listed, overview.ok().as_deref(), now);
         }
         let mut out = String::new();
         text::encode_registry(&mut out, &self.metrics.registry)
@@ -117,20 +116,15 @@ impl App {
 // === impl Findings ===
 
 impl Findings {
-    fn look_at(&self, listed: &Listed, now: Moment) {
-        let of = OfHistory { history: listed.name.clone() };
-        let look = || -> history::Result<()> {
-            let history = History::open(&listed.path)?;
-            let summary = history.summary()?;
-            self.changes.get_or_create(&of).set(changes(&summary).cast_signed());
-            self.bytes.get_or_create(&of).set(summary.file_bytes.cast_signed());
-            self.gaps.get_or_create(&of).set(history.gaps()?.len() as i64);
-            if let Some((_, last)) = history.span()? {
-                self.age.get_or_create(&of).set(now.nanos_since(last) as f64 / 1e9);
-            }
-            Ok(())
-        };
-        let readable = look().is_ok();
-        self.readable.get_or_create(&of).set(i64::from(readable));
+    fn tell(&self, listed: Listed, overview: Option<&Overview>, now: Moment) {
+        let of = OfHistory { history: listed.name };
+        self.readable.get_or_create(&of).set(i64::from(overview.is_some()));
+        let Some(overview) = overview else { return };
+        self.changes.get_or_create(&of).set(overview.changes.cast_signed());
+        self.bytes.get_or_create(&of).set(overview.bytes.cast_signed());
+        self.gaps.get_or_create(&of).set(overview.gaps.cast_signed());
+        if let Some((_, last)) = overview.span {
+            self.age.get_or_create(&of).set(now.nanos_since(last) as f64 / 1e9);
+        }
     }
 }

@@ -65,13 +65,13 @@ fn paths() -> Value {
             "/api/v1/histories": get("The histories there are", "application/json", reference("Histories"), &[]),
             "/api/v1/histories/{name}": get("What a history holds", "application/json", reference("Info"), &[]),
             "/api/v1/histories/{name}/objects": get(
-                "The objects at a moment, as a Kubernetes list, kind by kind",
+                "The objects at a moment, as a Kubernetes list, kind by kind, without Secrets",
                 "application/json",
                 reference("List"),
                 OBJECTS,
             ),
             "/api/v1/histories/{name}/changes": get(
-                "What happened, a watch event a line",
+                "What happened, a watch event a line, without Secrets",
                 "application/x-ndjson",
                 Value::Null,
                 CHANGES,
@@ -83,7 +83,7 @@ fn paths() -> Value {
                 &[],
             ),
             "/api/v1/histories/{name}/download": get(
-                "The history itself, whole also while it is written",
+                "The history itself with all it holds, whole also while it is written",
                 "application/vnd.sqlite3",
                 Value::Null,
                 &[],
@@ -124,8 +124,8 @@ fn paths() -> Value {
                 Value::Null,
                 &[],
             ),
-            "/healthz": get("That the process answers; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
-            "/readyz": get("That histories can be looked for; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
+            "/healthz": get("That nothing hangs here, a line a recording; 503 if something does; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
+            "/readyz": get("That histories can be looked for and one of the recordings works, a line each; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
             "/openapi.json": get("This", "application/json", json!({ "type": "object" }), &[]),
     });
     for (path, item) in paths.as_object_mut().into_iter().flatten() {
@@ -243,7 +243,8 @@ fn schemas() -> Value {
                 ("source", text.clone()),
                 ("kinds", list_of(text.clone())),
                 ("from", time.clone()),
-                ("to", time.clone()),
+                // Null while it has not ended.
+                ("to", or_null("string")),
                 ("why", text.clone()),
             ],
             &[],
@@ -259,6 +260,10 @@ fn schemas() -> Value {
                 ("leftOut", number.clone()),
                 ("objects", number.clone()),
                 ("gaps", number.clone()),
+                ("restarts", number.clone()),
+                ("damagedHistories", number.clone()),
+                ("clockSteps", number.clone()),
+                ("retentionFailures", number.clone()),
                 ("lagSeconds", json!({"type": "number"})),
                 ("waiting", number.clone()),
                 ("kinds", list_of(reference("RecordedKind"))),

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
-use history::History;
 use model::Moment;
 
 use super::App;
 use super::histories::percent_encoded;
+use super::overview::Overview;
 use super::problem::Result;
 use super::shelf::Listed;
-use crate::look::{bytes, changes, grouped};
+use crate::look::{bytes, grouped};
 use crate::recorder::{Board, Figures};
 
 const HEAD: &str = "<!doctype html>
@@ -42,15 +42,17 @@ const FOOT: &str =
 /// `GET /`
 pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response> {
     let here = app.clone();
-    let page = app.hands.light(move || Ok(page(&here.shelf.all()?, &here.board))).await?;
+    let page =
+        app.hands.light(move || Ok(page(&here.overviews.of_all(here.shelf.all()?), &here.board))).await?;
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
 }
 
-fn page(all: &[Listed], board: &Board) -> String {
+fn page(all: &[(Listed, history::Result<Arc<Overview>>)], board: &Board) -> String {
     let mut page = HEAD.to_owned();
     let recordings = board.all();
-    let unborn = recordings.iter().filter(|(_, figures)| !all.iter().any(|one| one.name == figures.history));
+    let unborn =
+        recordings.iter().filter(|(_, figures)| !all.iter().any(|(one, _)| one.name == figures.history));
     for (name, figures) in unborn {
         let (state, why) = (figures.state.word(), figures.state.why().unwrap_or_default());
         let _ = writeln!(page, "<p>{} is not recorded yet, {state}: {}</p>", escaped(name), escaped(why));
@@ -60,15 +62,17 @@ fn page(all: &[Listed], board: &Board) -> String {
     } else {
         page += "<table>\n<tr><th>history<th>from<th>to<th class=\"number\">changes<th class=\"number\">size\
                  <th class=\"number\">gaps<th>\n";
-        for listed in all {
+        for (listed, overview) in all {
             let recording = recordings.iter().find(|(_, figures)| figures.history == listed.name);
-            let _ = match row(listed, recording.map(|(_, figures)| figures)) {
-                Ok(row) => writeln!(page, "{row}"),
+            let _ = match overview {
+                Ok(overview) => {
+                    writeln!(page, "{}", row(listed, overview, recording.map(|(_, figures)| figures)))
+                }
                 Err(error) => writeln!(
                     page,
                     "<tr><td>{}<td colspan=\"6\" class=\"trouble\">{}",
                     escaped(&listed.name),
-                    escaped(&format!("{:#}", anyhow::Error::from(error)))
+                    escaped(&in_full(error))
                 ),
             };
         }
@@ -77,11 +81,9 @@ fn page(all: &[Listed], board: &Board) -> String {
     page + FOOT
 }
 
-fn row(listed: &Listed, recording: Option<&Figures>) -> history::Result<String> {
-    let history = History::open(&listed.path)?;
-    let summary = history.summary()?;
+fn row(listed: &Listed, overview: &Overview, recording: Option<&Figures>) -> String {
     let at = format!("/api/v1/histories/{}", percent_encoded(&listed.name));
-    let (from, to) = match history.span()? {
+    let (from, to) = match overview.span {
         Some((from, to)) => (to_the_second(from), to_the_second(to)),
         None => ("empty".to_owned(), String::new()),
     };
@@ -89,15 +91,26 @@ fn row(listed: &Listed, recording: Option<&Figures>) -> history::Result<String> 
         Some(why) => format!("<br><span class=\"trouble\">{}: {}</span>", figures.state.word(), escaped(why)),
         None => format!("<br><small>{}</small>", figures.state.word()),
     });
-    Ok(format!(
+    format!(
         "<tr><td><a href=\"{at}\">{}</a>{recording}<td>{from}<td>{to}<td class=\"number\">{}<td class=\"number\">{}\
          <td class=\"number\"><a href=\"{at}/gaps\">{}</a>\
          <td><a href=\"{at}/objects\">objects</a> <a href=\"{at}/changes\">changes</a> <a href=\"{at}/download\">download</a>",
         escaped(&listed.name),
-        grouped(changes(&summary)),
-        bytes(summary.file_bytes),
-        grouped(history.gaps()?.len() as u64),
-    ))
+        grouped(overview.changes),
+        bytes(overview.bytes),
+        grouped(overview.gaps),
+    )
+}
+
+/// An error with its causes.
+fn in_full(error: &history::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let _ = write!(words, ": {error}");
+        cause = error.source();
+    }
+    words
 }
 
 /// 2026-11-01 14:03:07Z
@@ -114,12 +127,13 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::overview::Overviews;
     use super::*;
 
     #[test]
     fn names_are_never_markup() {
         let listed = Listed { name: "<b a=\"&\">".to_owned(), path: "/nowhere/x.kine".into() };
-        let page = page(&[listed], &Board::default());
+        let page = page(&Overviews::default().of_all(vec![listed]), &Board::default());
         assert!(page.contains("<tr><td>&lt;b a=&quot;&amp;&quot;&gt;<td"), "{page}");
         assert!(page.contains("there is no history at"), "{page}");
     }

@@ -1,6 +1,6 @@
 //! What could not be answered, and why.
 
-use std::fmt;
+use std::{fmt, io};
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,7 +11,7 @@ use serde_json::json;
 const RETRY_AFTER: &str = "1";
 
 /// An answer that is none: its code, and in words what is wrong and what would be right.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
     code: StatusCode,
     words: String,
@@ -53,8 +53,17 @@ impl Problem {
     }
 
     fn of(error: &anyhow::Error, otherwise: StatusCode) -> Problem {
+        if let Some(problem) = error.downcast_ref::<Problem>() {
+            return problem.clone();
+        }
         let of_history = error.chain().find_map(|cause| cause.downcast_ref::<history::Error>());
-        Problem::new(of_history.map_or(otherwise, code_of), format!("{error:#}"))
+        let of_system = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+        let code = match (of_history, of_system) {
+            (Some(error), _) => code_of(error),
+            (None, Some(error)) if is_full(error) => StatusCode::INSUFFICIENT_STORAGE,
+            _ => otherwise,
+        };
+        Problem::new(code, format!("{error:#}"))
     }
 
     fn with_retry(&self, mut response: Response) -> Response {
@@ -83,8 +92,8 @@ impl From<formats::Error> for Problem {
     }
 }
 
-impl From<std::io::Error> for Problem {
-    fn from(error: std::io::Error) -> Problem {
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Problem {
         anyhow::Error::from(error).into()
     }
 }
@@ -110,7 +119,13 @@ fn code_of(error: &history::Error) -> StatusCode {
         BeforeStart { .. } => StatusCode::GONE,
         // What is there is not what is asked for, and asking again does not help.
         NotOurs { .. } | TooNew { .. } | Damaged { .. } | UncleanReadOnly(_) => StatusCode::CONFLICT,
+        error if error.is_full() => StatusCode::INSUFFICIENT_STORAGE,
         error if error.is_busy() => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

@@ -37,7 +37,8 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({ "recordings": all }))
 }
 
-fn as_json(name: &str, figures: &Figures, now: Moment) -> Value {
+fn as_json(name: &str, figures: &Figures, wall: Moment) -> Value {
+    let now = figures.by_its_clock(wall);
     json!({
         "name": name,
         "history": figures.history,
@@ -46,7 +47,11 @@ fn as_json(name: &str, figures: &Figures, now: Moment) -> Value {
         "changes": figures.sum(|kind| kind.kept),
         "leftOut": figures.sum(|kind| kind.dropped),
         "objects": figures.objects(),
-        "gaps": figures.sum(|kind| kind.gaps) + figures.pauses,
+        "gaps": figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps,
+        "restarts": figures.restarts,
+        "damagedHistories": figures.damaged,
+        "clockSteps": figures.clock_steps,
+        "retentionFailures": figures.retention_failures,
         "lagSeconds": figures.lag,
         "waiting": figures.queue,
         "kinds": figures.kinds.iter().map(|(kind, of_kind)| json!({
@@ -75,8 +80,25 @@ pub(super) fn registry(board: &Board) -> Registry {
     let queue = of_cluster("queue", "Messages that wait to be written");
     let lag = Family::<OfCluster, Seconds>::default();
     registry.register("lag_seconds", "From when a change was seen to when it was safe", lag.clone());
-    let pauses = Family::<OfCluster, Counter>::default();
-    registry.register("pauses", "How often the disk was full", pauses.clone());
+    let mut counted = |name: &str, help: &str| {
+        let family = Family::<OfCluster, Counter>::default();
+        registry.register(name, help, family.clone());
+        family
+    };
+    let pauses = counted("pauses", "How often the disk was full");
+    let restarts = counted("restarts", "How often it was begun again after an error or a panic");
+    let damaged = counted("damaged_histories", "Damaged histories that were set aside");
+    let clock_steps = counted("clock_steps", "How often the clock was set or the machine suspended");
+    let retention_failures =
+        counted("retention_failures", "How often what is too old, or too much, could not be forgotten");
+    let clock_offset = Family::<OfCluster, Seconds>::default();
+    registry.register(
+        "clock_offset_seconds",
+        "How far the machine's clock is ahead of the time that changes are stamped with",
+        clock_offset.clone(),
+    );
+    let hung = Family::<OfCluster, Gauge>::default();
+    registry.register("hung", "Whether the recorder's loop does not turn any more", hung.clone());
     let mut of_kind = |name: &str, help: &str| {
         let family = Family::<OfKind, Counter>::default();
         registry.register(name, help, family.clone());
@@ -92,14 +114,21 @@ pub(super) fn registry(board: &Board) -> Registry {
     registry.register("watching", "Whether the kind is being watched", watching.clone());
     let heard = Family::<OfKind, Seconds>::default();
     registry.register("last_heard_age_seconds", "Since the server said something of it", heard.clone());
-    let now = Timestamp::now().into();
+    let wall = Timestamp::now().into();
     for (name, figures) in board.all() {
+        let now = figures.by_its_clock(wall);
         let of = OfCluster { cluster: name.to_string() };
         recording.get_or_create(&of).set(i64::from(figures.state.word() == "recording"));
         paused.get_or_create(&of).set(i64::from(figures.state.word() == "paused"));
         queue.get_or_create(&of).set(figures.queue as i64);
         lag.get_or_create(&of).set(figures.lag);
         pauses.get_or_create(&of).inc_by(figures.pauses);
+        restarts.get_or_create(&of).inc_by(figures.restarts);
+        damaged.get_or_create(&of).inc_by(figures.damaged);
+        clock_steps.get_or_create(&of).inc_by(figures.clock_steps);
+        retention_failures.get_or_create(&of).inc_by(figures.retention_failures);
+        clock_offset.get_or_create(&of).set(figures.wall_offset as f64 / 1e9);
+        hung.get_or_create(&of).set(i64::from(figures.is_hung()));
         for (kind, figures) in &figures.kinds {
             let of = OfKind { cluster: name.to_string(), kind: kind.to_string() };
             changes.get_or_create(&of).inc_by(figures.kept);

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use super::problem::{Problem, Result};
 
 /// Where histories are looked for. What is added to a folder is there with the next question.
+#[derive(Clone)]
 pub(crate) struct Shelf {
     folders: Vec<PathBuf>,
     files: Vec<Listed>,

@@ -79,8 +79,9 @@ async fn answer(app: Arc<App>, asked: Result<Asked<ExportAsked>>, request: Reque
         let mut feed = Feed::new(&chosen, Shown::WindowAndPast(window));
         feed.selection.source = source;
         let client = sink.client();
-        let mut writer = Box::new(sktrace::Writer::new(sink, config, window, filters)?);
-        feed.all(&mut *writer, || client.check())?;
+        let (spool, mut spooled) = shelf.scratch.spool()?;
+        let mut writer = Box::new(sktrace::Writer::with_spool(sink, config, window, filters, spool));
+        feed.all(&mut *writer, || client.check().and_then(|()| spooled.step()))?;
         writer.finish()?;
         Ok(())
     };

@@ -30,6 +30,7 @@ const PART: usize = 64 << 10;
 const PARTS: usize = 4;
 
 /// Who does the work, and how much of it at once.
+#[derive(Clone)]
 pub(super) struct Hands {
     heavy: Arc<Semaphore>,
     light: Arc<Semaphore>,
@@ -160,6 +161,13 @@ impl Write for Sink {
 // === impl Client ===
 
 impl Client {
+    /// A client, there as long as what is given with it.
+    #[cfg(test)]
+    pub(super) fn new() -> (Client, impl Sized) {
+        let (parts, connection) = mpsc::channel(1);
+        (Client(parts), connection)
+    }
+
     pub(super) fn is_there(&self) -> bool {
         !self.0.is_closed()
     }

@@ -37,8 +37,9 @@ impl Chosen {
         let sources = self.history.sources()?;
         let names = || sources.iter().map(|source| &**source).collect::<Vec<_>>().join(", ");
         match (named, &sources[..]) {
-            (Some(name), _) => match sources.iter().find(|source| ***source == *name) {
-                Some(source) => Ok(Some(source.clone())),
+            (Some(name), _) => match self.history.all_sources()?.into_iter().find(|source| **source == *name)
+            {
+                Some(source) => Ok(Some(source)),
                 None => bail!("the history has no source {name:?}; it has: {}", names()),
             },
             (None, []) => Ok(None),

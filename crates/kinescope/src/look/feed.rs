@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use formats::sktrace::TracerConfig;
-use formats::{Writer, kai_snapshot};
+use formats::{Writer, audit, kai_snapshot};
 use history::Selection;
 use kubernetes::anonymise::Anonymiser;
+use kubernetes::kinds::is_secret;
 use kubernetes::selector::Selector;
 use model::{Change, Gap, Key, Kind, Moment, Object, Version, What, Window};
 
@@ -35,6 +36,21 @@ pub(crate) struct Feed<'a> {
     pub(crate) masks: Option<Anonymiser>,
     /// Whether the recorded settings of schedulers are wanted, whatever objects are chosen.
     pub(crate) with_settings: bool,
+    /// Whether Secrets are wanted. An import keeps them; they leave the history only if a user asks for them.
+    pub(crate) with_secrets: bool,
+    /// Whether the writes of audit logs are wanted. They are no objects of a cluster, and name users.
+    pub(crate) with_audit_logs: bool,
+}
+
+/// What a writer was given beside the changes of the time that is shown, and what it was not given.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FeedSummary {
+    /// Objects that were there at the moment, or when the window begins.
+    pub(crate) initial_objects: u64,
+    /// Changes of Secrets that were left out.
+    pub(crate) secrets_left_out: u64,
+    /// Writes of audit logs that were left out.
+    pub(crate) audit_events_left_out: u64,
 }
 
 /// Which changes pass the label selectors. As in a watch with a selector, an object that no longer has the labels is
@@ -42,6 +58,7 @@ pub(crate) struct Feed<'a> {
 struct Filter<'a> {
     feed: &'a Feed<'a>,
     inside: HashSet<Key>,
+    summary: FeedSummary,
 }
 
 // === impl Feed ===
@@ -58,36 +75,36 @@ impl<'a> Feed<'a> {
             excluded_labels: Vec::new(),
             masks: None,
             with_settings: false,
+            with_secrets: false,
+            with_audit_logs: false,
         }
     }
 
-    /// Gives a writer all there is. Answers how many objects were there at the moment, or when the window begins.
-    /// `step` is told of every change of the history that is read, and may end it.
+    /// Gives a writer all there is. `step` is told of every change of the history that is read, and may end it.
     pub(crate) fn all(
         &self,
         writer: &mut dyn Writer,
         mut step: impl FnMut() -> anyhow::Result<()>,
-    ) -> anyhow::Result<u64> {
-        let mut filter = Filter { feed: self, inside: HashSet::new() };
-        let mut there = 0;
+    ) -> anyhow::Result<FeedSummary> {
+        let mut filter = Filter { feed: self, inside: HashSet::new(), summary: FeedSummary::default() };
         let window = match self.shown {
             Shown::Moment(moment) => {
                 for change in self.state_at(moment)? {
                     if let Some(change) = filter.pass(change) {
                         writer.change(&self.masked(change))?;
-                        there += 1;
+                        filter.summary.initial_objects += 1;
                     }
                 }
                 if self.with_settings && self.masks.is_none() {
                     for change in self.settings_at(moment)? {
                         writer.change(&change)?;
-                        there += 1;
+                        filter.summary.initial_objects += 1;
                     }
                 }
                 for gap in self.gaps(Window::ALL)? {
                     writer.gap(&gap)?;
                 }
-                return Ok(there);
+                return Ok(filter.summary);
             }
             Shown::Changes(window) => {
                 // What has the labels already is told when it loses them.
@@ -95,6 +112,7 @@ impl<'a> Feed<'a> {
                     for change in self.state_at(window.from.plus_nanos(-1))? {
                         let _ = filter.pass(change);
                     }
+                    filter.summary = FeedSummary::default();
                 }
                 window
             }
@@ -102,7 +120,7 @@ impl<'a> Feed<'a> {
                 for change in self.state_at(window.from)? {
                     if let Some(change) = filter.pass(change) {
                         writer.change(&self.masked(change))?;
-                        there += 1;
+                        filter.summary.initial_objects += 1;
                     }
                 }
                 Window { from: window.from.plus_nanos(1), ..window }
@@ -123,7 +141,7 @@ impl<'a> Feed<'a> {
         for gap in gaps {
             writer.gap(&gap)?;
         }
-        Ok(there)
+        Ok(filter.summary)
     }
 
     /// The recorded settings of schedulers. They are full of words that an anonymiser must not change, and of some that
@@ -184,6 +202,14 @@ impl Filter<'_> {
 
     fn pass(&mut self, change: Change) -> Option<Change> {
         let feed = self.feed;
+        if !feed.with_secrets && is_secret(&change.key.kind) {
+            self.summary.secrets_left_out += 1;
+            return None;
+        }
+        if !feed.with_audit_logs && change.key.kind == audit::kind() {
+            self.summary.audit_events_left_out += 1;
+            return None;
+        }
         // Settings go by themselves; see `settings_at`.
         if (feed.masks.is_some() || feed.with_settings) && settings_kinds().contains(&change.key.kind) {
             return None;

@@ -40,7 +40,7 @@ pub(crate) fn gap_as_json(gap: &Gap) -> Value {
         "source": &*gap.source,
         "kinds": gap.kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>(),
         "from": gap.from.to_string(),
-        "to": gap.to.to_string(),
+        "to": (!gap.is_open()).then(|| gap.to.to_string()),
         "why": gap.why,
     })
 }

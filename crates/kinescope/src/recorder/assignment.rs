@@ -28,7 +28,7 @@ pub(crate) struct Assignment {
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct Plane {
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// A hash of what is in the kubeconfig: with other words in it, it is another server.
+    /// A hash of what the kubeconfig says of the context: with other words in it, it is another server.
     pub(crate) seen: Option<u64>,
     pub(crate) context: Option<String>,
     pub(crate) wanted: Wanted,

@@ -13,7 +13,8 @@ use formats::sktrace::TracerConfig;
 use history::Retention;
 use kubernetes::quantity::Quantity;
 use kubernetes::rules::{RedactKey, Rules};
-use live::{KindChoice, Wanted};
+use live::{EventChoice, KindChoice, Wanted};
+use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Assignment, Keep, Plane};
@@ -74,7 +75,7 @@ impl Config {
         if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder }
     }
 
-    /// That no two clusters have one name, and with it one history.
+    /// That no two clusters have one name, and with it one history, and that no Secrets are asked for.
     fn checked(self) -> anyhow::Result<Config> {
         for (index, assignment) in self.assignments.iter().enumerate() {
             let name = &*assignment.name;
@@ -90,6 +91,7 @@ impl Config {
             if self.assignments[..index].iter().any(|other| other.into == assignment.into) {
                 bail!("two clusters are called {name}");
             }
+            assignment.cluster.wanted.kinds.check().with_context(|| name.to_owned())?;
         }
         let folder = &self.folder;
         std::fs::create_dir_all(self.place()).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -119,10 +121,26 @@ fn of_tracer(file: &str, text: &str, beside: &Beside) -> anyhow::Result<Config> 
     Config { folder, assignments: vec![assignment], warnings }.checked().with_context(|| file.to_owned())
 }
 
-/// An API server that is looked for anew when its kubeconfig changes.
+/// An API server that is looked for anew when what its kubeconfig says of it changes.
 fn plane(kubeconfig: Option<PathBuf>, context: Option<String>, wanted: Wanted) -> Plane {
-    let seen = kubeconfig.as_ref().and_then(|path| Some(xxh3_64(&std::fs::read(path).ok()?)));
+    let seen = kubeconfig.as_ref().and_then(|path| hash_of_context(path, context.as_deref()));
     Plane { kubeconfig, seen, context, wanted }
+}
+
+/// A hash of a context with its cluster and its user: a kubeconfig may have those of other clusters too. `None` if it cannot
+/// be read.
+fn hash_of_context(path: &Path, context: Option<&str>) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let value = manifests::of_yaml(&path.display().to_string(), &text).ok()?;
+    let named = |list: &str, name: &Value| {
+        let entries = value[list].as_array();
+        entries.and_then(|all| all.iter().find(|one| one["name"] == *name)).cloned().unwrap_or_default()
+    };
+    let name = context.map_or_else(|| value["current-context"].clone(), Value::from);
+    let context = named("contexts", &name);
+    let cluster = named("clusters", &context["context"]["cluster"]);
+    let user = named("users", &context["context"]["user"]);
+    Some(xxh3_64(json!([name, context, cluster, user]).to_string().as_bytes()))
 }
 
 /// The rules with the key in a file.
@@ -144,6 +162,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// Which Events are recorded.
+pub(crate) fn event_choice(text: &str) -> Result<EventChoice, String> {
+    match text {
+        "all" => Ok(EventChoice::All),
+        "scheduling" => Ok(EventChoice::Scheduling),
+        "none" => Ok(EventChoice::None),
+        _ => Err(format!("{text:?} is none of all, scheduling, none")),
+    }
 }
 
 /// A size in bytes, in the words Kubernetes has for them.
@@ -172,6 +200,46 @@ mod tests {
         );
         assert_eq!(file_name("../../etc"), "-..-etc");
         assert_eq!(file_name("kind-dev"), "kind-dev");
+    }
+
+    /// A kubeconfig of two clusters.
+    fn kubeconfig(folder: &Path, east: &str, west: &str) {
+        let entry = |name: &str, token: &str| {
+            [
+                json!({"name": name, "context": {"cluster": name, "user": name}}),
+                json!({"name": name, "cluster": {"server": format!("https://{name}.example")}}),
+                json!({"name": name, "user": {"token": token}}),
+            ]
+        };
+        let [[east, c1, u1], [west, c2, u2]] = [entry("east", east), entry("west", west)];
+        let all = json!({
+            "current-context": "east", "contexts": [east, west], "clusters": [c1, c2], "users": [u1, u2],
+        });
+        std::fs::write(folder.join("kubeconfig"), all.to_string()).unwrap();
+    }
+
+    #[test]
+    fn only_the_cluster_whose_context_changed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clusters.yaml");
+        let clusters =
+            "[{name: a, kubeconfig: kubeconfig}, {name: b, kubeconfig: kubeconfig, context: west}]";
+        std::fs::write(&file, format!("redact: false\nclusters: {clusters}")).unwrap();
+        let read = || Config::read(&file, &Beside::default()).unwrap().assignments;
+        kubeconfig(folder.path(), "1", "1");
+        let before = read();
+        let is_as_before =
+            || -> Vec<bool> { read().iter().zip(&before).map(|(now, before)| now.is_as(before)).collect() };
+        assert_eq!(is_as_before(), [true, true]);
+        kubeconfig(folder.path(), "1", "2");
+        assert_eq!(is_as_before(), [true, false]);
+        kubeconfig(folder.path(), "2", "1");
+        assert_eq!(is_as_before(), [false, true]);
+        // While it is being written.
+        std::fs::write(folder.path().join("kubeconfig"), "contexts: [").unwrap();
+        assert_eq!(is_as_before(), [true, true]);
+        std::fs::write(folder.path().join("kubeconfig"), "contexts: []").unwrap();
+        assert_eq!(is_as_before(), [false, false]);
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use live::KindStatus;
-use model::{Gap, Kind};
+use model::{Gap, Kind, Moment};
 
 /// The figures of all recordings of this process, by name.
 #[derive(Default)]
 pub(crate) struct Board {
     recordings: Mutex<BTreeMap<Arc<str>, Arc<Mutex<Figures>>>>,
+    /// When it was last looked which clusters are to be recorded; `None` if that is not looked at.
+    supervised: Mutex<Option<Instant>>,
 }
 
 /// The figures of one recording.
@@ -25,6 +28,20 @@ pub(crate) struct Figures {
     pub(crate) lag: f64,
     /// How often the disk was full.
     pub(crate) pauses: u64,
+    /// How often it was begun again after an error or a panic.
+    pub(crate) restarts: u64,
+    /// How many damaged histories were set aside.
+    pub(crate) damaged: u64,
+    /// How often the clock was set, or the machine suspended.
+    pub(crate) clock_steps: u64,
+    /// How often what is too old, or too much, could not be forgotten.
+    pub(crate) retention_failures: u64,
+    /// Nanoseconds by which the machine's clock is ahead of the time that changes are stamped with.
+    pub(crate) wall_offset: i64,
+    /// When its loop last turned.
+    turned: Option<Instant>,
+    /// The user was told that it does not work.
+    pub(super) is_troubled: bool,
 }
 
 /// The figures of one kind.
@@ -38,6 +55,8 @@ pub(crate) struct KindFigures {
     /// Of the objects recorded, as they arrived.
     pub(crate) bytes: u64,
     pub(crate) gaps: u64,
+    /// The end of the last gap: what goes on there is the same one, told in parts.
+    missed_until: Option<Moment>,
 }
 
 /// What is being done about a cluster.
@@ -53,9 +72,23 @@ pub(crate) enum State {
     Waiting(String),
 }
 
+/// A loop that has not turned for so long hangs. Every wait in it is shorter; what a disk or a large history takes is not
+/// known.
+const HUNG: Duration = Duration::from_secs(600);
+
 // === impl Board ===
 
 impl Board {
+    /// Notes that it was looked which clusters are to be recorded.
+    pub(super) fn supervise(&self) {
+        *lock(&self.supervised) = Some(Instant::now());
+    }
+
+    /// Whether nobody looks any more which clusters are to be recorded.
+    pub(crate) fn is_unsupervised(&self) -> bool {
+        lock(&self.supervised).is_some_and(|last| last.elapsed() > HUNG)
+    }
+
     /// The figures of a recording, new ones if it is new.
     pub(crate) fn figures(&self, name: &Arc<str>) -> Arc<Mutex<Figures>> {
         lock(&self.recordings).entry(name.clone()).or_default().clone()
@@ -78,6 +111,7 @@ impl Figures {
     pub(super) fn begin(&mut self, history: String) {
         self.history = history;
         self.state = State::Starting;
+        self.turn();
         for kind in self.kinds.values_mut() {
             kind.status = None;
         }
@@ -100,11 +134,39 @@ impl Figures {
         };
     }
 
-    /// Notes what was missed.
-    pub(crate) fn missed(&mut self, gaps: &[Gap]) {
-        for kind in gaps.iter().flat_map(|gap| &gap.kinds) {
-            self.kinds.entry(kind.clone()).or_default().gaps += 1;
+    /// Notes what was missed, and which gaps of an earlier run ended.
+    pub(crate) fn missed(&mut self, gaps: &[Gap], closed: &[Gap]) {
+        for (gap, is_new) in closed.iter().map(|gap| (gap, false)).chain(gaps.iter().map(|gap| (gap, true))) {
+            for kind in &gap.kinds {
+                let of_kind = self.kinds.entry(kind.clone()).or_default();
+                if is_new && of_kind.missed_until != Some(gap.from) {
+                    of_kind.gaps += 1;
+                }
+                of_kind.missed_until = Some(gap.to);
+            }
         }
+    }
+
+    /// The time of a recording, when the machine's clock tells this.
+    pub(crate) fn by_its_clock(&self, wall: Moment) -> Moment {
+        wall.plus_nanos(self.wall_offset.saturating_neg())
+    }
+
+    /// Notes that its loop has turned.
+    pub(super) fn turn(&mut self) {
+        self.turned = Some(Instant::now());
+    }
+
+    /// Whether its loop does not turn any more.
+    pub(crate) fn is_hung(&self) -> bool {
+        self.turned.is_some_and(|last| last.elapsed() > HUNG)
+    }
+
+    /// Notes that it does not work and will be begun again.
+    pub(super) fn restart(&mut self, why: String) {
+        self.restarts += 1;
+        self.turn();
+        self.state = State::Waiting(why);
     }
 
     /// Notes that the disk takes no more.

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use history::{Batch, History, Position, Retention, Selection, Writer};
+use history::{Batch, Forgetting, History, Position, Retention, Selection, Writer};
 use kubernetes::rules::{Sieve, Verdict};
 use live::{Known, News, Seen};
 use model::{Gap, Kind, Moment, Object, Observed, What};
 
+use super::clock::{ClockStep, RecordingClock};
 use super::figures::{Figures, lock};
-use super::{Assignment, Keep, now};
+use super::{Assignment, Keep};
 
 /// A history that is being recorded.
 pub(super) struct Film {
@@ -23,12 +25,28 @@ pub(super) struct Film {
     retention: Retention,
     /// Bytes that could not be forgotten: it is not tried again before there are more.
     stubborn: u64,
+    /// What is being forgotten, and the bytes there were before.
+    forgetting: Option<(Forgetting, u64)>,
+    /// What could not be forgotten yet.
+    unfinished: Option<UnfinishedForgetting>,
     /// The number of the last change that is safe.
     safe: i64,
     /// What the disk did not take.
     unwritten: Option<Batch>,
     figures: Arc<Mutex<Figures>>,
+    clock: Arc<RecordingClock>,
 }
+
+/// Forgetting that failed and is tried again.
+struct UnfinishedForgetting {
+    begins: Moment,
+    failures: u32,
+    /// Looks that are left out before the next try.
+    pause: u32,
+}
+
+/// Failures of forgetting after which the pause grows no more: it is 32 looks then.
+const LONGEST_PAUSE: u32 = 5;
 
 /// One of the two API servers that a cluster may be recorded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +56,11 @@ pub(super) enum Side {
     ControlPlane,
 }
 
+/// After the clock was set, nothing is forgotten by age for as long as is kept, but not for longer than this.
+const LONGEST_PROBATION: Duration = Duration::from_secs(86_400);
+/// A history may end this much after now without a word: it may have been seen by another clock.
+const AHEAD: i64 = 60_000_000_000;
+
 // === impl Film ===
 
 impl Film {
@@ -45,6 +68,7 @@ impl Film {
     pub(super) fn open(
         assignment: &Assignment,
         figures: Arc<Mutex<Figures>>,
+        clock: Arc<RecordingClock>,
     ) -> history::Result<(Film, HashMap<Side, Known>)> {
         let mut sieve = match &assignment.keep {
             Keep::Everything => None,
@@ -54,7 +78,7 @@ impl Film {
         // Before anything is read, so that nobody else writes between, and one that was never begun is begun.
         let writer = Writer::open(&path)?;
         let mut settings: HashMap<Kind, Object> = HashMap::new();
-        let known = known(&path, assignment, sieve.as_mut(), &mut settings)?;
+        let mut known = known(&path, assignment, sieve.as_mut(), &mut settings)?;
         let safe = writer.flush()?;
         let source = assignment.name.clone();
         let mut film = Film {
@@ -64,12 +88,55 @@ impl Film {
             sieve,
             retention: assignment.retention,
             stubborn: 0,
+            forgetting: None,
+            unfinished: None,
             safe,
             unwritten: None,
             figures,
+            clock,
         };
+        film.compare_clocks(known.get(&Side::Cluster).and_then(|known| known.until));
         film.set(&assignment.settings, &settings)?;
+        if assignment.control_plane.is_none()
+            && let Some(of_control) = known.remove(&Side::ControlPlane)
+        {
+            let ended = live::end(&film.source, &of_control, film.clock.now());
+            if !ended.is_empty() {
+                film.take(vec![(Side::ControlPlane, ended)])?;
+            }
+        }
         Ok((film, known))
+    }
+
+    /// Compares now with the end of what was recorded before.
+    fn compare_clocks(&self, end: Option<Moment>) {
+        let (now, Some(end)) = (self.clock.now(), end) else { return };
+        let ahead = end.nanos_since(now);
+        if ahead > AHEAD {
+            let why = format!(
+                "the history ends {} after now: what is recorded until then takes effect at its end; record into \
+                 another file to have it in its time",
+                kubernetes::table::human(ahead)
+            );
+            self.clock.note(ClockStep { from: now, to: end, why });
+        }
+        // All of it would be forgotten, and it may be the clock that is wrong.
+        if self.retention.nanos.is_some_and(|age| ahead < age.saturating_neg()) {
+            self.clock.suspect();
+        }
+    }
+
+    /// That the history can still be read, and is still there. What cannot be said now is looked at again soon.
+    pub(super) fn check(&self) -> history::Result<()> {
+        let read = History::open(&self.path).and_then(|history| history.span_of(&self.source));
+        match read {
+            // It was one when it was opened.
+            Err(history::Error::NotOurs { path, why }) => Err(history::Error::Damaged { path, what: why }),
+            // What is written to a file without a name is lost.
+            Err(error @ history::Error::Missing(_)) => Err(error),
+            Err(error) if error.is_damage() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Records settings that are not in the history already.
@@ -82,7 +149,10 @@ impl Film {
                 Some(_) => What::Modified(object.clone()),
                 None => What::Added(object.clone()),
             };
-            changes.push(Observed { inferred: true, ..Observed::received(now(), &self.source, what) });
+            changes.push(Observed {
+                inferred: true,
+                ..Observed::received(self.clock.now(), &self.source, what)
+            });
         }
         match changes.is_empty() {
             true => Ok(()),
@@ -92,7 +162,7 @@ impl Film {
 
     /// Makes news durable. After an error of the disk nothing is lost: see [`resume`](Film::resume).
     pub(super) fn take(&mut self, news: Vec<(Side, News)>) -> history::Result<()> {
-        let at = now();
+        let at = self.clock.now();
         let mut batch = Batch::default();
         let figures = self.figures.clone();
         let mut figures = lock(&figures);
@@ -112,8 +182,9 @@ impl Film {
                     None => of_kind.dropped += 1,
                 }
             }
-            figures.missed(&news.gaps);
+            figures.missed(&news.gaps, &news.closed_gaps);
             batch.gaps.extend(news.gaps);
+            batch.closed_gaps.extend(news.closed_gaps);
             let position = |(kind, resource_version)| Position {
                 source: self.source.clone(),
                 kind: side.position_kind(kind),
@@ -142,12 +213,14 @@ impl Film {
         match written {
             Ok(seq) => self.safe = seq,
             Err(error) => {
-                self.writer = None;
+                // The next one goes on with what this one was forgetting.
+                (self.writer, self.forgetting) = (None, None);
                 self.unwritten = Some(batch);
                 return Err(error);
             }
         }
-        lock(&self.figures).lag = first_seen.map_or(0.0, |seen| now().nanos_since(seen) as f64 / 1e9);
+        lock(&self.figures).lag =
+            first_seen.map_or(0.0, |seen| self.clock.now().nanos_since(seen) as f64 / 1e9);
         Ok(())
     }
 
@@ -155,7 +228,7 @@ impl Film {
     pub(super) fn resume(&mut self, from: Moment, why: &str) -> history::Result<()> {
         self.writer = None;
         // In a new one what does not change would be missing.
-        if !self.path.exists() {
+        if !history::exists(&self.path)? {
             return Err(history::Error::Missing(self.path.clone()));
         }
         let writer = Writer::open(&self.path)?;
@@ -170,7 +243,7 @@ impl Film {
             source: self.source.clone(),
             kinds: Vec::new(),
             from,
-            to: now(),
+            to: self.clock.now(),
             why: format!("it could not be written: {why}"),
         });
         let written = self.write(batch);
@@ -183,21 +256,53 @@ impl Film {
         written
     }
 
-    /// Forgets what is older, or more, than is wanted.
+    /// Forgets what is older, or more, than is wanted: in small steps, while recording goes on.
     pub(super) fn keep_short(&mut self) -> history::Result<()> {
-        if self.retention == Retention::default() || self.writer.is_none() {
+        if self.retention == Retention::default() || self.writer.is_none() || self.is_forgetting()? {
+            return Ok(());
+        }
+        if let Some(unfinished) = &mut self.unfinished
+            && unfinished.pause > 0
+        {
+            unfinished.pause -= 1;
             return Ok(());
         }
         // What cannot be looked at now is looked at again soon.
-        let Ok(Some(begins)) = self.overdue() else { return Ok(()) };
-        if let Some(writer) = self.writer.take() {
-            writer.close()?;
+        let overdue = self.overdue().ok().flatten();
+        let begins = overdue.or(self.unfinished.as_ref().map(|unfinished| unfinished.begins));
+        if let (Some(writer), Some(begins)) = (&self.writer, begins) {
+            let before = History::open(&self.path)?.used_bytes()?;
+            let failures = self.unfinished.as_ref().map_or(0, |unfinished| unfinished.failures);
+            self.unfinished = Some(UnfinishedForgetting { begins, failures, pause: 0 });
+            self.forgetting = Some((writer.forget(begins)?, before));
         }
-        history::forget(&self.path, begins)?;
-        let left = History::open(&self.path)?.used_bytes()?;
-        self.stubborn = left + self.retention.bytes.unwrap_or(0) / 20;
-        self.writer = Some(Writer::open(&self.path)?);
         Ok(())
+    }
+
+    /// Whether something is being forgotten. Notes what came of it when it has ended.
+    fn is_forgetting(&mut self) -> history::Result<bool> {
+        let Some((forgetting, before)) = &self.forgetting else { return Ok(false) };
+        let Some(outcome) = forgetting.outcome() else { return Ok(true) };
+        let before = *before;
+        self.forgetting = None;
+        match outcome {
+            Ok(_) => {
+                self.unfinished = None;
+                let left = History::open(&self.path)?.used_bytes()?;
+                let growth = self.retention.bytes.unwrap_or(0) / 20;
+                self.stubborn = if left + growth > before { left + growth } else { 0 };
+            }
+            // If the writer itself has failed, the next batch tells.
+            Err(error) if error.may_pass() || matches!(error, history::Error::Stopped { .. }) => {
+                lock(&self.figures).retention_failures += 1;
+                if let Some(unfinished) = &mut self.unfinished {
+                    unfinished.pause = 1 << unfinished.failures;
+                    unfinished.failures = (unfinished.failures + 1).min(LONGEST_PAUSE);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(false)
     }
 
     fn overdue(&self) -> history::Result<Option<Moment>> {
@@ -207,7 +312,24 @@ impl Film {
             true => self.retention.by_size(&history)?,
             false => None,
         };
-        Ok(self.retention.by_age(&history, now())?.max(by_size))
+        let by_age = match self.clock.is_steady_for(self.probation()) {
+            true => self.retention.by_age(&history, self.clock.now())?,
+            false => None,
+        };
+        Ok(by_age.max(by_size))
+    }
+
+    /// How long a clock that was set must have been right before anything is forgotten by it.
+    fn probation(&self) -> Duration {
+        let age = self.retention.nanos.unwrap_or(0).max(0).cast_unsigned();
+        Duration::from_nanos(age).min(LONGEST_PROBATION)
+    }
+
+    /// Ends without another word to the file, which is damaged.
+    pub(super) fn abandon(self) {
+        if let Some(writer) = self.writer {
+            writer.abandon();
+        }
     }
 
     pub(super) fn close(self) -> history::Result<()> {
@@ -255,14 +377,19 @@ fn known(
     let history = History::open(path)?;
     let mut known: HashMap<Side, Known> = HashMap::new();
     let source = &assignment.name;
-    let Some(end) = history.end_of(source)? else { return Ok(known) };
-    let control_namespaces =
-        assignment.control_plane.as_ref().map_or(&[][..], |plane| &plane.wanted.namespaces);
+    let Some((start, end)) = history.span_of(source)? else { return Ok(known) };
+    let mut control_namespaces: Vec<String> =
+        assignment.control_plane.as_ref().map_or(Vec::new(), |plane| plane.wanted.namespaces.clone());
     for side in [Side::Cluster, Side::ControlPlane] {
-        known.entry(side).or_default().until = Some(end);
+        let of_side = known.entry(side).or_default();
+        (of_side.from, of_side.until) = (Some(start), Some(end));
     }
     for position in history.positions()?.into_iter().filter(|position| position.source == *source) {
         let (side, kind) = Side::of_position(&position.kind);
+        if side == Side::ControlPlane {
+            // The one of an earlier run may be another.
+            control_namespaces.extend(live::namespaces_of(&kind, &position.resource_version));
+        }
         known.entry(side).or_default().positions.insert(kind, position.resource_version);
     }
     let ours = Selection { source: Some(source.clone()), ..Selection::default() };

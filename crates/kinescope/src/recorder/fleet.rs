@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use live::caught;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{sleep, timeout};
 
-use super::cluster::record;
-use super::figures::{State, lock};
+use super::cluster::{FIRST_WAIT, LONGEST_WAIT, record};
+use super::figures::lock;
 use super::{Assignment, Beside, Board, Config, Words};
 
 /// The clusters that are being recorded.
@@ -26,9 +27,6 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// What does not work is tried again after this, then after twice as long, up to the most.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// All have ended within a second; who has not by then will not.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -52,7 +50,8 @@ impl Fleet {
         });
         for assignment in assignments {
             let before = match self.running.remove(&assignment.name) {
-                Some(running) if assignment.is_as(&running.assignment) => {
+                // One that has ended by itself has broken.
+                Some(running) if assignment.is_as(&running.assignment) && !running.task.is_finished() => {
                     self.running.insert(assignment.name.clone(), running);
                     continue;
                 }
@@ -61,6 +60,55 @@ impl Fleet {
             let running = self.begin(assignment, before);
             self.running.insert(running.assignment.name.clone(), running);
         }
+    }
+
+    /// Does what a file says until it is told to stop. `first` is what it says now, if that is known.
+    async fn follow(
+        mut self,
+        file: &Path,
+        beside: &Beside,
+        first: Option<Config>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let read = async || {
+            let read = caught(async { block_in_place(|| Config::read(file, beside)) });
+            read.await.unwrap_or_else(|panic| Err(panic.into()))
+        };
+        let mut next = match first {
+            Some(config) => Ok(config),
+            None => read().await,
+        };
+        let (mut said, mut is_understood) = (Vec::new(), true);
+        loop {
+            self.board.supervise();
+            let was_understood = std::mem::replace(&mut is_understood, next.is_ok());
+            let complaints = match next {
+                Ok(config) => {
+                    self.assign(config.assignments);
+                    config.warnings
+                }
+                // What was assigned before goes on.
+                Err(error) => vec![format!("{error:#}; what it said before holds")],
+            };
+            if is_understood && !was_understood {
+                self.say(file, "it is understood again");
+            }
+            for complaint in complaints.iter().filter(|complaint| !said.contains(*complaint)) {
+                self.say(file, complaint);
+            }
+            said = complaints;
+            tokio::select! {
+                () = sleep(BETWEEN_LOOKS) => {}
+                _ = stop.wait_for(|is_time| *is_time) => break,
+            }
+            next = read().await;
+        }
+        self.end().await;
+    }
+
+    fn say(&self, file: &Path, words: &str) {
+        // If nobody listens any more it is too late for words.
+        let _ = self.words.send((file.display().to_string().into(), words.to_owned()));
     }
 
     /// Ends all.
@@ -95,19 +143,21 @@ impl Fleet {
 async fn attend(assignment: &Assignment, board: &Board, words: &Words, mut stop: watch::Receiver<bool>) {
     let mut wait = FIRST_WAIT;
     let mut said = String::new();
-    while !*stop.borrow() {
+    // Whoever could say so may be gone.
+    while !*stop.borrow() && stop.has_changed().is_ok() {
         let begun = Instant::now();
         let Err(error) = record(assignment, board, words, stop.clone()).await else { continue };
         let why = format!("{error:#}");
-        let was_well = begun.elapsed() > LONGEST_WAIT;
-        if was_well {
+        if begun.elapsed() > LONGEST_WAIT {
             wait = FIRST_WAIT;
         }
+        let figures = board.figures(&assignment.name);
+        let was_well = !std::mem::replace(&mut lock(&figures).is_troubled, true);
         if was_well || why != said {
             let _ = words.send((assignment.name.clone(), format!("{why}; trying again")));
             said.clone_from(&why);
         }
-        lock(&board.figures(&assignment.name)).state = State::Waiting(why);
+        lock(&figures).restart(why);
         tokio::select! {
             () = sleep(wait) => {}
             _ = stop.wait_for(|is_time| *is_time) => {}
@@ -128,27 +178,15 @@ pub(crate) async fn follow(
     words: Words,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut fleet = Fleet::new(board, words.clone());
-    let mut said = Vec::new();
-    let mut next = Ok(config);
+    let mut first = Some(config);
     loop {
-        let complaints = match next {
-            Ok(config) => {
-                fleet.assign(config.assignments);
-                config.warnings
-            }
-            // What was assigned before goes on.
-            Err(error) => vec![format!("{error:#}; what it said before holds")],
-        };
-        for complaint in complaints.iter().filter(|complaint| !said.contains(*complaint)) {
-            let _ = words.send((file.display().to_string().into(), complaint.clone()));
-        }
-        said = complaints;
+        let fleet = Fleet::new(board.clone(), words.clone());
+        let Err(panic) = caught(fleet.follow(file, beside, first.take(), stop.clone())).await else { return };
+        // With the fleet all that it recorded has ended.
+        let _ = words.send((file.display().to_string().into(), format!("{panic}; trying again")));
         tokio::select! {
-            () = sleep(BETWEEN_LOOKS) => {}
-            _ = stop.wait_for(|is_time| *is_time) => break,
+            () = sleep(FIRST_WAIT) => {}
+            _ = stop.wait_for(|is_time| *is_time) => return,
         }
-        next = block_in_place(|| Config::read(file, beside));
     }
-    fleet.end().await;
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+mod alerts;
 #[path = "../common/mod.rs"]
 mod common;
 mod pod;
@@ -85,16 +86,39 @@ fn versions_and_users_are_the_same_everywhere() {
 }
 
 #[test]
+fn the_build_image_can_be_given_by_its_digest() {
+    let dockerfile = file("Dockerfile");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let images: Vec<String> = dockerfile
+        .lines()
+        .filter(|line| line.starts_with("FROM "))
+        .map(|line| words(line)[1].clone())
+        .collect();
+    assert_eq!(images, ["${RUST_IMAGE}", "scratch"]);
+    // An argument of the first FROM must stand before it.
+    let before = dockerfile.split_once("\nFROM ").unwrap().0;
+    let default = before.lines().find_map(|line| line.strip_prefix("ARG RUST_IMAGE=")).unwrap();
+    assert!(default.starts_with("rust:"), "{default}");
+    assert!(file("README.md").contains("--build-arg RUST_IMAGE=rust@sha256:DIGEST"));
+}
+
+#[test]
 fn helm_and_kustomize_make_the_same() {
     let Some(renderer) = Renderer::find() else { return };
-    for (folder, values) in
-        [("base", &[][..]), ("service-monitor", &["--set", "serviceMonitor.enabled=true"][..])]
-    {
-        let by_kustomize = comparable(&renderer.kustomize(folder));
+    for (folders, values) in [
+        (&["base"][..], &[][..]),
+        (&["service-monitor"], &["--set", "serviceMonitor.enabled=true"]),
+        (
+            &["base", "alerts", "network-policy"],
+            &["--set", "prometheusRule.enabled=true,networkPolicy.enabled=true"],
+        ),
+    ] {
+        let rendered: Vec<String> = folders.iter().map(|folder| renderer.kustomize(folder)).collect();
+        let by_kustomize = comparable(&rendered.join("---\n"));
         let by_helm = comparable(&renderer.template(values).fine());
         assert_eq!(by_kustomize.keys().collect::<Vec<_>>(), by_helm.keys().collect::<Vec<_>>());
         for (name, object) in &by_kustomize {
-            assert_eq!(object, &by_helm[name], "{name} of {folder}");
+            assert_eq!(object, &by_helm[name], "{name} of {folders:?}");
         }
     }
 }
@@ -133,9 +157,20 @@ fn the_values_of_the_chart_do_what_they_say() {
     assert_eq!(container["image"], "registry.example/kinescope:edge");
     assert_eq!(container["imagePullPolicy"], "Always");
     assert_eq!(container["resources"]["limits"], json!({ "memory": "4Gi" }));
-    for probe in ["livenessProbe", "readinessProbe"] {
-        assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS");
+    // Probes have a listener of their own, without TLS.
+    assert!(arguments.contains(&json!("--health-probe-bind-address=0.0.0.0:8081")), "{arguments:?}");
+    assert!(
+        container["ports"].as_array().unwrap().contains(&json!({ "name": "probes", "containerPort": 8081 }))
+    );
+    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        assert_eq!(container[probe]["httpGet"], json!({ "path": path, "port": "probes" }));
     }
+    assert!(!of_kind(&rendered, "Service")["spec"].to_string().contains("probes"));
+    // Copies keep to the size of their volume.
+    assert!(arguments.contains(&json!("--scratch-size=50Gi")), "{arguments:?}");
+    let volumes = pod["volumes"].as_array().unwrap();
+    let scratch = volumes.iter().find(|volume| volume["name"] == "tmp").unwrap();
+    assert_eq!(scratch["emptyDir"]["sizeLimit"], "50Gi");
     assert_eq!(pod["imagePullSecrets"], json!([{ "name": "registry" }]));
     assert_eq!(pod["nodeSelector"], json!({ "disk": "ssd" }));
     assert_eq!(pod["tolerations"], json!([{ "key": "infra", "operator": "Exists" }]));
@@ -149,22 +184,28 @@ fn the_values_of_the_chart_do_what_they_say() {
     assert_eq!(claim["resources"]["requests"]["storage"], "100Gi");
     let config = of_kind(&rendered, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
     let clusters = json!([
-        { "name": "this", "also": ["leases"] },
+        { "name": "this", "also": ["ingresses"] },
         { "name": "prod", "kubeconfig": "/etc/kinescope-kubeconfigs/prod", "context": "admin" },
     ]);
     assert_eq!(
         serde_saphyr::from_str::<Value>(config).unwrap(),
         json!({ "folder": "/data", "retention": { "age": "7d", "size": "50Gi" }, "clusters": clusters })
     );
-    let mut with_leases = needed();
-    with_leases.extend(["list", "watch"].map(|verb| right("coordination.k8s.io", "leases", verb)));
-    check_rights(&allowed(of_kind(&rendered, "ClusterRole")), &with_leases);
+    let mut with_ingresses = needed();
+    with_ingresses.extend(["list", "watch"].map(|verb| right("networking.k8s.io", "ingresses", verb)));
+    check_rights(&allowed(of_kind(&rendered, "ClusterRole")), &with_ingresses);
     let monitor = of_kind(&rendered, "ServiceMonitor");
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     let endpoint = &monitor["spec"]["endpoints"][0];
     assert_eq!([&endpoint["scheme"], &endpoint["interval"]], ["https", "10s"]);
     assert_eq!(endpoint["tlsConfig"], json!({ "serverName": "kinescope" }));
     assert_eq!(endpoint["authorization"]["credentials"]["name"], "films-token");
+    assert_eq!(of_kind(&rendered, "PrometheusRule")["metadata"]["labels"]["release"], "prometheus");
+    let policy = &of_kind(&rendered, "NetworkPolicy")["spec"];
+    assert_eq!(policy["podSelector"], set["selector"]);
+    let monitoring = json!({ "matchLabels": { "kubernetes.io/metadata.name": "monitoring" } });
+    assert_eq!(policy["ingress"][0]["from"], json!([{ "namespaceSelector": monitoring }]));
+    assert_eq!(policy["egress"][1]["ports"], json!([{ "protocol": "TCP", "port": 8443 }]));
 }
 
 #[test]
@@ -172,7 +213,9 @@ fn the_examples_of_the_readme_can_be_rendered() {
     let readme = file("README.md");
     let examples: Vec<&str> =
         readme.split("```yaml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
-    let [image, helm_kind, kustomize_kind, helm_clusters] = examples[..] else { panic!("{examples:#?}") };
+    let [image, helm_policy, kustomize_more, helm_kind, kustomize_kind, helm_clusters] = examples[..] else {
+        panic!("{examples:#?}")
+    };
     let Some(renderer) = Renderer::find() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -180,6 +223,9 @@ fn the_examples_of_the_readme_can_be_rendered() {
     std::fs::create_dir(path("mine")).unwrap();
     std::fs::write(path("mine/kustomization.yaml"), format!("{image}{kustomize_kind}")).unwrap();
     std::fs::write(path("mine/config.yaml"), helm_clusters).unwrap();
+    std::fs::create_dir(path("more")).unwrap();
+    std::fs::write(path("more/kustomization.yaml"), kustomize_more).unwrap();
+    std::fs::write(path("policy.yaml"), helm_policy).unwrap();
     std::fs::write(path("kind.yaml"), helm_kind).unwrap();
     std::fs::write(path("clusters.yaml"), helm_clusters).unwrap();
 
@@ -187,11 +233,18 @@ fn the_examples_of_the_readme_can_be_rendered() {
     let by_helm = objects(&renderer.template(&["--values", &path("kind.yaml")]).fine());
     for rendered in [&by_kustomize, &by_helm] {
         let rights = allowed(of_kind(rendered, "ClusterRole"));
-        assert!(rights.contains(&right("coordination.k8s.io", "leases", "watch")));
+        assert!(rights.contains(&right("networking.k8s.io", "ingresses", "watch")));
     }
     let container = &of_kind(&by_kustomize, "StatefulSet")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], concat!("registry.example/kinescope:", env!("CARGO_PKG_VERSION")));
     assert_eq!(of_kind(&by_kustomize, "ConfigMap")["data"]["config.yaml"], helm_clusters);
+    let more = objects(&renderer.kustomize(&path("more")));
+    of_kind(&more, "PrometheusRule");
+    let by_helm = objects(&renderer.template(&["--values", &path("policy.yaml")]).fine());
+    let peers = |rendered: &[Value]| {
+        of_kind(rendered, "NetworkPolicy")["spec"]["ingress"][0]["from"].as_array().unwrap().len()
+    };
+    assert_eq!((peers(&more), peers(&by_helm)), (1, 2));
     let by_helm = objects(&renderer.template(&["--values", &path("clusters.yaml")]).fine());
     let config = of_kind(&by_helm, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
     assert!(config.contains("kubeconfig: /etc/kinescope-kubeconfigs/prod\n"), "{config}");
@@ -213,6 +266,9 @@ fn every_value_is_tried_and_wrong_ones_are_refused() {
         "clusters=null",
         "clusters[0].context=prod",
         "extraRules[0].verbs[0]=get",
+        "networkPolicy.from[0].pods=web",
+        "networkPolicy.apiServerPorts[0]=0",
+        "prometheusRule.enabled=maybe",
     ] {
         let error = renderer.template(&["--set", wrong]).wrong(1);
         assert!(error.contains("values don't meet the specifications of the schema"), "{wrong}: {error}");

@@ -4,9 +4,12 @@
 #[path = "../serve/server.rs"]
 mod server;
 
+use std::net::{SocketAddr, TcpStream};
+
 use serde_json::Value;
 
-use self::server::Server;
+use self::server::{Answer, Server, write_request};
+use crate::alerts;
 use crate::rendered::of_kind;
 use crate::rights::{Stage, wait_for};
 
@@ -34,13 +37,24 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     assert_eq!(arguments.remove(0), "serve");
     let listen = arguments.iter().position(|argument| argument == "--listen=0.0.0.0:7777").unwrap();
     arguments.remove(listen);
+    let probes = "--health-probe-bind-address=0.0.0.0:8081";
+    let probes = arguments.iter().position(|argument| argument == probes).unwrap();
+    arguments[probes] = "--health-probe-bind-address=127.0.0.1:0".to_owned();
 
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let server = Server::start(stage.folder.path(), &arguments);
+    let mut server = Server::start(stage.folder.path(), &arguments);
+    let said = server.next_line();
+    let probes: SocketAddr = said.trim().rsplit_once("//").unwrap().1.parse().unwrap();
     let authorization = format!("Authorization: Bearer {token}");
     let ask = |path: &str| server.ask("GET", path, &[&authorization], b"");
     for probe in ["livenessProbe", "readinessProbe"] {
-        server.get(container[probe]["httpGet"]["path"].as_str().unwrap()).fine();
+        let path = container[probe]["httpGet"]["path"].as_str().unwrap();
+        // It is ready as soon as it records.
+        wait_for(probe, || {
+            let mut stream = TcpStream::connect(probes).unwrap();
+            write_request(&mut stream, "GET", path, &[], b"", "kinescope-0");
+            (Answer::read(&mut stream).code == 200).then_some(())
+        });
     }
     server.get("/metrics").wrong(401);
     wait_for("a recording", || {
@@ -48,6 +62,14 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
         (namespaces.code == 200 && namespaces.text().contains(r#""name":"kinescope""#)).then_some(())
     });
     assert!(volumes.join("data/this.kine").is_file());
-    let metrics = ask("/metrics").fine();
-    assert!(String::from_utf8(metrics).unwrap().contains(r#"kinescope_history_readable{history="this"} 1"#));
+    let metrics = || String::from_utf8(ask("/metrics").fine()).unwrap();
+    assert!(metrics().contains(r#"kinescope_history_readable{history="this"} 1"#));
+    // What alerts are about is there. Some of it is told when the first watch begins.
+    for name in alerts::metrics() {
+        wait_for(&name, || {
+            let metrics = metrics();
+            let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(&*name));
+            lines.any(|rest| rest.starts_with(['{', ' '])).then_some(())
+        });
+    }
 }

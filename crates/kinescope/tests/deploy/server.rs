@@ -68,6 +68,17 @@ fn service_monitors() -> Value {
     definition(&Kind::new("monitoring.coreos.com", "ServiceMonitor"), "servicemonitors", spec)
 }
 
+fn prometheus_rules() -> Value {
+    let text = json!({ "type": "string" });
+    let texts = json!({ "type": "object", "additionalProperties": text });
+    let list =
+        |fields: Value| json!({ "type": "array", "items": { "type": "object", "properties": fields } });
+    let rule = json!({ "alert": text, "expr": text, "for": text, "labels": texts, "annotations": texts });
+    let groups = list(json!({ "name": text, "rules": list(rule) }));
+    let spec = json!({ "type": "object", "properties": { "groups": groups } });
+    definition(&Kind::new("monitoring.coreos.com", "PrometheusRule"), "prometheusrules", spec)
+}
+
 #[test]
 fn a_real_server_takes_all_of_it() {
     let Some(renderer) = Renderer::find() else { return };
@@ -75,6 +86,7 @@ fn a_real_server_takes_all_of_it() {
     let base = renderer.kustomize("base");
     create(&cluster, of_kind(&objects(&base), "Namespace"));
     create(&cluster, &service_monitors());
+    create(&cluster, &prometheus_rules());
     cluster.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"]).unwrap();
     for rendered in [
         &base,
@@ -87,6 +99,12 @@ fn a_real_server_takes_all_of_it() {
         assert_eq!(applied.lines().count(), objects(rendered).len(), "{applied}");
         assert!(applied.lines().all(|line| line.ends_with("(server dry run)")), "{applied}");
         check_pod(&cluster, of_kind(&objects(rendered), "StatefulSet"));
+    }
+
+    for folder in ["alerts", "network-policy"] {
+        let apply = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let applied = cluster.kubectl_reading(&apply, &renderer.kustomize(folder)).unwrap();
+        assert!(applied.ends_with("/kinescope created (server dry run)\n"), "{applied}");
     }
 
     // As the README has it for other clusters.

@@ -61,6 +61,12 @@ pub(crate) fn has_listed(path: &Path, kinds: &[Kind]) -> bool {
     kinds.iter().all(is_listed)
 }
 
+/// The kinds that are recorded by default and that every API server has.
+pub(crate) fn built_in_kinds() -> Vec<Kind> {
+    let kinds = live::default_resources().into_iter().map(|(kind, _)| kind);
+    kinds.filter(|kind| kubernetes::kinds::of(kind).is_some()).collect()
+}
+
 /// Whether a history is a lone file, as it is after it was closed.
 pub(crate) fn is_closed(path: &Path) -> bool {
     let beside = |end: &str| path.with_file_name(format!("{}{end}", path.file_name().unwrap().display()));

@@ -157,7 +157,8 @@ async fn what_is_asked_for_must_make_sense() {
         .await;
     check(folder, &record(&["--skip", "flying-pigs"]), &["flying-pigs: the server has nothing of that name"])
         .await;
-    check(folder, &record(&["--kinds", "secrets"]), &["secrets: secrets are never recorded"]).await;
+    check(folder, &record(&["--kinds", "secrets"]), &["secrets: Secrets are never recorded; leave it out"])
+        .await;
     check(
         folder,
         &record(&["--kinds", "tokenreviews"]),

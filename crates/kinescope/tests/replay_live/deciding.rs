@@ -18,7 +18,8 @@ fn nodes() -> String {
         let room = "{cpu: '256', memory: 1Ti, pods: '2000'}";
         writeln!(
             text,
-            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: fresh-{number}}}, status: {{capacity: {room}, \
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: fresh-{number}, annotations: \
+             {{kwok.x-k8s.io/node: fake}}}}, status: {{capacity: {room}, \
              allocatable: {room}, conditions: [{{type: Ready, status: 'True'}}]}}}}"
         )
         .unwrap();

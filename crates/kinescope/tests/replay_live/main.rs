@@ -12,6 +12,7 @@ mod deciding;
 mod faults;
 mod films;
 mod objects;
+mod outside;
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "../record/server.rs"]
 mod server;

@@ -72,10 +72,16 @@ fn strip(object: &mut Value) {
             }
             strip_tokens(spec);
         }
-        // The rules take away where its pod was to go.
+        // The rules take away where its pod was to go, and let it have volumes of the run alone.
         "PersistentVolumeClaim" => {
             if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
                 annotations.remove("volume.kubernetes.io/selected-node");
+            }
+            if let Some(Value::Object(selected)) = object.pointer_mut("/spec/selector/matchLabels") {
+                selected.remove(RUN);
+                if selected.is_empty() {
+                    object["spec"].as_object_mut().unwrap().remove("selector");
+                }
             }
         }
         "Namespace" => {
@@ -87,6 +93,11 @@ fn strip(object: &mut Value) {
             if let Some(Value::Object(claim)) = object.pointer_mut("/spec/claimRef") {
                 claim.remove("uid");
                 claim.remove("resourceVersion");
+            }
+            // The rules take away which disk it is, and let nobody reclaim that.
+            object["spec"].as_object_mut().unwrap().remove("persistentVolumeReclaimPolicy");
+            if let Some(handle) = object.pointer_mut("/spec/csi/volumeHandle") {
+                *handle = Value::Null;
             }
             // The server's own clock.
             object["status"].as_object_mut().unwrap().remove("lastPhaseTransitionTime");

@@ -139,25 +139,46 @@ fn a_history_that_is_held_by_another_is_to_be_asked_again() {
 }
 
 #[test]
-fn clients_beyond_the_limit_are_turned_away_until_others_leave() {
+fn a_history_that_has_not_changed_is_not_opened_for_each_list() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
-    let crowd: Vec<TcpStream> = (0..512).map(|_| TcpStream::connect(server.address).unwrap()).collect();
-    let mut late = TcpStream::connect(server.address).unwrap();
-    late.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let _ = late.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let mut said = Vec::new();
-    let read = late.read_to_end(&mut said);
-    let turned_away = read.is_ok() || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset);
-    assert!(turned_away && said.is_empty(), "{}", String::from_utf8_lossy(&said));
-    drop(crowd);
-    let began = Instant::now();
-    let mut said = Vec::new();
-    while said.is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(5), "there is no room for clients any more");
-        let _ = server.send("GET", "/healthz", &[], b"").read_to_end(&mut said);
+    let path = shop.path().join("shop.kine");
+    // Right after a change another one might leave the same time.
+    while path.metadata().unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(2) {
+        std::thread::yield_now();
     }
-    assert!(said.starts_with(b"HTTP/1.1 200 OK"));
+    let lists = || {
+        let metrics = server.get("/metrics").text();
+        let figures =
+            metrics.lines().filter(|line| line.starts_with("kinescope_history_") && !line.contains("_age_"));
+        let figures: Vec<String> = figures.map(str::to_owned).collect();
+        (figures, server.get("/").text(), server.get("/api/v1/histories").text())
+    };
+    let before = lists();
+    assert!(before.0.contains(&"kinescope_history_changes{history=\"shop\"} 4".to_owned()), "{before:?}");
+    // Whoever holds a history like this lets nobody read it.
+    let sqlite = rusqlite::Connection::open(&path).unwrap();
+    sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    assert_eq!(lists(), before);
+    sqlite.execute_batch("DELETE FROM gap; COMMIT").unwrap();
+    drop(sqlite);
+    let after = lists();
+    assert!(after.0.contains(&"kinescope_history_gaps{history=\"shop\"} 0".to_owned()), "{after:?}");
+}
+
+#[test]
+fn clients_that_say_nothing_make_room_for_others() {
+    let shop = shop();
+    let server = Server::start(shop.path(), &[]);
+    let mut crowd: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for _ in 0..10 {
+        server.get("/healthz").fine();
+        server.get("/api/v1/histories").fine();
+    }
+    // Whoever came first of those who have said nothing goes first.
+    crowd[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let read = crowd[0].read(&mut [0; 100]);
+    assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
 }
 
 #[test]

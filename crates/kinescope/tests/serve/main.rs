@@ -4,9 +4,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod crowd;
+mod downloads;
 mod folders;
 mod load;
 mod others;
+mod probes;
 mod recording;
 mod server;
 mod strangers;

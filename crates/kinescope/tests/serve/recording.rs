@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::common::{PROGRAM, run};
 use crate::server::Server;
 
-/// The cluster that all tests of this file share, as long as one of them uses it.
-fn cluster() -> Option<Arc<Cluster>> {
+/// The cluster that all tests of recording share, as long as one of them uses it.
+pub(crate) fn cluster() -> Option<Arc<Cluster>> {
     static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap();
     let cluster = match shared.upgrade() {
@@ -49,7 +49,7 @@ fn create_pods(cluster: &Cluster, namespace: &str, names: impl Iterator<Item = S
 
 /// Waits until something holds. Tests are not about how fast it comes.
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(120), "in vain: {what}");
@@ -58,7 +58,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// How a recording is getting on; null if there is none of that name.
-fn recording(server: &Server, name: &str) -> Value {
+pub(crate) fn recording(server: &Server, name: &str) -> Value {
     let all = server.get("/api/v1/recordings").json();
     let found = all["recordings"].as_array().unwrap().iter().find(|recording| recording["name"] == name);
     found.cloned().unwrap_or_default()
@@ -225,12 +225,17 @@ fn a_shoot_is_recorded_with_its_control_plane() {
         ["--config", "clusters.csv", "--kubeconfigs", kubeconfigs, "--control-kubeconfigs", &seeds];
     let mut server = Server::start(folder.path(), &arguments);
     let name = "live_dev_web";
+    let built_in = live::default_resources().into_iter().map(|(kind, _)| kind);
+    let built_in: Vec<String> =
+        built_in.filter(|kind| kubernetes::kinds::of(kind).is_some()).map(|kind| kind.to_string()).collect();
     until("both planes are recorded", || {
         let recording = recording(&server, name);
         let count = |kind: &str| of_kind(&recording, kind, "changes").as_u64().unwrap_or(0);
         count("MachineDeployment.machine.sapcloud.io") >= 2
             && count("Deployment.apps") >= 4
             && count("Namespace") >= 3
+            // What was not listed before the end of the first run would be a gap in the second.
+            && built_in.iter().all(|kind| of_kind(&recording, kind, "state") == "watching")
     });
     let list = server.get("/api/db").text();
     assert_eq!(list, "live_dev_web.db\n");

@@ -16,7 +16,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// The first line it said.
     pub(crate) said: String,
-    _out: BufReader<ChildStdout>,
+    out: BufReader<ChildStdout>,
 }
 
 /// What came back.
@@ -35,17 +35,24 @@ impl Server {
     }
 
     pub(crate) fn start_at(listen: &str, folder: &Path, arguments: &[&str]) -> Server {
-        let mut child = command(folder)
-            .args(["serve", "--listen", listen])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Server::of(command(folder).args(["serve", "--listen", listen]).args(arguments))
+    }
+
+    /// The one that a command starts.
+    pub(crate) fn of(command: &mut Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut said = String::new();
         out.read_line(&mut said).unwrap();
         let address = said.trim().rsplit_once("//").unwrap_or_else(|| panic!("{said}")).1.parse().unwrap();
-        Server { child, address, said, _out: out }
+        Server { child, address, said, out }
+    }
+
+    /// The next line it says.
+    pub(crate) fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

@@ -1,8 +1,9 @@
 //! Who is answered, and under which name.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::common::run;
 use crate::folders::{EXPORT, shop};
@@ -149,11 +150,22 @@ fn tls_is_spoken_with_the_certificate_given() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let client = rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
-    let mut stream = rustls::StreamOwned::new(client, TcpStream::connect(server.address).unwrap());
+    let config = Arc::new(config);
+    let connect = || {
+        let client = rustls::ClientConnection::new(config.clone(), "localhost".try_into().unwrap()).unwrap();
+        rustls::StreamOwned::new(client, TcpStream::connect(server.address).unwrap())
+    };
+    let mut stream = connect();
     write_request(&mut stream, "GET", "/api/v1/histories/shop/changes", &[], b"", "localhost");
     let answer = Answer::read(&mut stream);
     assert_eq!(answer.fine().iter().filter(|byte| **byte == b'\n').count(), 5);
+    // One who says nothing more after the handshake is not waited for.
+    let mut silent = connect();
+    silent.sock.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    silent.conn.complete_io(&mut silent.sock).unwrap();
+    let read = silent.read(&mut [0; 100]);
+    let waits = |error: std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    assert!(!read.is_err_and(waits), "it is still waited for");
     // One who speaks plainly is not answered plainly.
     let mut plain = server.send("GET", "/healthz", &[], b"");
     let mut answer = Vec::new();

@@ -177,10 +177,75 @@ fn an_env_outside_of_containers_stays() {
     kept(keyed(), json, json);
 }
 
+/// What may be written of an object, without and with a key.
+#[track_caller]
+fn check_disclosed(json: &str, plain: Option<&str>, redacted: Option<&str>) {
+    let object = Object::parse(json).unwrap();
+    let kind = key(&object).kind;
+    let text = |key: Option<&RedactKey>| {
+        disclosed(object.clone(), &kind, key).map(|object| object.as_str().to_owned())
+    };
+    assert_eq!(text(None).as_deref(), plain);
+    assert_eq!(text(keyed().redact.as_ref()).as_deref(), redacted);
+}
+
+#[test]
+fn nothing_of_a_secret_is_disclosed() {
+    for version in ["v1", "gloo.solo.io/v1"] {
+        let json = format!(
+            r#"{{"apiVersion":"{version}","kind":"Secret","metadata":{{"name":"s"}},"data":{{"a":"YQ=="}}}}"#
+        );
+        check_disclosed(&json, None, None);
+    }
+}
+
+#[test]
+fn only_autoscalers_config_maps_disclose_their_data() {
+    let with = |name: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","x":"\u00e9"}},"data":{{"a":"{{}}"}},"binaryData":{{"b":"eA=="}},"immutable":true}}"#
+        )
+    };
+    let cut =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","x":"\u00e9"},"immutable":true}"#;
+    check_disclosed(&with("web"), Some(cut), Some(cut));
+    for name in
+        ["cluster-autoscaler-status", "cluster-autoscaler-priority-expander", "kwok-provider-templates"]
+    {
+        check_disclosed(&with(name), Some(&with(name)), Some(&with(name)));
+    }
+}
+
+#[test]
+fn what_is_hidden_is_hidden_in_copies_too() {
+    let copies: Vec<&str> = RULES
+        .iter()
+        .filter(|rule| rule.purpose == Purpose::HideCopies)
+        .map(|rule| *rule.path.last().unwrap())
+        .collect();
+    assert!(copies.contains(&"kubectl.kubernetes.io/last-applied-configuration"));
+    let token = keyed().redact.unwrap().token(r#""hunter2""#).unwrap();
+    for copy in copies {
+        let of = |kind: &str, annotations: &str, rest: &str| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"x","annotations":{{{annotations}}}}},{rest}}}"#
+            )
+        };
+        let (both, one) = (format!(r#""{copy}":"{{hunter2}}","a":"b""#), r#""a":"b""#);
+        let map = of("ConfigMap", &both, r#""data":{"p":"hunter2"},"immutable":true"#);
+        let bare = of("ConfigMap", one, r#""immutable":true"#);
+        check_disclosed(&map, Some(&bare), Some(&bare));
+        let spec =
+            |value: &str| format!(r#""spec":{{"containers":[{{"env":[{{"name":"P","value":{value}}}]}}]}}"#);
+        let pod = of("Pod", &both, &spec(r#""hunter2""#));
+        check_disclosed(&pod, Some(&pod), Some(&of("Pod", one, &spec(&token))));
+    }
+}
+
 #[test]
 fn every_rule_is_described() {
     let all = describe();
-    assert_eq!(all.len(), RULES.len() + 2);
+    assert_eq!(all.len(), RULES.len() + 3);
     let fields: Vec<&str> = all.iter().map(|rule| rule.field.as_str()).collect();
     assert!(fields.contains(&"status.conditions[].lastHeartbeatTime"));
     assert!(fields.contains(&"metadata.annotations['banzaicloud.com/last-applied']"));
@@ -289,8 +354,7 @@ proptest! {
         spaces in prop::collection::vec(any::<u8>(), 1..20),
     ) {
         let json = written(&value, &spaces, &mut 0);
-        let kind = Kind::new("", "X");
-        let reading = Reading::of(&json, &kind, LETTERS, None);
+        let reading = Reading::of(&json, LETTERS, u32::MAX, None);
         let stored = reading.stored.apply(&json);
         let parsed: Value = serde_json::from_str(&stored).unwrap();
         prop_assert_eq!(&parsed, &without(value.clone(), &[Effect::Cut]));
@@ -298,7 +362,7 @@ proptest! {
         prop_assert_eq!(meant, without(value, &[Effect::Cut, Effect::Mute]));
 
         // What is cut once has nothing left to cut, and means the same.
-        let again = Reading::of(&stored, &kind, LETTERS, None);
+        let again = Reading::of(&stored, LETTERS, u32::MAX, None);
         prop_assert!(again.stored.is_empty());
         prop_assert_eq!(again.meaning(&stored), reading.meaning(&json));
     }
@@ -309,14 +373,14 @@ proptest! {
         spaces in prop::collection::vec(any::<u8>(), 1..20),
     ) {
         let json = written(&value, &spaces, &mut 0);
-        let (kind, key) = (Kind::new("", "X"), RedactKey([3; 16]));
-        let reading = Reading::of(&json, &kind, &[], Some(&key));
+        let key = RedactKey([3; 16]);
+        let reading = Reading::of(&json, &[], 0, Some(&key));
         let stored = reading.stored.apply(&json);
         let mut expected = value;
         redact(&mut expected, &key, Role::Other);
         prop_assert_eq!(serde_json::from_str::<Value>(&stored).unwrap(), expected);
-        prop_assert!(Reading::of(&stored, &kind, &[], Some(&key)).stored.is_empty());
-        let known = Reading::of(&stored, &kind, &[], None);
+        prop_assert!(Reading::of(&stored, &[], 0, Some(&key)).stored.is_empty());
+        let known = Reading::of(&stored, &[], 0, None);
         prop_assert_eq!(known.meaning(&stored), reading.meaning(&json));
     }
 }

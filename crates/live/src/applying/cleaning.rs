@@ -7,6 +7,7 @@ use model::Kind;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use super::foreign::first_held;
 use super::target::Target;
 use crate::transplant::Address;
 use crate::{Connection, Result};
@@ -26,14 +27,16 @@ const AT_ONCE: usize = 32;
 const FIRST: [&str; 6] = ["CronJob", "Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet"];
 const LAST: [&str; 4] = ["PriorityClass", "CustomResourceDefinition", "Namespace", "ClusterRole"];
 
-/// Removes all that carries the label of a run, or of any run.
+/// Removes all that carries the label of a run, or of any run. A namespace stays that holds objects of others, and so does
+/// the definition of a kind.
 pub async fn clean(connection: Connection, run: Option<&str>) -> Result<Cleaned> {
     let target = Arc::new(Target::find(connection, run.unwrap_or_default()).await?);
+    let run: Option<Arc<str>> = run.map(Arc::from);
     let mut cleaned = Cleaned::default();
     let mut kinds = target.kinds();
     kinds.sort_by_key(rank);
     for kind in kinds {
-        let found = match target.labelled(&kind, run).await {
+        let found = match target.labelled(&kind, run.as_deref()).await {
             Ok(found) => found,
             // Some kinds are there to be looked at, or by others.
             Err(failure) if matches!(failure.status, Some(403..=405)) => continue,
@@ -47,10 +50,11 @@ pub async fn clean(connection: Connection, run: Option<&str>) -> Result<Cleaned>
         let mut tasks = JoinSet::new();
         loop {
             for (address, object) in found.by_ref().take(AT_ONCE - tasks.len()) {
-                let target = target.clone();
-                tasks.spawn(
-                    async move { remove(&target, &address, &object).await.map_err(|why| (address, why)) },
-                );
+                let (target, run) = (target.clone(), run.clone());
+                tasks.spawn(async move {
+                    let removed = remove(&target, &address, &object, run.as_deref()).await;
+                    removed.map_err(|why| (address, why))
+                });
             }
             match tasks.join_next().await {
                 Some(Ok(Ok(()))) => *cleaned.removed.entry(kind.clone()).or_default() += 1,
@@ -73,7 +77,17 @@ fn rank(kind: &Kind) -> usize {
     }
 }
 
-async fn remove(target: &Target, address: &Address, object: &Value) -> std::result::Result<(), String> {
+async fn remove(
+    target: &Target,
+    address: &Address,
+    object: &Value,
+    run: Option<&str>,
+) -> std::result::Result<(), String> {
+    match first_held(target, address, run).await {
+        Ok(None) => {}
+        Ok(Some(other)) => return Err(format!("{other} is of others, and would go with it")),
+        Err(failure) => return Err(format!("cannot tell whether it holds objects of others: {failure}")),
+    }
     let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
     match target.delete(address, uid, Some(0)).await {
         Ok(answer) => target.release(address, uid, &answer).await.map_err(|failure| failure.to_string()),

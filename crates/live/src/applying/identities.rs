@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+/// A uid that no object has: whoever is referred to by it is taken for gone.
+pub(super) const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+
 /// The uids in the target, by those in the recording. What is gone is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Identities {
@@ -67,10 +70,9 @@ impl Identities {
             }
         }
         if let Some(claim) = object.pointer_mut("/spec/claimRef").filter(|claim| claim.is_object()) {
-            if !self.translate_uid(claim)
-                && let Some(claim) = claim.as_object_mut()
-            {
-                claim.remove("uid");
+            // By its name alone it would mean a claim of others.
+            if claim.get("uid").is_some() && !self.translate_uid(claim) {
+                claim["uid"] = NOBODY.into();
             }
             if let Some(claim) = claim.as_object_mut() {
                 claim.remove("resourceVersion");
@@ -113,6 +115,6 @@ mod tests {
         identities.translate(&mut bound);
         identities.translate(&mut lost);
         assert_eq!(bound["spec"]["claimRef"], json!({"name": "data", "uid": "new-set"}));
-        assert_eq!(lost["spec"]["claimRef"], json!({"name": "data"}));
+        assert_eq!(lost["spec"]["claimRef"], json!({"name": "data", "uid": NOBODY}));
     }
 }

@@ -8,6 +8,7 @@ use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::foreign::first_held;
 use super::tally::{Done, Left, Outcome};
 use super::target::{UID, is_gone};
 use super::{Applier, lock};
@@ -90,6 +91,7 @@ impl Applier {
     async fn create(&self, deed: &Deed, object: &Value) -> Result<Outcome> {
         let mut body = object.clone();
         lock(&self.identities).translate(&mut body);
+        self.spare_others(deed, &mut body).await?;
         self.target.mark(&mut body, Some(&deed.uid));
         let made = match self.target.create(&deed.address, &body).await {
             Ok(made) => made,
@@ -105,7 +107,10 @@ impl Applier {
                     })?
                 }
                 Hindrance::AnotherWasThere(found) => {
-                    self.learn(deed, &found);
+                    // What the target's controllers made for this run may be referred to, what is of others may not.
+                    if self.target.is_of_run(&found) || have_common_owner(&body, &found) {
+                        self.learn(deed, &found);
+                    }
                     lock(&self.others).insert(deed.address.clone());
                     return Ok(Outcome::Left(Left::WasThere));
                 }
@@ -190,6 +195,7 @@ impl Applier {
         let Some(uid) = self.uid_of(deed) else { return Ok(Outcome::Left(self.why_not_there(deed))) };
         let mut patch = patch.clone();
         lock(&self.identities).translate(&mut patch);
+        self.spare_others(deed, &mut patch).await?;
         let status = if self.target.has_status(&deed.address.kind) {
             patch.as_object_mut().and_then(|patch| patch.remove("status"))
         } else {
@@ -303,6 +309,9 @@ impl Applier {
         if let Some(deleted) = &mut *lock(&self.deleted) {
             deleted.insert(uid.into());
         }
+        if first_held(&self.target, &deed.address, Some(&self.target.run)).await?.is_some() {
+            return Ok(Err(Left::HoldsOthers));
+        }
         match self.target.delete(&deed.address, uid, grace).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(failure) if failure.status == Some(404) => Ok(Err(Left::Gone)),
@@ -310,6 +319,16 @@ impl Applier {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// Whether two objects belong to one owner.
+fn have_common_owner(one: &Value, other: &Value) -> bool {
+    let owners = |object: &Value| -> Vec<Value> {
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        owners.into_iter().flatten().map(|owner| owner["uid"].clone()).collect()
+    };
+    let ours = owners(one);
+    owners(other).iter().any(|owner| ours.contains(owner))
 }
 
 /// How long something is tried again that failed so.

@@ -81,8 +81,15 @@ impl Applier {
         let name = &self.target.run;
         let found = self.target.get(&address(name)).await;
         let found = found.map_err(|failure| Error::Server { doing, failure })?;
-        let position = match found.as_ref().and_then(Run::read) {
-            Some(run) => {
+        let position = match &found {
+            Some(object) => {
+                let Some(run) = Run::read(object) else {
+                    let root = address(name).name;
+                    return Err(Error::Run(format!(
+                        "the target has a ClusterRole {root} that does not tell of a run: give this one another name \
+                         with --run"
+                    )));
+                };
                 run.check(what, resume, now)?;
                 run.position
             }

@@ -36,6 +36,8 @@ pub enum Left {
     WasThere,
     /// It is none that was made here.
     NotOurs,
+    /// A namespace or a definition that would take objects of others along.
+    HoldsOthers,
     /// It is gone in the target.
     Gone,
     /// It could not be created.
@@ -135,6 +137,7 @@ impl Left {
         match self {
             Left::WasThere => "was there before and is left as it is",
             Left::NotOurs => "not made by this replay",
+            Left::HoldsOthers => "not deleted, for objects of others would go with it",
             Left::Gone => "gone in the target",
             Left::NeverThere => "could not be created",
             Left::NoSuchKind => "of a kind that the server does not have",

@@ -31,6 +31,8 @@ pub(super) struct Target {
 }
 
 const JSON: &str = "application/json";
+/// Lists of what every object has, for the sake of their size.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Objects that are listed at once.
 const PAGE: u32 = 500;
@@ -52,6 +54,17 @@ impl Target {
     pub(super) fn kinds(&self) -> Vec<Kind> {
         let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
         kinds.values().filter(|served| served.can_be_watched).map(|served| served.kind.clone()).collect()
+    }
+
+    /// All that the server has.
+    pub(super) fn served(&self) -> Vec<Served> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Whether objects of a kind live in namespaces.
+    pub(super) fn is_namespaced(&self, kind: &Kind) -> bool {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.get(kind).is_some_and(|served| served.is_namespaced)
     }
 
     /// Whether the server has a kind.
@@ -93,11 +106,15 @@ impl Target {
 
     /// Whether an object was created by this run for that of the recording.
     pub(super) fn is_ours(&self, object: &Value, uid: &str) -> bool {
-        let metadata = &object["metadata"];
         // A namespace that an object needed was made without knowing the recorded one.
-        let stands_for = metadata["annotations"].get(UID);
-        metadata["labels"][RUN] == *self.run
+        let stands_for = object["metadata"]["annotations"].get(UID);
+        self.is_of_run(object)
             && stands_for.map_or(object["kind"] == "Namespace", |stands_for| *stands_for == *uid)
+    }
+
+    /// Whether an object carries the label of this run.
+    pub(super) fn is_of_run(&self, object: &Value) -> bool {
+        object["metadata"]["labels"][RUN] == *self.run
     }
 
     pub(super) async fn create(
@@ -116,14 +133,41 @@ impl Target {
         kind: &Kind,
         run: Option<&str>,
     ) -> std::result::Result<Vec<(Address, Value)>, Failure> {
-        let everywhere = Address { kind: kind.clone(), namespace: "".into(), name: "".into() };
-        let path = self.path(&everywhere, None, None);
-        let selector = run.map_or_else(|| encoded(RUN), |run| format!("{}%3D{}", encoded(RUN), encoded(run)));
+        let selector = run.map_or_else(|| RUN.to_owned(), |run| format!("{RUN}={run}"));
+        self.selected(kind, "", &selector, JSON).await
+    }
+
+    /// The metadata of all objects of a kind, in a namespace or everywhere, that do not carry the label of a run, or of any.
+    pub(super) async fn unlabelled(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        run: Option<&str>,
+    ) -> std::result::Result<Vec<(Address, Value)>, Failure> {
+        let selector = run.map_or_else(|| format!("!{RUN}"), |run| format!("{RUN}!={run}"));
+        self.selected(kind, namespace, &selector, METADATA).await
+    }
+
+    async fn selected(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        selector: &str,
+        accept: &str,
+    ) -> std::result::Result<Vec<(Address, Value)>, Failure> {
+        let all = Address { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
+        let (path, selector) = (self.path(&all, None, None), encoded(selector));
         let (mut found, mut next) = (Vec::new(), String::new());
         loop {
             let page = format!("{path}?labelSelector={selector}&limit={PAGE}&continue={}", encoded(&next));
-            let mut page = read(&self.connection.get(&page, JSON).await?)?;
-            let Value::Array(items) = page["items"].take() else { return Ok(found) };
+            let mut page = read(&self.connection.get(&page, accept).await?)?;
+            let is_list = page["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+            let items = match page["items"].take() {
+                Value::Array(items) => items,
+                // So Go writes a list of metadata in which nothing is.
+                Value::Null if is_list => Vec::new(),
+                _ => return Err(Failure::said("an answer that is no list".to_owned())),
+            };
             for object in items {
                 let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
                 let address =
@@ -271,12 +315,43 @@ pub(super) fn is_gone(answer: &Value) -> bool {
         || (!is_held && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0)
 }
 
+/// The kinds that may be written to. Secrets are none of them: without one that is served there is no path to a request.
 async fn by_kind(connection: &Connection) -> std::result::Result<HashMap<Kind, Served>, Failure> {
-    let served = discover(connection).await?;
-    Ok(served.into_iter().map(|served| (served.kind.clone(), served)).collect())
+    let served = discover(connection).await?.into_iter().filter(|served| !served.is_secret());
+    Ok(served.map(|served| (served.kind.clone(), served)).collect())
 }
 
 fn read(bytes: &[u8]) -> std::result::Result<Value, Failure> {
     serde_json::from_slice(bytes)
         .map_err(|error| Failure::said(format!("an answer that is no JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::tests::{Server, answer};
+
+    #[tokio::test]
+    async fn a_target_has_no_secrets() {
+        let resource = |name: &str, kind: &str| {
+            format!(
+                r#"{{"name":"{name}","kind":"{kind}","namespaced":true,"verbs":["list","watch","create"]}}"#
+            )
+        };
+        let list = |all: &[String]| answer("200 OK", &format!(r#"{{"resources":[{}]}}"#, all.join(",")));
+        let server = Server::start(move |head| match head.split(' ').nth(1).unwrap() {
+            "/api" => answer("200 OK", r#"{"kind":"APIVersions","versions":["v1"]}"#),
+            "/api/v1" => list(&[resource("pods", "Pod"), resource("secrets", "Secret")]),
+            "/apis" => {
+                answer("200 OK", r#"{"groups":[{"name":"example.com","versions":[{"version":"v1"}]}]}"#)
+            }
+            "/apis/example.com/v1" => list(&[resource("secrets", "Credential")]),
+            other => panic!("{other}"),
+        });
+        let target = Target::find(server.connection().await, "run").await.unwrap();
+        assert_eq!(target.kinds(), [Kind::new("", "Pod")]);
+        let address = Address { kind: Kind::new("", "Secret"), namespace: "d".into(), name: "s".into() };
+        assert_eq!(target.path(&address, None, None), "");
+        assert!(!target.look_again(&address.kind).await.unwrap());
+    }
 }

@@ -111,9 +111,10 @@ fn read(path: Option<&Path>) -> std::result::Result<Kubeconfig, KubeconfigError>
 }
 
 /// The kubeconfig of several files, of which those that are missing do not matter, as kubectl has it. The library does
-/// not, and is asked only if there is none.
+/// not, and is asked only if there is none. One that cannot be looked for is read, which says why not: to go on without
+/// it may mean another cluster.
 fn read_of(files: &OsStr) -> std::result::Result<Kubeconfig, KubeconfigError> {
-    let mut there = std::env::split_paths(files).filter(|file| file.exists());
+    let mut there = std::env::split_paths(files).filter(|file| !matches!(file.try_exists(), Ok(false)));
     let Some(first) = there.next() else { return Kubeconfig::read() };
     there.try_fold(Kubeconfig::read_from(first)?, |all, file| all.merge(Kubeconfig::read_from(file)?))
 }

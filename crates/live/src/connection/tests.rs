@@ -332,3 +332,39 @@ async fn an_identity_that_has_not_expired_is_shown() {
     assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
     assert_eq!(server.heard("authorization"), [format!("bearer {}", token.to_lowercase())]);
 }
+
+/// Nodes of a server that answers so, and which cluster it says it is.
+async fn probed(body: &'static str) -> (Result<Option<String>>, Result<Option<String>>) {
+    let connection = answering(move |_| answer("200 OK", body)).await;
+    (connection.real_node("mine").await, connection.uid().await)
+}
+
+#[tokio::test]
+async fn answers_that_cannot_be_understood_are_errors() {
+    for body in ["", "<html>log in</html>", "{}", "[]", r#"{"items": null, "metadata": {"uid": ""}}"#] {
+        let (node, uid) = probed(body).await;
+        assert!(node.is_err(), "{body}: {node:?}");
+        assert!(uid.is_err(), "{body}: {uid:?}");
+    }
+    let (node, uid) = probed(r#"{"items": [], "metadata": {"uid": "u"}}"#).await;
+    assert_eq!((node.unwrap(), uid.unwrap()), (None, Some("u".to_owned())));
+}
+
+#[tokio::test]
+async fn nodes_are_real_unless_kwok_or_this_run_made_them() {
+    let (node, _) = probed(
+        r#"{"items": [{"metadata": {"name": "a", "annotations": {"kwok.x-k8s.io/node": "fake"}}},
+            {"metadata": {"name": "b", "labels": {"replay.kinescope.io/run": "mine"}}}]}"#,
+    )
+    .await;
+    assert_eq!(node.unwrap(), None);
+    let (node, _) = probed(
+        r#"{"items": [{"metadata": {"name": "c", "labels": {"replay.kinescope.io/run": "theirs"}}}]}"#,
+    )
+    .await;
+    assert_eq!(node.unwrap().as_deref(), Some("c"));
+    let (node, _) = probed(r#"{"items": [{"metadata": {"name": "new"}}]}"#).await;
+    assert_eq!(node.unwrap().as_deref(), Some("new"));
+    let (node, _) = probed(r#"{"items": [7]}"#).await;
+    assert_eq!(node.unwrap().as_deref(), Some("without a name"));
+}

@@ -111,6 +111,11 @@ impl Served {
         }
     }
 
+    /// Whether its objects are Secrets, by whatever name a server serves them.
+    pub(crate) fn is_secret(&self) -> bool {
+        kubernetes::kinds::is_secret(&self.kind) || self.plural.eq_ignore_ascii_case("secrets")
+    }
+
     /// `apps/v1`
     pub(crate) fn api_version(&self) -> String {
         match &*self.kind.group {

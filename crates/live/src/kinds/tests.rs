@@ -46,19 +46,28 @@ fn the_default_set_is_what_the_server_has_of_it() {
     assert!(has("Pod") && has("ConfigMap") && has("NodePool.karpenter.sh") && has("Event.events.k8s.io"));
     assert!(!has("Secret") && !has("Event") && !has("Queue.scheduling.run.ai") && !has("Widget.example.com"));
     // All of the built-in ones, and one of another maker.
-    assert_eq!(chosen.len(), 32);
+    assert_eq!(chosen.len(), 33);
 }
 
 #[test]
 fn the_default_set_is_named_as_servers_name_it() {
     let all = default_resources();
-    assert_eq!(all.len(), DEFAULT.len());
     let classes = (Kind::new("storage.k8s.io", "StorageClass"), "storageclasses".to_owned());
     assert!(all.contains(&classes));
     // What their makers call the definitions of those that are not built in.
     let foreign = [
+        // Built in since 1.35, and not served unless it is asked for.
+        "workloads.scheduling.k8s.io",
+        "podgroups.scheduling.k8s.io",
+        "verticalpodautoscalers.autoscaling.k8s.io",
+        "scaledobjects.keda.sh",
+        "scaledjobs.keda.sh",
         "nodepools.karpenter.sh",
         "nodeclaims.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+        "aksnodeclasses.karpenter.azure.com",
+        "gcenodeclasses.karpenter.k8s.gcp",
+        "kwoknodeclasses.karpenter.kwok.sh",
         "machinedeployments.machine.sapcloud.io",
         "machineclasses.machine.sapcloud.io",
         "workers.extensions.gardener.cloud",
@@ -66,6 +75,19 @@ fn the_default_set_is_named_as_servers_name_it() {
         "podgroups.scheduling.run.ai",
         "bindrequests.scheduling.run.ai",
         "topologies.kai.scheduler",
+        "workloads.kueue.x-k8s.io",
+        "clusterqueues.kueue.x-k8s.io",
+        "localqueues.kueue.x-k8s.io",
+        "cohorts.kueue.x-k8s.io",
+        "resourceflavors.kueue.x-k8s.io",
+        "topologies.kueue.x-k8s.io",
+        "admissionchecks.kueue.x-k8s.io",
+        "workloadpriorityclasses.kueue.x-k8s.io",
+        "podgroups.scheduling.volcano.sh",
+        "queues.scheduling.volcano.sh",
+        "jobs.batch.volcano.sh",
+        "jobsets.jobset.x-k8s.io",
+        "leaderworkersets.leaderworkerset.x-k8s.io",
         "noderesourcetopologies.topology.node.k8s.io",
     ];
     let named = all.iter().filter(|(kind, _)| kubernetes::kinds::of(kind).is_none());
@@ -117,7 +139,6 @@ fn words_for_nothing_are_refused_with_what_is_near() {
         "nodepool5: the server has nothing of that name; it has nodepools.karpenter.sh",
     );
     refused(also("xyzzy"), "kubectl api-resources");
-    refused(also("secrets"), "never recorded");
     refused(also("bindings"), "cannot list and watch");
     refused(KindChoice { skip: words(&["pod5"]), ..KindChoice::default() }, "pods");
     // Of the default set, though this server has none.
@@ -142,4 +163,64 @@ fn words_for_what_has_gone_hide_nothing_of_the_rest() {
         chosen.iter().map(Served::words).collect::<Vec<_>>(),
         ["pods", "nodes", "widgets.example.com"]
     );
+}
+
+#[test]
+fn secrets_are_chosen_by_no_word_and_no_kind() {
+    let mut server = server();
+    // As another server behind this one may serve them, and by another name.
+    server.push(served("gloo.solo.io", "Secret", "secrets", &["sec"]));
+    server.push(Served {
+        versions: words(&["v2", "v1"]),
+        ..served("vault.example.com", "Credential", "secrets", &["cred"])
+    });
+    // In a group that comes before the core group nothing is hidden.
+    server.insert(0, served("aaa.example.com", "Secret", "secrets", &[]));
+    let named = [
+        "secrets",
+        "secret",
+        "Secret",
+        "SECRETS",
+        "secrets.",
+        "secrets.v1.",
+        "Secret.v1.",
+        "secrets.gloo",
+        "secrets.gloo.solo.io",
+        "Secret.v1.gloo.solo.io",
+        "sec",
+        "cred",
+        "credential",
+        "credential.v2.vault.example.com",
+        "secrets.vault.example.com",
+        "secrets.aaa.example.com",
+    ];
+    for word in named {
+        let choices = [
+            KindChoice { only: Some(words(&["po", word])), ..KindChoice::default() },
+            KindChoice { also: words(&[word]), ..KindChoice::default() },
+            KindChoice { also: words(&[word]), skip: words(&[word]), ..KindChoice::default() },
+        ];
+        for choice in choices {
+            let error = choice.of(&server).unwrap_err().to_string();
+            assert!(error.contains("Secrets are never recorded; leave it out"), "{word}: {error}");
+            let later = choice.of_those_there(&server);
+            assert!(later.is_ok_and(|kinds| !kinds.iter().any(Served::is_secret)), "{word}");
+        }
+    }
+    for kind in [Kind::new("", "Secret"), Kind::new("gloo.solo.io", "Secret"), Kind::new("none", "secret")] {
+        let choice = KindChoice { if_there: vec![kind], ..KindChoice::default() };
+        assert!(choice.check().is_err() && choice.of(&server).is_err());
+    }
+    let credential =
+        KindChoice { if_there: vec![Kind::new("vault.example.com", "Credential")], ..KindChoice::default() };
+    assert!(credential.of(&server).is_err());
+    // These are words for nothing.
+    for word in ["secrets.v1", "v1.Secret", "v1/Secret", "v1.secrets", "core/secrets", "/secrets", " secrets"]
+    {
+        let choice = KindChoice { also: words(&[word]), ..KindChoice::default() };
+        assert!(choice.of(&server).is_err(), "{word}");
+    }
+    // Whoever leaves them out asks for nothing.
+    let chosen = KindChoice { skip: words(&["secrets"]), ..KindChoice::default() }.of(&server).unwrap();
+    assert!(!chosen.iter().any(Served::is_secret));
 }

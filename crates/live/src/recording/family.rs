@@ -6,7 +6,8 @@ use std::sync::{PoisonError, RwLock};
 use model::{Kind, Moment};
 use tokio::sync::{Mutex, Notify};
 
-use crate::kinds::{Served, encoded};
+use super::scope::Filter;
+use crate::kinds::{Served, encoded, field_selector};
 use crate::news::{KindStatus, State};
 
 /// The watches of one kind.
@@ -16,7 +17,9 @@ pub(super) struct Family {
     served: RwLock<Served>,
     /// The server was found to have it.
     pub(super) found: Notify,
-    labels: Option<String>,
+    filter: Filter,
+    /// The watches that ended when the scope became narrower, as they follow in the text of the position.
+    dropped: String,
     /// By namespace, which is empty for a watch of all. Held while news are sent, so that positions stay in order.
     pub(super) members: Mutex<BTreeMap<String, Member>>,
 }
@@ -33,10 +36,10 @@ pub(super) struct Member {
 // === impl Family ===
 
 impl Family {
-    pub(super) fn new(served: Served, labels: Option<String>) -> Family {
+    pub(super) fn new(served: Served, filter: Filter, dropped: String) -> Family {
         let kind = served.kind.clone();
         let served = RwLock::new(served);
-        Family { kind, served, found: Notify::new(), labels, members: Mutex::default() }
+        Family { kind, served, found: Notify::new(), filter, dropped, members: Mutex::default() }
     }
 
     /// From now on the server has it like this.
@@ -48,12 +51,13 @@ impl Family {
     /// What begins every question, and the version of the API that it is asked in.
     pub(super) fn address(&self, namespace: &str) -> (String, String) {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        let labels = self
-            .labels
-            .as_ref()
-            .map_or(String::new(), |labels| format!("labelSelector={}&", encoded(labels)));
-        let path = served.path(Some(namespace).filter(|name| !name.is_empty()));
-        (format!("{path}?{labels}"), served.api_version())
+        let namespace = Some(namespace).filter(|name| !name.is_empty());
+        let fields = if namespace.is_none() { field_selector(&self.kind) } else { None };
+        let selectors = [("labelSelector", self.filter.labels.as_deref()), ("fieldSelector", fields)];
+        let selectors = selectors.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let selectors: String =
+            selectors.map(|(name, value)| format!("{name}={}&", encoded(value))).collect();
+        (format!("{}?{selectors}", served.path(namespace)), served.api_version())
     }
 
     /// Where a namespace goes on, until it says something newer.
@@ -62,32 +66,14 @@ impl Family {
         self.members.get_mut().insert(namespace.to_owned(), member);
     }
 
-    /// Where a namespace was in a position of the family. `None` if that one did not see all that is wanted now.
-    ///
-    /// A position is that of the one watch, or `web=7,shop=9` where namespaces were chosen, behind `app=web|` where labels
-    /// were.
-    pub(super) fn position(&self, text: &str, namespace: Option<&str>) -> Option<String> {
-        let (labels, text) =
-            text.rsplit_once('|').map_or((None, text), |(labels, rest)| (Some(labels), rest));
-        if labels != self.labels.as_deref() {
-            return None;
-        }
-        if !text.contains('=') {
-            return Some(text.to_owned());
-        }
-        let part = text.split(',').find_map(|part| part.strip_prefix(namespace?)?.strip_prefix('='));
-        part.map(str::to_owned)
-    }
-
-    /// The position of all. What has none yet will be listed.
+    /// The position of all, as [`KindPositions`](super::scope::KindPositions) has it. What has none yet will be listed.
     pub(super) fn joined(&self, members: &BTreeMap<String, Member>) -> String {
         let part = |(namespace, member): (&String, &Member)| {
             let position = member.position.as_ref()?;
             Some(if namespace.is_empty() { position.clone() } else { format!("{namespace}={position}") })
         };
         let parts: Vec<String> = members.iter().filter_map(part).collect();
-        let labels = self.labels.as_ref().map_or(String::new(), |labels| format!("{labels}|"));
-        labels + &parts.join(",")
+        self.filter.text(&self.kind) + &parts.join(",") + &self.dropped
     }
 
     /// The state of all: of one that does not watch, if there is one.
@@ -108,36 +94,19 @@ mod tests {
     use super::*;
 
     fn family(labels: Option<&str>) -> Family {
-        Family::new(Served::guessed(Kind::new("", "Pod"), true), labels.map(str::to_owned))
-    }
-
-    #[track_caller]
-    fn check(labels: Option<&str>, text: &str, namespace: Option<&str>, expected: Option<&str>) {
-        assert_eq!(family(labels).position(text, namespace).as_deref(), expected, "{text}");
+        let filter = Filter { labels: labels.map(str::to_owned), ..Filter::default() };
+        Family::new(Served::guessed(Kind::new("", "Pod"), true), filter, ";-blog=5".to_owned())
     }
 
     #[test]
-    fn a_position_holds_for_what_it_was_reached_with() {
-        check(None, "7", None, Some("7"));
-        check(None, "7", Some("web"), Some("7"));
-        check(None, "shop=9,web=7", Some("web"), Some("7"));
-        check(None, "shop=9,web=7", Some("we"), None);
-        check(None, "shop=9", None, None);
-        check(Some("app=web"), "app=web|7", None, Some("7"));
-        check(Some("app=web"), "app=web|shop=9", Some("shop"), Some("9"));
-        check(Some("app=web"), "7", None, None);
-        check(None, "app=web|7", None, None);
-    }
-
-    #[test]
-    fn what_is_joined_can_be_taken_apart() {
+    fn what_is_joined_tells_of_all_watches() {
         let mut family = family(Some("a,b=c"));
         family.resume("shop", "9");
         family.resume("web", "7");
         let text = family.joined(family.members.try_lock().as_deref().unwrap());
-        assert_eq!(text, "a,b=c|shop=9,web=7");
-        assert_eq!(family.position(&text, Some("shop")).as_deref(), Some("9"));
+        assert_eq!(text, "a,b=c|shop=9,web=7;-blog=5");
     }
+
     #[test]
     fn it_is_asked_for_where_the_server_has_it() {
         let family = family(Some("app in (a)"));

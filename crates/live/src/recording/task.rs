@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 
 use super::family::Family;
 use super::{Desk, stopped};
-use crate::keeping::keep;
 use crate::kinds::encoded;
-use crate::news::{Event, KindStatus, Name, Seen, State};
-use crate::watching::{Ask, Failure, Reply, Subject, Told, Watching};
+use crate::news::{Event, KindStatus, State};
+use crate::supervision::caught;
+use crate::watching::{Ask, Failure, Reply, Told, Watching};
 
 pub(super) struct Task {
     desk: Arc<Desk>,
@@ -45,22 +45,17 @@ const FAREWELL: Duration = Duration::from_millis(500);
 // === impl Task ===
 
 impl Task {
+    /// The task of a namespace, or with an empty name of all of them.
     pub(super) fn new(
         desk: Arc<Desk>,
         family: Arc<Family>,
-        namespace: Option<&str>,
-        position: Option<String>,
-        objects: impl Iterator<Item = (Name, Seen)>,
-        until: Option<Moment>,
+        namespace: &str,
+        watching: Watching,
         chance: Pcg64,
     ) -> Task {
-        let kind = family.kind.clone();
-        let keep = keep(&kind);
-        let (_, api_version) = family.address("");
-        let subject = Subject { source: desk.source.clone(), api_version, kind, keep };
         Task {
-            namespace: namespace.unwrap_or_default().to_owned(),
-            watching: Watching::new(subject, position.as_deref(), objects, until),
+            namespace: namespace.to_owned(),
+            watching,
             desk,
             family,
             chance,
@@ -78,7 +73,23 @@ impl Task {
                 // If nobody takes it in time, it is as if the recorder had been killed: the position was not told either.
                 let _ = timeout(FAREWELL, self.tell()).await;
             }
-            Closed = self.work() => {}
+            Closed = self.supervise() => {}
+        }
+    }
+
+    /// Works until nobody listens. After a panic everything is listed anew: what was being done then is not known.
+    async fn supervise(&mut self) -> Closed {
+        loop {
+            let panic = match caught(self.work()).await {
+                Ok(closed) => return closed,
+                Err(panic) => panic,
+            };
+            let (now, chance) = (self.now(), self.chance.random());
+            let wait = self.watching.broke(panic.to_string(), now, chance);
+            if let Err(closed) = self.tell().await {
+                return closed;
+            }
+            sleep(wait).await;
         }
     }
 

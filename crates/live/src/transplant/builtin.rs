@@ -1,11 +1,10 @@
 //! The rules that hold for every recording: what is not carried over, and what of an object is its cluster's own.
 
-use kubernetes::rules::Description;
 use model::{Kind, Object};
 use serde_json::{Map, Value};
 
 use super::templates::is_workload;
-use super::{LeftOut, Manner, Simkube, fields};
+use super::{LeftOut, Manner, Simkube, external, fields, volumes};
 
 /// What is given to the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +26,6 @@ const OWN_TO_A_CLUSTER: &[(&str, &str)] = &[
     ("coordination.k8s.io", "Lease"),
     ("", "Endpoints"),
     ("discovery.k8s.io", "EndpointSlice"),
-    ("", "Secret"),
     ("", "ServiceAccount"),
     ("", "ComponentStatus"),
     ("apps", "ControllerRevision"),
@@ -72,144 +70,10 @@ const WRITTEN: [&str; 9] = [
 const TOKEN_VOLUME: &str = "kube-api-access-";
 /// Marks a pod that a kubelet made of a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The node that a scheduler chose for a claim that waits for its pod.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// By these a claim is known to be bound.
-const BOUND: [&str; 2] = ["pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"];
 /// Labels that the API server copies to a pod from the node that it is bound to.
 const OF_PLACE: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 /// Labels by which a Job finds its pods.
 const OF_JOB: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
-
-/// All rules in words.
-pub fn describe() -> Vec<Description> {
-    let rule = |kind: &str, field: &str, effect, why| Description {
-        kind: kind.to_owned(),
-        field: field.to_owned(),
-        effect,
-        why,
-    };
-    vec![
-        rule(
-            "every kind",
-            "metadata the API server writes, finalizers",
-            "removed",
-            "the target writes its own; nobody there would take the finalizers away",
-        ),
-        rule(
-            "every kind",
-            "metadata.ownerReferences",
-            "point to the target's objects; those to what is not applied are removed",
-            "its garbage collector would delete the object",
-        ),
-        rule(
-            "every kind",
-            "a label and an annotation",
-            "added",
-            "replay clean removes exactly what carries it",
-        ),
-        rule(
-            "Event, Lease, Endpoints, EndpointSlice, Secret, ServiceAccount, ControllerRevision",
-            "the object",
-            "not applied",
-            "the target's components make their own",
-        ),
-        rule(
-            "VolumeAttachment, NodeClaim, BindRequest",
-            "the object",
-            "not applied",
-            "it says where something was put; the target's components decide that",
-        ),
-        rule(
-            "ResourceClaim",
-            "status",
-            "removed; with --keep-placement kept",
-            "its devices are on the node that was chosen",
-        ),
-        rule(
-            "PersistentVolumeClaim",
-            "the annotation volume.kubernetes.io/selected-node",
-            "removed; with --keep-placement kept",
-            "it names the node that was chosen; claims are bound to the volumes that they had",
-        ),
-        rule(
-            "PersistentVolumeClaim",
-            "its binding to a volume",
-            "removed where volumes are not applied",
-            "else it is taken for lost",
-        ),
-        rule(
-            "ResourceQuota, LimitRange, HorizontalPodAutoscaler",
-            "the object",
-            "not applied",
-            "what they did is in the recorded pods and workloads",
-        ),
-        rule(
-            "Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController",
-            "the object",
-            "not applied at level pods",
-            "every pod is given; they would make more",
-        ),
-        rule(
-            "Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController",
-            "status; Jobs that had ended when they were first seen",
-            "removed; not applied",
-            "the target's controllers write it; it would run again",
-        ),
-        rule(
-            "every kind",
-            "objects that a workload made",
-            "not applied at level workloads",
-            "the target's controllers make them",
-        ),
-        rule(
-            "Pod",
-            "spec.nodeName",
-            "removed, but for pods of a kubelet's own files; with --keep-placement bound as recorded",
-            "another scheduler decides; pods of a DaemonSet still ask for the node that they were made for",
-        ),
-        rule(
-            "Pod",
-            "the labels topology.kubernetes.io/zone and /region",
-            "removed; with --keep-placement kept",
-            "an API server copies them from the node that was chosen",
-        ),
-        rule(
-            "Pod",
-            "status",
-            "removed but for the phase of one that has ended; with --keep-placement kept",
-            "the target's kubelets say how it fares",
-        ),
-        rule("Pod", "a pod that had ended when it was first seen", "not applied", "it would run again"),
-        rule(
-            "what describes pods",
-            "spec.serviceAccountName",
-            "removed",
-            "the account is not applied, and without it no pod is taken",
-        ),
-        rule("Pod", "the volume of its token", "removed", "the target adds one of its own"),
-        rule("Pod", "spec.ephemeralContainers", "removed", "no pod can be created with them"),
-        rule(
-            "Service",
-            "clusterIP, clusterIPs, nodePort, healthCheckNodePort",
-            "removed",
-            "the target gives out its own",
-        ),
-        rule("Namespace", "spec, status", "removed", "the target writes its own"),
-        rule(
-            "PersistentVolume",
-            "spec.claimRef.uid",
-            "that of the target's claim",
-            "else the volume is taken for released",
-        ),
-        rule(
-            "Job",
-            "spec.selector and the labels it stands for",
-            "removed unless manualSelector",
-            "the target makes them of the new uid",
-        ),
-    ]
-}
 
 /// The place of a kind among others at the beginning.
 pub(super) fn rank(kind: &Kind) -> usize {
@@ -228,6 +92,9 @@ pub(super) fn shape(
     is_known: bool,
 ) -> Result<Shaped, LeftOut> {
     let named = (&*kind.group, &*kind.kind);
+    if kubernetes::kinds::is_secret(kind) {
+        return Err("a Secret, which is never given".into());
+    }
     if let Some(kinds) = &manner.kinds {
         if !kinds.contains(kind) {
             return Err("not of a kind that was chosen".into());
@@ -238,6 +105,8 @@ pub(super) fn shape(
         return Err("of a kind that SimKube does not give".into());
     } else if manner.level == Level::Pods && is_workload(kind) {
         return Err("a workload, whose pods are given".into());
+    } else {
+        external::check_kind(manner, kind)?;
     }
     let mut object = recorded.value().map_err(|_| "not to be read")?;
     if manner.level == Level::Workloads && has_maker(manner, &object) {
@@ -256,6 +125,7 @@ pub(super) fn shape(
         }
         without_status(&mut object);
     }
+    external::shape(manner, kind, &mut object)?;
     match named {
         ("", "Pod") => shape_pod(manner, &mut object, is_known)?,
         ("", "Service") => shape_service(&mut object),
@@ -267,12 +137,23 @@ pub(super) fn shape(
         }
         ("batch", "Job") => shape_job(&mut object),
         ("resource.k8s.io", "ResourceClaim") if !manner.keep_placement => without_status(&mut object),
-        ("", "PersistentVolumeClaim") => shape_claim(manner, &mut object),
+        ("", "Node") => volumes::shape_node(&mut object),
+        ("", "PersistentVolume") => volumes::shape_volume(manner, &mut object)?,
+        ("", "PersistentVolumeClaim") => volumes::shape_claim(manner, &mut object),
+        ("apps", "StatefulSet") => volumes::shape_claim_templates(manner, &mut object),
+        ("storage.k8s.io", "StorageClass") => volumes::shape_class(manner, &mut object),
+        ("storage.k8s.io", "CSINode") => volumes::shape_csi_node(&mut object),
         _ => {}
     }
     manner.templates.each(kind, &mut object, &mut |template| {
         if let Some(Value::Object(spec)) = template.get_mut("spec") {
             without_account(spec);
+            volumes::shape_pod_volumes(manner, spec);
+        }
+        if let Some(Value::Object(metadata)) = template.get_mut("metadata")
+            && !manner.allow_external_effects
+        {
+            external::without_external_annotations(metadata);
         }
     });
     Ok((object, leaving))
@@ -378,28 +259,6 @@ fn take_token(spec: &mut Map<String, Value>) {
                 }
             }
         }
-    }
-}
-
-fn shape_claim(manner: &Manner, claim: &mut Value) {
-    let volume = Kind::new("", "PersistentVolume");
-    let has_volumes = match &manner.kinds {
-        Some(kinds) => kinds.contains(&volume),
-        None => manner.simkube.is_none(),
-    };
-    if let Some(Value::Object(annotations)) = claim.pointer_mut("/metadata/annotations") {
-        if !manner.keep_placement {
-            annotations.remove(SELECTED_NODE);
-        }
-        if !has_volumes {
-            BOUND.iter().for_each(|mark| drop(annotations.remove(*mark)));
-        }
-    }
-    if !has_volumes {
-        if let Some(spec) = fields(claim, "spec") {
-            spec.remove("volumeName");
-        }
-        without_status(claim);
     }
 }
 

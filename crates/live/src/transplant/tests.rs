@@ -1,3 +1,6 @@
+mod external;
+mod volumes;
+
 use std::time::Duration;
 
 use serde_json::json;
@@ -140,10 +143,14 @@ fn simkube() -> Manner {
     }
 }
 
+fn parsed(object: &Value) -> (Key, Object) {
+    let object = Object::parse(&object.to_string()).unwrap();
+    (object.key(&"film".into()), object)
+}
+
 /// Where something is put, and what is put there.
 fn given(manner: Manner, object: &Value) -> Option<(Address, Value)> {
-    let object = Object::parse(&object.to_string()).unwrap();
-    let key = object.key(&"film".into());
+    let (key, object) = parsed(object);
     let deeds = Transplant::new(manner).see(at(1), &key, &What::Added(object));
     deeds.into_iter().next().map(|deed| match deed.doing {
         Doing::Create { object } => (deed.address, object),
@@ -214,7 +221,8 @@ fn owners_come_before_what_they_own() {
     let object = |kind: &str, name: &str, owner: &str| {
         let owners = json!([{"apiVersion": "v1", "kind": "X", "name": owner, "uid": owner}]);
         let owners = if owner.is_empty() { json!([]) } else { owners };
-        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": name, "ownerReferences": owners}});
+        let version = if matches!(kind, "Box" | "Ring") { "x.io/v1" } else { "v1" };
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "uid": name, "ownerReferences": owners}});
         let object = Object::parse(&object.to_string()).unwrap();
         (object.key(&"film".into()), object)
     };
@@ -263,6 +271,20 @@ fn rules_of_users_see_every_version() {
     assert_eq!(seen(&mut transplant, 3, What::Modified, &secret), []);
     assert_eq!(transplant.left_out().get("secret"), Some(&1));
     assert_eq!(seen(&mut transplant, 4, What::Deleted, &secret), [Doing::Remove { begun: false }]);
+}
+
+#[test]
+fn secrets_are_not_given_even_if_they_are_chosen() {
+    let chosen = vec![Kind::new("", "Secret"), Kind::new("example.com", "Secret")];
+    for kinds in [None, Some(chosen)] {
+        let mut transplant = Transplant::new(Manner { kinds, ..Manner::default() });
+        for version in ["v1", "example.com/v1"] {
+            let secret =
+                json!({"apiVersion": version, "kind": "Secret", "metadata": {"name": "s", "namespace": "d"}});
+            assert_eq!(seen(&mut transplant, 1, What::Added, &secret), []);
+        }
+        assert_eq!(transplant.left_out().get("a Secret, which is never given"), Some(&2));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::str::Utf8Error;
 
-use model::{BadObject, Object};
+use model::{BadObject, Key, Moment, Object, Observed, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -53,6 +53,33 @@ pub(super) enum Bad {
 struct ListMeta {
     resource_version: String,
     r#continue: String,
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// What may be told of an object that the server sent; `None` if it is nothing.
+    pub(super) fn disclosed(&self, object: Object) -> Option<Object> {
+        if !(self.keep)(&object) {
+            return None;
+        }
+        kubernetes::rules::disclosed(object, &self.kind, None)
+    }
+
+    /// That an object is not there any more, of which the server did not say so.
+    pub(crate) fn deleted(&self, name: &Name, last: &Seen, seen: Moment) -> Observed {
+        let what = What::Deleted(stub(self, name, last));
+        Observed { seen, key: self.key(name), what, inferred: true }
+    }
+
+    pub(super) fn key(&self, (namespace, name): &Name) -> Key {
+        Key {
+            source: self.source.clone(),
+            kind: self.kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }
+    }
 }
 
 // === impl Page ===
@@ -158,14 +185,16 @@ pub(super) fn named(item: &str, api_version: &str, kind: &str) -> Result<Object,
 }
 
 /// What is known of an object of which the server says nothing any more.
-pub(super) fn stub(subject: &Subject, (namespace, name): &Name, seen: &Seen) -> Object {
+fn stub(subject: &Subject, (namespace, name): &Name, seen: &Seen) -> Object {
     let mut metadata = serde_json::json!({
         "name": **name,
-        "uid": *seen.uid,
         "resourceVersion": *seen.resource_version,
     });
-    if !namespace.is_empty() {
-        metadata["namespace"] = (**namespace).into();
+    // What the recorder makes itself has no uid.
+    for (field, value) in [("uid", &*seen.uid), ("namespace", &**namespace)] {
+        if !value.is_empty() {
+            metadata[field] = value.into();
+        }
     }
     // Written out, because what identifies an object is looked for at its beginning.
     let text = |value: &str| serde_json::to_string(value).expect("a text is JSON");

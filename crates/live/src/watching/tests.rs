@@ -9,7 +9,7 @@ struct Script {
 }
 
 fn subject() -> Subject {
-    Subject { source: "s".into(), api_version: "v1".to_owned(), kind: Kind::new("", "Pod"), keep: Some }
+    Subject { source: "s".into(), api_version: "v1".to_owned(), kind: Kind::new("", "Pod"), keep: |_| true }
 }
 
 fn moment(second: i64) -> Moment {
@@ -458,7 +458,8 @@ fn what_may_not_be_seen_is_said_once_and_is_a_gap() {
         );
         // A long time is told in between, and at the end.
         script.second = 4000;
-        script.failed(refusal, &["gap 100..4000"], "wait 60s").hear(Reply::Opened, &["gap 4000..4001"], "");
+        script.failed(refusal, &["gap 100..4000"], "wait 60s");
+        script.hear(Reply::Opened, &["gap 4000..4001", "! recording again"], "");
         script.line(&line("MODIFIED", "a-1@8"), &["~a-1@8", "at 8"]);
     }
     let mut script = Script::new();
@@ -477,7 +478,11 @@ fn a_kind_that_has_gone_keeps_its_objects_until_it_is_listed_again() {
     Script::knowing(&["a-1@5", "b-1@6"])
         .failed(404, &["gap 90..100", trouble], "wait 5s")
         .failed(404, &[], "wait 10s")
-        .page(&page("20", "", &["a-1@5"]), &["-b-1@6 inferred", "gap 100..102", "at 20"], "watch 20");
+        .page(
+            &page("20", "", &["a-1@5"]),
+            &["-b-1@6 inferred", "gap 100..102", "at 20", "! recording again"],
+            "watch 20",
+        );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What goes wrong: what is missed by it, what to ask then, and when.
 
+use std::time::Duration;
+
 use model::{Gap, Moment};
 
 use super::failure::{Failure, Meaning};
@@ -82,6 +84,20 @@ impl Watching {
         }
     }
 
+    /// Whoever carries questions and answers has panicked: what was told last may not be known here. Says how long to wait
+    /// before the list with which it goes on.
+    pub(crate) fn broke(&mut self, why: String, now: Moment, chance: f64) -> Duration {
+        let lost = self.lose(why.clone(), now);
+        if !std::mem::replace(&mut lost.is_said, true) {
+            self.told.troubles.push(why.clone());
+        }
+        self.restart_list();
+        match self.wait(Failure::said(why), now, chance) {
+            Ask::Wait(wait) => wait,
+            Ask::List { .. } | Ask::Watch { .. } => Duration::ZERO,
+        }
+    }
+
     /// Lists from the first page; at once if this has not come to nothing before. Whoever says that it must be done is
     /// there: however often there was no answer before, that is over.
     fn list_anew(&mut self, failure: Failure, now: Moment, chance: f64) -> Ask {
@@ -144,7 +160,9 @@ impl Watching {
     /// What is going on is known again.
     pub(super) fn found(&mut self, now: Moment) {
         self.tell_lost(now);
-        self.lost = None;
+        if self.lost.take().is_some_and(|lost| lost.is_said) {
+            self.told.troubles.push("recording again".to_owned());
+        }
     }
 
     /// Tells how long it has not been known what is going on.

@@ -208,7 +208,8 @@ impl Film {
 
     /// What the next recording knows of this one.
     pub(crate) fn known(&self) -> Known {
-        let mut known = Known { until: self.changes().map(|change| change.seen).max(), ..Known::default() };
+        let seen = || self.changes().map(|change| change.seen);
+        let mut known = Known { from: seen().min(), until: seen().max(), ..Known::default() };
         for (kind, position) in self.news().flat_map(|news| &news.positions) {
             known.positions.insert(kind.clone(), position.clone());
         }

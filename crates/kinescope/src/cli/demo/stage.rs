@@ -33,7 +33,7 @@ pub(super) fn play(scene: &Scene, history: &str, out: &mut Out) -> anyhow::Resul
         bail!("the demo's command answers otherwise than the demo knows: {answer}");
     }
     for line in &shown {
-        writeln!(out, "{line}")?;
+        out.repeat(line)?;
     }
     if shown.len() < lines.len() {
         writeln!(out, "[… {} of {} lines]", shown.len(), grouped(lines.len() as u64))?;

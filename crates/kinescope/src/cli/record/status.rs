@@ -6,6 +6,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Kind;
 
+use crate::cli::lines::harmless;
 use crate::cli::output::{Out, counted, grouped};
 use crate::recorder::{Board, Figures, State};
 
@@ -46,7 +47,7 @@ impl Status {
             self.shown = (Instant::now(), kept);
         }
         let objects = sum(&all, Figures::objects);
-        let gaps = sum(&all, |figures| figures.sum(|kind| kind.gaps) + figures.pauses);
+        let gaps = sum(&all, |figures| figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps);
         let lag = all.iter().map(|(_, figures)| figures.lag).fold(0.0, f64::max);
         let who = match &all[..] {
             [(name, figures)] => match (figures.state.why(), unwatched(figures).pop_first()) {
@@ -62,6 +63,8 @@ impl Status {
                 format!("{recording} of {} clusters recorded into {}:", all.len(), self.into)
             }
         };
+        // The line goes to the terminal by itself, and `who` may hold a server's words.
+        let who = harmless(&who);
         self.bar.set_message(format!(
             "{who} {} changes, {:.0}/s, {} objects, lag {lag:.1} s, {}",
             grouped(kept),
@@ -100,7 +103,7 @@ impl Status {
         }
         for (name, figures) in &all {
             let of = if all.len() == 1 { String::new() } else { format!("{name}: ") };
-            let gaps = figures.sum(|kind| kind.gaps) + figures.pauses;
+            let gaps = figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps;
             if gaps > 0 {
                 out.complain(&format!("{of}{}: see `kinescope info`", counted(gaps, "gap")));
             }

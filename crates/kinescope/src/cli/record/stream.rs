@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
 
-use crate::recorder::{Board, Figures, Words, lock};
+use crate::recorder::{Board, Figures, RecordingClock, Words, lock};
 
 /// What the simulator's recorder watches, in its order.
 pub(super) const KINDS: [&str; 7] = [
@@ -47,6 +47,8 @@ pub(super) struct Stream {
     /// The simulator's recorder hides nothing; a user may wish it.
     redact: Option<RedactKey>,
     seq: i64,
+    /// The time of the line above: times do not go back.
+    last: Moment,
 }
 
 impl Stream {
@@ -55,7 +57,7 @@ impl Stream {
         let file = File::create_new(path)
             .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
         let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
-        Ok(Stream { path: path.to_owned(), writer, redact, seq: 0 })
+        Ok(Stream { path: path.to_owned(), writer, redact, seq: 0, last: Moment::MIN })
     }
 
     /// Records until it is told to stop. What was taken is in the file after `between` at the latest.
@@ -71,7 +73,10 @@ impl Stream {
         let source: Arc<str> = connection.context().into();
         let figures = board.figures(&source);
         let (sender, mut events) = mpsc::channel(QUEUE);
-        let target = Target { source: source.clone(), connection };
+        let clock = Arc::new(RecordingClock::new(connection.server_time()));
+        let target = Target { source: source.clone(), connection: connection.clone() };
+        let stamps = clock.clone();
+        let now = move || stamps.now();
         let recording = tokio::spawn(live::record(target, wanted, Known::default(), now, sender, stop));
         let mut flushes = interval(between);
         loop {
@@ -79,7 +84,7 @@ impl Stream {
                 event = events.recv() => match event {
                     None => break,
                     Some(Event::News(news)) => {
-                        lock(&figures).missed(&news.gaps);
+                        lock(&figures).missed(&news.gaps, &news.closed_gaps);
                         block_in_place(|| self.take(news, &figures))?;
                     }
                     Some(Event::Status(status)) => {
@@ -89,7 +94,13 @@ impl Stream {
                         let _ = words.send((source.clone(), format!("{kind}: {what}")));
                     }
                 },
-                _ = flushes.tick() => block_in_place(|| self.flush())?,
+                _ = flushes.tick() => {
+                    clock.compare(&connection);
+                    for step in clock.take_steps() {
+                        let _ = words.send((source.clone(), step.why));
+                    }
+                    block_in_place(|| self.flush())?;
+                }
             }
         }
         block_in_place(|| self.flush())?;
@@ -107,12 +118,15 @@ impl Stream {
             if observed.inferred && observed.what.state().is_some() {
                 continue;
             }
-            let Observed { seen, key, mut what, inferred } = observed;
-            if let Some(hidden) = &self.redact {
-                what = what.with(rules::redacted(what.object(), &key.kind, hidden));
-            }
+            let Observed { seen, key, what, inferred } = observed;
+            let object = what.object().clone();
+            let Some(object) = rules::disclosed(object, &key.kind, self.redact.as_ref()) else { continue };
+            let what = what.with(object);
             lock(figures).kinds.entry(key.kind.clone()).or_default().kept += 1;
             self.seq += 1;
+            // Each kind stamps what it sees, and two may meet on their way here.
+            let seen = self.last.max(seen);
+            self.last = seen;
             self.writer
                 .change(&Change { seq: self.seq, at: seen, seen, key, what, inferred })
                 .with_context(|| format!("cannot write {}", self.path.display()))?;
@@ -123,8 +137,4 @@ impl Stream {
     fn flush(&mut self) -> anyhow::Result<()> {
         self.writer.flush().with_context(|| format!("cannot write {}", self.path.display()))
     }
-}
-
-fn now() -> Moment {
-    jiff::Timestamp::now().into()
 }

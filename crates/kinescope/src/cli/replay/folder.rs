@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::cli::signals;
+
 /// What a replay writes, in the order in which it is put in place.
 const FILES: [&str; 3] = ["replay.kine", "decisions.jsonl", "report.json"];
 
@@ -36,7 +38,7 @@ impl Folder {
         if !parent.is_dir() {
             bail!("there is no folder {} to make {shown} in", parent.display());
         }
-        if path.exists() {
+        if path.try_exists().with_context(|| format!("cannot look for {shown}"))? {
             let entries = std::fs::read_dir(&path)
                 .with_context(|| format!("{shown} is no folder that can be read: name another with --out"))?;
             for entry in entries {
@@ -67,6 +69,7 @@ impl Folder {
         let mut name = self.path.file_name().unwrap_or("replay".as_ref()).to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let scratch = Scratch { place: self.path.with_file_name(name), target: self.path.clone() };
+        signals::remove_if_interrupted([scratch.place.clone()]);
         std::fs::create_dir(&scratch.place)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(scratch)
@@ -89,14 +92,14 @@ impl Scratch {
     /// Puts everything in its place: the report last, so that what it tells of is there.
     pub(super) fn publish(self) -> anyhow::Result<()> {
         let doing = || self.doing();
-        if !self.target.exists() {
+        if !self.target.try_exists().with_context(doing)? {
             return std::fs::rename(&self.place, &self.target).with_context(doing);
         }
         for file in FILES {
             let (new, old) = (self.place.join(file), self.target.join(file));
-            if new.exists() {
+            if new.try_exists().with_context(doing)? {
                 std::fs::rename(new, old).with_context(doing)?;
-            } else if old.exists() {
+            } else if old.try_exists().with_context(doing)? {
                 // It told of another replay.
                 std::fs::remove_file(old).with_context(doing)?;
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use model::{Kind, Moment, Object, Window};
+use model::{Gap, Kind, Moment, Object, Window};
 use replay::classes::Classes;
 use replay::film::Film;
 use replay::level::Level;
@@ -269,7 +269,9 @@ impl Plan {
         let Window { from, to } = self.part.window;
         for gap in chosen.history.gaps()? {
             if gap.source == self.part.source && gap.from < to && from < gap.to {
-                reservations.push(Reservation::of_gap(&gap));
+                // One that is open lasts as long as the replay.
+                let end = if gap.is_open() { to } else { gap.to };
+                reservations.push(Reservation::of_gap(&Gap { to: end, ..gap }));
             }
         }
         let summary = chosen.history.summary()?;

@@ -6,6 +6,7 @@ mod hooks;
 mod part;
 mod runs;
 mod safety;
+mod style;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -15,14 +16,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use history::Selection;
 use kubernetes::selector::check_value;
-use live::applying::{Applier, Pace, RunTimes, Stamped, clean, stamp};
-use live::transplant::{Delays, FileRule, Level, Manner, Rule, Simkube, Templates, Transplant, read_rules};
+use live::applying::{Applier, Pace, RunTimes, Stamped, clean, kinds_before, stamp};
+use live::transplant::{FileRule, Level, Manner, Rule, Templates, Transplant, read_rules};
 use live::{Connection, KindChoice, Wanted};
 use model::{Kind, Moment};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::super::lines::harmless;
 use super::super::output::Out;
 use super::super::{Outcome, signals, text_file, tracer_config};
 use super::{Replay, Speed, plan};
@@ -33,6 +35,7 @@ use self::filming::Filming;
 use self::hooks::{Hooks, Stage};
 use self::part::Part;
 pub(super) use self::runs::OfRun;
+use self::style::InStyle;
 
 /// What concerns a real API server.
 #[derive(clap::Args)]
@@ -44,7 +47,7 @@ pub(super) struct Target {
     /// The context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Only these kinds: pods,nodes [default: what --show-rules says]
+    /// Only these kinds: pods,nodes; also those that are left out otherwise [default: what --show-rules says]
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
     /// Bind pods to the nodes that were recorded, and write their status
@@ -62,9 +65,15 @@ pub(super) struct Target {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do it though the cluster looks like one that is in use
+    /// Do it though the cluster looks like one that is in use: programs of the recording run on its real nodes, and reach what those reach
     #[arg(long)]
     yes: bool,
+    /// Let volumes name the storage that was recorded: nodes of the target that mount one write to the recorded cluster's disk
+    #[arg(long)]
+    keep_volume_handles: bool,
+    /// Give what acts outside a cluster, too, as it was recorded: load balancers, names, certificates, webhooks, machines and disks are made, changed and removed with the target's accounts
+    #[arg(long)]
+    allow_external_effects: bool,
     /// Go on with a run that was stopped or broke off
     #[arg(long)]
     resume: bool,
@@ -85,36 +94,6 @@ pub(super) struct Target {
     hooks: Vec<PathBuf>,
     #[command(flatten)]
     simkube: InStyle,
-}
-
-/// What concerns SimKube's way.
-#[derive(clap::Args)]
-#[command(next_help_heading = "As SimKube's driver does")]
-struct InStyle {
-    /// Workloads instead of pods, in namespaces of their own, for virtual nodes, with pods that run as long as they did
-    #[arg(long, value_name = "simkube", value_parser = ["simkube"])]
-    style: Option<String>,
-    /// The configuration of SimKube's tracer, which tells where kinds describe pods [default: as the history says]
-    #[arg(long, value_name = "FILE", requires = "style")]
-    tracer_config: Option<PathBuf>,
-    /// What those namespaces begin with
-    #[arg(long, value_name = "PREFIX", default_value = "virtual", requires = "style")]
-    virtual_ns_prefix: String,
-    /// How long pods wait for their images, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
-    image_pull_delay: u32,
-    /// If it is more: it is drawn between both
-    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
-    image_pull_jitter: u32,
-    /// How long pods take to start then, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
-    pod_startup_delay: u32,
-    /// If it is more: it is drawn between both
-    #[arg(long, value_name = "MS", default_value_t = 0, requires = "style")]
-    pod_startup_jitter: u32,
-    /// Make pods of nobody again that others delete while they run
-    #[arg(long, requires = "style")]
-    reschedule_interrupted_bare_pods: bool,
 }
 
 /// A program that was asked for credentials may never answer.
@@ -156,7 +135,8 @@ impl Target {
             return told::dry_run(out, &part, &mut Transplant::new(manner));
         }
         let hooks = Hooks::read(&self.hooks)?;
-        let playing = Playing { asked, how: self, part, manner, run, hooks, runtime: recorder::runtime()? };
+        let mut playing =
+            Playing { asked, how: self, part, manner, run, hooks, runtime: recorder::runtime()? };
         let outcome = playing.all(out);
         playing.runtime.shutdown_timeout(FAREWELL);
         outcome
@@ -172,6 +152,8 @@ impl Target {
             ("--run", self.run.is_some()),
             ("--dry-run", self.dry_run),
             ("--yes", self.yes),
+            ("--keep-volume-handles", self.keep_volume_handles),
+            ("--allow-external-effects", self.allow_external_effects),
             ("--resume", self.resume),
             ("--start-paused", self.start_paused),
             ("--record", self.record),
@@ -241,6 +223,9 @@ impl Target {
         let words = KindWords::read(&chosen.history, chosen.times.end)?;
         let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
+        if let Some(kind) = kinds.iter().flatten().find(|kind| kubernetes::kinds::is_secret(kind)) {
+            bail!("--kinds: {kind}: Secrets are never given to a target; leave it out");
+        }
         let tracer = match &self.simkube.tracer_config {
             Some(path) => tracer_config::read(path, out)?,
             None => chosen.tracer_config(chosen.source(asked.source.as_deref(), "--source")?)?,
@@ -256,7 +241,18 @@ impl Target {
             _ => Level::Pods,
         };
         let rules = rules.into_iter().map(|rule| Arc::new(rule) as Arc<dyn Rule>).collect();
-        Ok(Manner { level, keep_placement: self.keep_placement, kinds, templates, simkube, rules })
+        Ok(Manner {
+            level,
+            keep_placement: self.keep_placement,
+            kinds,
+            run: run.to_owned(),
+            target_kinds: Vec::new(),
+            keep_volume_handles: self.keep_volume_handles,
+            allow_external_effects: self.allow_external_effects,
+            templates,
+            simkube,
+            rules,
+        })
     }
 
     /// The name that everything is labelled with.
@@ -279,8 +275,10 @@ impl Target {
 
 impl Playing<'_> {
     /// Plays it as often as is wanted.
-    fn all(&self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let connection = self.runtime.block_on(self.connect())?;
+    fn all(&mut self, out: &mut Out) -> anyhow::Result<Outcome> {
+        let connection = self.runtime.block_on(self.connect(out))?;
+        // Before anything is defined there, and once: what is removed between repetitions may be told of for a while.
+        self.manner.target_kinds = self.runtime.block_on(kinds_before(&connection, &self.run))?;
         self.hooks.run(Stage::PreStart, &self.simulation(), out)?;
         let mut outcome = Outcome::Done;
         for repetition in 1..=self.how.repetitions {
@@ -300,11 +298,24 @@ impl Playing<'_> {
         Ok(outcome)
     }
 
-    async fn connect(&self) -> anyhow::Result<Connection> {
+    async fn connect(&self, out: &mut Out) -> anyhow::Result<Connection> {
         let connection = Connection::open(Some(&self.how.target), self.how.context.as_deref()).await?;
         connection.version().await?;
-        if !self.how.yes {
-            safety::check(&connection, &self.part).await?;
+        let mut risks = safety::risks(&connection, &self.part, &self.run, self.how.yes).await?;
+        let context = connection.context();
+        if self.how.keep_volume_handles {
+            risks.push(format!(
+                "a node of {context} that mounts a volume writes to the recorded cluster's disk"
+            ));
+        }
+        if self.how.allow_external_effects {
+            risks.push(format!(
+                "load balancers, names, certificates, machines and disks may be made, changed and removed with the \
+                 accounts of {context}"
+            ));
+        }
+        for risk in risks {
+            out.complain(&format!("warning: {}", harmless(&risk)));
         }
         Ok(connection)
     }
@@ -371,7 +382,7 @@ impl Playing<'_> {
         }
     }
 
-    /// Ctrl-C brings what is under way to its end. Who asks twice does not want to wait.
+    /// Ctrl-C brings what is under way to its end.
     fn listen(&self, applier: &Arc<Applier>) -> anyhow::Result<()> {
         let stop = {
             let _inside = self.runtime.enter();
@@ -381,11 +392,6 @@ impl Playing<'_> {
         self.runtime.spawn(async move {
             stop.await;
             applier.stop();
-            // Each signal is told to all who listen then.
-            if let Ok(again) = signals::stop() {
-                again.await;
-                std::process::exit(130);
-            }
         });
         Ok(())
     }
@@ -431,6 +437,12 @@ impl Playing<'_> {
         if self.manner.keep_placement {
             what += ", with its placements";
         }
+        if self.manner.keep_volume_handles {
+            what += ", with its volume handles";
+        }
+        if self.manner.allow_external_effects {
+            what += ", with external effects";
+        }
         if let Some(simkube) = &self.manner.simkube {
             what += &format!(", as SimKube in {}-*", simkube.prefix);
         }
@@ -462,24 +474,6 @@ impl Playing<'_> {
                 "repetitions": self.how.repetitions, "speed": speed,
             },
         })
-    }
-}
-
-// === impl InStyle ===
-
-impl InStyle {
-    fn style(&self, run: &str) -> Simkube {
-        let millis = |millis: u32| Duration::from_millis(millis.into());
-        Simkube {
-            name: run.to_owned(),
-            prefix: self.virtual_ns_prefix.clone(),
-            delays: Delays {
-                image_pull: millis(self.image_pull_delay),
-                image_pull_jitter: millis(self.image_pull_jitter),
-                startup: millis(self.pod_startup_delay),
-                startup_jitter: millis(self.pod_startup_jitter),
-            },
-        }
     }
 }
 

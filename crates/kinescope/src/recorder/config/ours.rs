@@ -7,21 +7,23 @@ use formats::sktrace::TracerConfig;
 use history::Retention;
 use kubernetes::rules::Rules;
 use kubernetes::selector::Selector;
-use live::{KindChoice, Wanted};
+use live::{EventChoice, KindChoice, Wanted};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Beside, Config, KEY_FILE, duration, plane, rules, size};
+use super::{Beside, Config, KEY_FILE, duration, event_choice, plane, rules, size};
 use crate::recorder::assignment::of_control_plane;
 use crate::recorder::{Assignment, Keep, scheduler_config};
 
 /// What may stand beside `clusters` and then holds for each that does not say otherwise.
-const FOR_ALL: [&str; 11] = [
+const FOR_ALL: [&str; 13] = [
     "kinds",
     "also",
     "skip",
     "namespaces",
     "selector",
+    "events",
+    "usage",
     "everything",
     "redact",
     "redactKey",
@@ -46,6 +48,9 @@ struct OfCluster {
     #[serde(default)]
     namespaces: Vec<String>,
     selector: Option<String>,
+    events: Option<String>,
+    /// An interval.
+    usage: Option<String>,
     #[serde(default)]
     everything: bool,
     #[serde(default = "yes")]
@@ -126,13 +131,18 @@ fn assignment(
         }
     };
     let kinds = KindChoice { only: told.kinds, also: told.also, if_there, skip: told.skip };
-    let wanted = Wanted { kinds, namespaces: told.namespaces, labels: told.selector, in_order: false };
+    let events = told.events.as_deref().map_or(Ok(EventChoice::All), event_choice);
+    let events = events.map_err(anyhow::Error::msg).context("events")?;
+    let usage = told.usage.as_deref().map(duration).transpose();
+    let usage = usage.map_err(anyhow::Error::msg).context("usage")?;
+    let (namespaces, labels) = (told.namespaces, told.selector);
+    let wanted = Wanted { kinds, namespaces, labels, events, usage, in_order: false };
     if let Some(labels) = &wanted.labels {
         Selector::parse(labels).context("selector")?;
     }
     let control_plane = told.control_plane.map(|control| {
         let kubeconfig = control.kubeconfig.map(|path| at.join(path));
-        plane(kubeconfig, control.context, of_control_plane(control.namespace))
+        plane(kubeconfig, control.context, Wanted { events, ..of_control_plane(control.namespace) })
     });
     Ok(Assignment {
         into: config.folder.join(format!("{}.kine", told.name)),

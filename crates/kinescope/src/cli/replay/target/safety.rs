@@ -7,9 +7,39 @@ use model::Kind;
 
 use super::part::Part;
 
-/// Refuses the cluster that was recorded, and one whose nodes have real kubelets.
-pub(super) async fn check(connection: &Connection, part: &Part<'_>) -> anyhow::Result<()> {
+/// What may go wrong in a cluster: it is the one that was recorded, or its nodes may be real. What cannot be found out is a
+/// risk too. Unless risks are taken, the first of them is an error.
+pub(super) async fn risks(
+    connection: &Connection,
+    part: &Part<'_>,
+    run: &str,
+    are_taken: bool,
+) -> anyhow::Result<Vec<String>> {
     let context = connection.context();
+    let mut risks = Vec::new();
+    let recorded = recorded_uid(part)?;
+    match connection.uid().await {
+        Ok(uid) if recorded.is_some() && recorded == uid => risks.push(format!(
+            "{context} is the cluster that was recorded: its own objects stand where those of the recording would"
+        )),
+        Ok(_) => {}
+        Err(error) => risks.push(format!("it is not known whether {context} was recorded: {error}")),
+    }
+    match connection.real_node(run).await {
+        Ok(Some(node)) => risks.push(format!(
+            "node {node} of {context} is neither KWOK's nor of this run: programs of the recording would run there, and \
+             reach whatever that node reaches"
+        )),
+        Ok(None) => {}
+        Err(error) => risks.push(format!("it is not known whether the nodes of {context} are real: {error}")),
+    }
+    match risks.first() {
+        Some(risk) if !are_taken => bail!("{risk}: say --yes if that is wanted"),
+        _ => Ok(risks),
+    }
+}
+
+fn recorded_uid(part: &Part<'_>) -> anyhow::Result<Option<String>> {
     let name = Selection {
         kinds: Some(vec![Kind::new("", "Namespace")]),
         name: Some("kube-system".to_owned()),
@@ -19,14 +49,5 @@ pub(super) async fn check(connection: &Connection, part: &Part<'_>) -> anyhow::R
     part.chosen.history.each_at(part.end, &name, |version| {
         recorded = version.object.meta().uid.map(|uid| uid.into_owned());
     })?;
-    let uid = connection.uid().await?;
-    if recorded.is_some() && recorded == uid {
-        bail!("{context} is the cluster that was recorded: say --yes if it is to be changed all the same");
-    }
-    if let Some(node) = connection.real_node().await? {
-        bail!(
-            "node {node} of {context} has a real kubelet: say --yes if pods of the recording are to run there"
-        );
-    }
-    Ok(())
+    Ok(recorded)
 }

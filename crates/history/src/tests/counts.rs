@@ -1,0 +1,92 @@
+//! The counts that are kept with the data.
+
+use std::path::Path;
+
+use model::{Moment, Object, Observed, What};
+use rusqlite::Connection;
+
+use crate::{Batch, History, Summary, Writer, doctor};
+
+/// Pods that come, change and go; more than fill a block, and some that are not packed.
+fn written(path: &Path) -> Writer {
+    let writer = Writer::open(path).unwrap();
+    for n in 0..100 {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}}}}"#,
+            n % 7
+        );
+        let object = Object::parse(&json).unwrap();
+        let what = if n % 5 == 0 { What::Deleted(object) } else { What::Modified(object) };
+        let changes = vec![Observed::received(Moment::from_nanos(n), &"east".into(), what)];
+        writer.append(Batch { changes, ..Batch::default() }).unwrap();
+    }
+    writer.flush().unwrap();
+    writer
+}
+
+/// What is in it, without the size of the file.
+fn summary(path: &Path) -> Summary {
+    Summary { file_bytes: 0, ..History::open(path).unwrap().summary().unwrap() }
+}
+
+#[test]
+fn a_wrong_count_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    written(&path).close().unwrap();
+    assert!(doctor(&path).unwrap().is_clean());
+    let connection = Connection::open(&path).unwrap();
+    let columns: Vec<String> = connection
+        .prepare("SELECT name FROM pragma_table_info('stream_count') WHERE pk = 0")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(columns.len(), 8);
+    for column in columns {
+        connection.execute_batch(&format!("UPDATE stream_count SET {column} = {column} + 1")).unwrap();
+        assert_eq!(
+            doctor(&path).unwrap().findings,
+            ["Pod is listed with other counts than it has"],
+            "{column}"
+        );
+        connection.execute_batch(&format!("UPDATE stream_count SET {column} = {column} - 1")).unwrap();
+    }
+    connection.execute_batch("DELETE FROM stream_count").unwrap();
+    assert!(!doctor(&path).unwrap().is_clean());
+}
+
+/// A file of the first version is one of today without the counts.
+#[test]
+fn a_file_without_counts_is_read_as_it_is_and_gets_them_when_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let writer = written(&path);
+    let rows = summary(&path).rows;
+    assert!(rows > 0, "all is packed");
+    writer.close().unwrap();
+    let today = summary(&path);
+    let [pods] = &today.sources[0].kinds[..] else { panic!("{today:?}") };
+    assert_eq!((pods.changes, pods.objects), (100, Some((7, 6))));
+    let version = |version: &str| {
+        let connection = Connection::open(&path).unwrap();
+        let found: String = connection
+            .query_row("SELECT user_version FROM pragma_user_version", [], |row| {
+                row.get::<_, i64>(0).map(|found| found.to_string())
+            })
+            .unwrap();
+        assert_eq!(found, version);
+        connection
+    };
+    version("2").execute_batch("DROP TABLE stream_count; PRAGMA user_version = 1").unwrap();
+    assert_eq!(summary(&path), today);
+    let report = doctor(&path).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    drop(version("1"));
+
+    Writer::open(&path).unwrap().close().unwrap();
+    drop(version("2"));
+    assert_eq!(summary(&path), today);
+    assert!(doctor(&path).unwrap().is_clean());
+}

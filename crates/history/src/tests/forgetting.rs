@@ -1,0 +1,158 @@
+//! Forgetting while a history is written: in the way of nobody, and stopped by nobody for good.
+
+use std::path::Path;
+
+use model::{Moment, Object, Observed, What, Window};
+use rusqlite::Connection;
+
+use crate::{Batch, Error, History, Selection, Writer, doctor, wal};
+
+/// A change a moment to ten pods, with words that do not pack well.
+fn batch(moment: i64) -> Batch {
+    let mut noise = moment.cast_unsigned() + 1;
+    let words: Vec<String> = (0..40)
+        .map(|_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            format!("{noise:x}")
+        })
+        .collect();
+    let json = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}},"words":"{}"}}"#,
+        moment % 10,
+        words.concat()
+    );
+    let what = What::Modified(Object::parse(&json).unwrap());
+    let observed = Observed::received(Moment::from_nanos(moment), &"east".into(), what);
+    Batch { changes: vec![observed], ..Batch::default() }
+}
+
+fn written(path: &Path, moments: i64) -> Writer {
+    let writer = Writer::open(path).unwrap();
+    for moment in 0..moments {
+        writer.append(batch(moment)).unwrap();
+    }
+    writer.flush().unwrap();
+    // Nothing is before this moment: it is done when the packer has nothing else to do any more.
+    writer.forget(Moment::from_nanos(-1)).unwrap().wait().unwrap();
+    writer
+}
+
+/// The moments of the changes since one.
+fn moments(path: &Path, since: i64) -> Vec<i64> {
+    let window = Window { from: Moment::from_nanos(since), to: Moment::MAX };
+    let changes = History::open(path).unwrap().between(window, &Selection::default()).unwrap();
+    changes.map(|change| change.unwrap().at.nanos()).collect()
+}
+
+fn check(path: &Path, begins: i64, end: i64) {
+    assert_eq!(moments(path, begins + 1), (begins + 1..end).collect::<Vec<_>>());
+    let at = History::open(path).unwrap().at(Moment::from_nanos(begins), &Selection::default()).unwrap();
+    assert_eq!(at.objects().len(), 10);
+    let report = doctor(path).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+#[test]
+fn a_reader_that_needs_the_log_puts_forgetting_off_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let writer = written(&path, 1_000);
+    let mut reading = History::open(&path).unwrap().between(Window::ALL, &Selection::default()).unwrap();
+    let first = reading.next().unwrap().unwrap();
+    assert_eq!(first.at.nanos(), 0);
+
+    let bytes = |path: &Path| std::fs::metadata(path).unwrap().len();
+    let log = bytes(&wal::beside(&path));
+    let error = writer.forget(Moment::from_nanos(900)).unwrap().wait().unwrap_err();
+    assert!(error.may_pass() && error.is_busy(), "{error:?}");
+    // What the reader needs is still there, and the log has not grown with all that is to be forgotten.
+    let grown = bytes(&wal::beside(&path)) - log;
+    let used = History::open(&path).unwrap().used_bytes().unwrap();
+    assert!(grown < used / 4, "{grown} of {used}");
+    for moment in 1_000..1_100 {
+        writer.append(batch(moment)).unwrap();
+    }
+    writer.flush().unwrap();
+    assert_eq!(reading.count(), 999);
+    check(&path, 900, 1_100);
+
+    writer.forget(Moment::from_nanos(900)).unwrap().wait().unwrap();
+    check(&path, 900, 1_100);
+    writer.close().unwrap();
+    assert_eq!(moments(&path, 0).len(), 10 + 199);
+    assert!(bytes(&path) < used / 2);
+}
+
+#[test]
+fn a_locked_file_puts_forgetting_off_and_the_batch_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let writer = written(&path, 200);
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = writer.forget(Moment::from_nanos(100)).unwrap().wait().unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    writer.append(batch(200)).unwrap();
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(writer.flush().unwrap(), 201);
+    writer.forget(Moment::from_nanos(100)).unwrap().wait().unwrap();
+    writer.close().unwrap();
+    check(&path, 100, 201);
+}
+
+#[test]
+fn what_a_killed_writer_left_half_forgotten_the_next_one_forgets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    written(&path, 300).close().unwrap();
+    super::random_histories::forget_until_killed(&path, Moment::from_nanos(200), 3);
+    check(&path, 200, 300);
+    assert!(moments(&path, 0).len() > 150);
+    let writer = Writer::open(&path).unwrap();
+    // Behind the one that goes on by itself.
+    assert_eq!(writer.forget(Moment::from_nanos(150)).unwrap().wait().unwrap().nanos(), 200);
+    assert_eq!(moments(&path, 0).len(), 10 + 99);
+    writer.close().unwrap();
+    check(&path, 200, 300);
+}
+
+#[test]
+fn a_writer_that_closes_does_not_wait_for_all_to_be_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let writer = written(&path, 500);
+    let forgetting = writer.forget(Moment::from_nanos(400)).unwrap();
+    writer.close().unwrap();
+    match forgetting.wait() {
+        Ok(begins) => assert_eq!(begins.nanos(), 400),
+        Err(error) => assert!(matches!(error, Error::Stopped { .. }), "{error:?}"),
+    }
+    let begins = History::open(&path).unwrap().pruned_to().unwrap().map_or(0, Moment::nanos);
+    check(&path, begins.max(9), 500);
+}
+
+#[test]
+fn whichever_step_is_the_last_the_history_is_correct() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    written(&path, 600).close().unwrap();
+    let connection = Connection::open(&path).unwrap();
+    let keyframes: i64 =
+        connection.query_row("SELECT count(*) FROM keyframe WHERE at <= 500", [], |row| row.get(0)).unwrap();
+    assert!(keyframes > 1, "{keyframes} keyframes to forget");
+    drop(connection);
+    let killed = folder.path().join("killed.kine");
+    let mut left = moments(&path, 0).len();
+    for steps in 0.. {
+        std::fs::copy(&path, &killed).unwrap();
+        super::random_histories::forget_until_killed(&killed, Moment::from_nanos(500), steps);
+        check(&killed, 500, 600);
+        let unfinished = crate::forget::unfinished(&Connection::open(&killed).unwrap()).unwrap();
+        left = left.min(moments(&killed, 0).len());
+        if steps > 0 && unfinished.is_none() {
+            assert!(steps > 10, "{steps} steps");
+            break;
+        }
+    }
+    assert_eq!(left, 10 + 99);
+}

@@ -1,0 +1,84 @@
+//! Forgetting on the writer's own connection: in little room, while more is appended.
+
+#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+
+use std::path::Path;
+
+use history::{Batch, Bulk, History, Selection, Writer, doctor};
+use model::{Moment, Object, Observed, What, Window};
+
+/// Changes to a hundred pods, with words that do not pack well.
+fn changes() -> Vec<Observed> {
+    let mut noise = 1_u64;
+    let mut words = || -> String {
+        let word = |_| {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            format!("{noise:x}")
+        };
+        (0..40).map(word).collect()
+    };
+    let change = |number: i64| {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}},"words":"{}"}}"#,
+            number % 100,
+            words()
+        );
+        let what = What::Modified(Object::parse(&json).unwrap());
+        Observed::received(Moment::from_nanos(number), &"east".into(), what)
+    };
+    (0..48_000).map(change).collect()
+}
+
+fn bytes(path: &Path, suffix: &str) -> u64 {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    std::fs::metadata(name).map_or(0, |file| file.len())
+}
+
+#[test]
+fn forgetting_takes_little_room_and_appends_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let changes = changes();
+    let (old, new) = changes.split_at(40_000);
+    let mut bulk = Bulk::into(&path).unwrap();
+    old.iter().for_each(|observed| bulk.push(observed).unwrap());
+    bulk.finish().unwrap();
+    let begins = old[36_000].seen;
+    let before = bytes(&path, "");
+    let expected = History::open(&path).unwrap().at(begins, &Selection::default()).unwrap();
+
+    let writer = Writer::open(&path).unwrap();
+    let forgetting = writer.forget(begins).unwrap();
+    let mut batches = new.chunks(100);
+    let (mut log, mut during) = (0, 0);
+    let outcome = loop {
+        if let Some(batch) = batches.next() {
+            writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
+            writer.flush().unwrap();
+        }
+        log = log.max(bytes(&path, "-wal"));
+        match forgetting.outcome() {
+            Some(outcome) => break outcome,
+            None => during += 1,
+        }
+    };
+    assert_eq!(outcome.unwrap(), begins);
+    assert!(during > 1, "nothing was appended meanwhile");
+    for batch in batches {
+        writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
+    }
+    writer.close().unwrap();
+    let freed = before - bytes(&path, "");
+    assert!(freed > before / 2, "{freed} of {before} bytes");
+    assert!(log < freed * 3 / 4, "a log of {log} bytes to free {freed}");
+
+    let history = History::open(&path).unwrap();
+    assert_eq!(history.at(begins, &Selection::default()).unwrap().objects(), expected.objects());
+    let window = Window { from: begins.plus_nanos(1), to: Moment::MAX };
+    let left = history.between(window, &Selection::default()).unwrap().map(|change| change.unwrap().seen);
+    let told = changes.iter().map(|observed| observed.seen).filter(|seen| *seen > begins);
+    assert!(left.eq(told));
+    let report = doctor(&path).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+}

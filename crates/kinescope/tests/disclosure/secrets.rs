@@ -1,0 +1,161 @@
+//! Secrets that an import has brought into a history, and where they go from there.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::common::run;
+use crate::server::Server;
+
+/// The value of a Secret, as its data and as the annotation of `kubectl apply` hold it.
+const VALUES: [&str; 3] = ["aHVudGVyMg", "c3dvcmRmaXNo", "hunter2"];
+
+/// A history with a Secret, which changes once.
+fn history() -> TempDir {
+    let secret = |at: &str, word: &str, version: u32, value: &str| {
+        format!(
+            r#"{{"at":"2026-11-01T10:{at}Z","type":"{word}","object":{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"db","namespace":"shop","uid":"s","resourceVersion":"{version}","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{{hunter2}}"}}}},"type":"Opaque","data":{{"password":"{value}"}}}}}}"#
+        )
+    };
+    let lines = [
+        r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","uid":"n","resourceVersion":"1"}}}"#.to_owned(),
+        r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","uid":"p","resourceVersion":"2"},"spec":{"containers":[{"name":"a","image":"b"}]}}}"#.to_owned(),
+        secret("01:00", "ADDED", 3, VALUES[0]),
+        secret("02:00", "MODIFIED", 4, VALUES[1]),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("h.jsonl"), lines.join("\n") + "\n").unwrap();
+    run(folder.path(), &["import", "h.jsonl"]).fine();
+    folder
+}
+
+/// Whether any of the values is there.
+fn holds_values(bytes: &[u8]) -> bool {
+    VALUES.iter().any(|value| bytes.windows(value.len()).any(|part| part == value.as_bytes()))
+}
+
+fn mode(file: &Path) -> u32 {
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn every_export_leaves_secrets_out_and_says_so() {
+    let folder = history();
+    let folder = folder.path();
+    std::fs::write(
+        folder.join("tracer.yaml"),
+        "trackedObjects: {v1.Pod: {}, v1.Secret: {podSpecTemplatePaths: [/spec]}}\n",
+    )
+    .unwrap();
+    let formats: [(&str, &str, &[&str]); 9] = [
+        ("jsonl", "2 changes of Secrets", &[]),
+        ("jsonl", "2 changes of Secrets", &["--kinds", "secrets"]),
+        ("manifests", "1 Secret", &[]),
+        ("sched-record", "2 changes of Secrets", &["--kinds", "pods,secrets"]),
+        ("kss-snapshot", "1 Secret", &[]),
+        ("sktrace", "2 changes of Secrets", &["--tracer-config", "tracer.yaml"]),
+        ("scaling-history", "2 changes of Secrets", &[]),
+        ("kai-snapshot", "1 Secret", &[]),
+        ("kwok", "2 changes of Secrets", &[]),
+    ];
+    for (index, (format, words, options)) in formats.into_iter().enumerate() {
+        let (file, back) = (format!("out{index}"), format!("back{index}.kine"));
+        let export = ["export", "h.kine", "--format", format, "--out", &file];
+        let said = run(folder, &[&export[..], options].concat());
+        let expected = format!("{words} (--with-secrets writes them)");
+        assert!(said.err.contains(&expected), "{format}: {} should say {expected:?}", said.err);
+        said.fine();
+        assert!(!holds_values(&std::fs::read(folder.join(&file)).unwrap()), "{format}");
+        // What is compressed in it is not there either.
+        let import = ["import", &file, "--format", format, "--into", &back, "--at", "2026-11-01T10:00Z"];
+        if run(folder, &import).code == 0 {
+            let out = run(folder, &["export", &back, "--format", "jsonl", "--with-secrets"]).fine();
+            assert!(!holds_values(out.as_bytes()), "{format}");
+        }
+    }
+    let said = run(folder, &["export", "h.kine", "--format", "jsonl"]);
+    assert!(said.err.contains("2 changes of Secrets"), "{}", said.err);
+    assert!(!holds_values(said.fine().as_bytes()));
+}
+
+#[test]
+fn with_secrets_are_written_for_the_owner_only() {
+    let folder = history();
+    let folder = folder.path();
+    File::create(folder.join("usual")).unwrap();
+    let usual = mode(&folder.join("usual"));
+    for (format, options) in
+        [("jsonl", &[][..]), ("manifests", &[]), ("sched-record", &["--kinds", "secrets"]), ("kwok", &[])]
+    {
+        let export = ["export", "h.kine", "--format", format, "--out", "out"];
+        run(folder, &[&export[..], options].concat()).fine();
+        assert_eq!(mode(&folder.join("out")), usual, "{format}");
+        let said = run(folder, &[&export[..], options, &["--with-secrets"]].concat());
+        assert!(!said.err.contains("--with-secrets"), "{}", said.err);
+        said.fine();
+        assert!(holds_values(&std::fs::read(folder.join("out")).unwrap()), "{format}");
+        assert_eq!(mode(&folder.join("out")), 0o600, "{format}");
+        std::fs::remove_file(folder.join("out")).unwrap();
+    }
+    // Nothing that is made up for strangers holds them.
+    run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets", "--anonymise"]).wrong(2);
+}
+
+#[test]
+fn an_import_keeps_every_byte_and_get_shows_it_to_whoever_names_it() {
+    let folder = history();
+    let folder = folder.path();
+    let all = run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets"]).fine();
+    let line = |text: &str| text.lines().filter(|line| line.contains("Secret")).count();
+    assert_eq!(line(&all), 2);
+    assert!(run(folder, &["get", "secret/db", "-n", "shop", "-o", "yaml"]).fine().contains(VALUES[1]));
+    let table = run(folder, &["get", "secrets", "-A"]).fine();
+    assert!(table.contains("db") && !holds_values(table.as_bytes()), "{table}");
+}
+
+#[test]
+fn changes_of_secrets_are_masked_as_kubectl_masks_them() {
+    let folder = history();
+    let folder = folder.path();
+    for (arguments, expected) in [
+        (&["diff", "2026-11-01T10:01Z", "2026-11-01T10:02Z"][..], "*** (before)\" → \"*** (after)"),
+        (&["diff", "2026-11-01T10:01Z", "2026-11-01T10:02Z", "secrets", "-o", "json"], "*** (after)"),
+        (&["log", "secret/db", "-n", "shop"], "*** (after)"),
+        (&["log", "secret/db", "-n", "shop", "--full"], "***"),
+        (&["log", "secret/db", "-n", "shop", "-o", "json"], "***"),
+    ] {
+        let said = run(folder, arguments);
+        assert!(said.out.contains("password") && said.out.contains(expected), "{arguments:?}: {}", said.out);
+        assert!(!holds_values(said.out.as_bytes()), "{arguments:?}: {}", said.out);
+    }
+}
+
+#[test]
+fn a_server_gives_secrets_to_nobody_who_does_not_take_the_whole_history() {
+    let folder = history();
+    let server = Server::start(folder.path(), &[]);
+    let of_history = |rest: &str| format!("/api/v1/histories/h/{rest}");
+    let window = serde_json::json!({
+        "start_ts": 1_793_527_200, "end_ts": 1_793_530_800, "export_path": "file:///t",
+        "filters": {"excluded_namespaces": [], "excluded_labels": []},
+    });
+    for body in [
+        server.get(&of_history("objects")).fine(),
+        server.get(&of_history("changes")).fine(),
+        server.get(&of_history("changes?name=db")).fine(),
+        server.get("/get-snapshot").fine(),
+        server.get("/api/db/h.db").fine(),
+        server.post("/export", &window).fine(),
+    ] {
+        assert!(!holds_values(&body), "{}", String::from_utf8_lossy(&body));
+    }
+    let text = String::from_utf8(server.get(&of_history("objects")).fine()).unwrap();
+    assert!(text.contains("\"web\""), "{text}");
+    for place in ["objects?kind=secrets", "changes?kind=Secret"] {
+        let words = server.get(&of_history(place)).wrong(400);
+        assert!(words.contains("Secrets are not served"), "{words}");
+    }
+    server.get(&of_history("download")).fine();
+}

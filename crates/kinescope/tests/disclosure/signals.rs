@@ -1,0 +1,52 @@
+//! The second signal, which ends the program wherever it is.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use crate::common::command;
+use crate::kubeconfig;
+
+/// What a pipe holds on Linux before whoever writes to it has to wait.
+const PIPE: usize = 64 << 10;
+/// Longer than anything here takes, but not for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn the_second_signal_ends_a_recorder_that_cannot_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // A server that never answers, and a terminal on which nothing can be written any more.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    std::fs::write(folder.join("config"), kubeconfig(&format!("http://{}", silent.local_addr().unwrap())))
+        .unwrap();
+    let (_unread, mut full) = std::io::pipe().unwrap();
+    full.write_all(&[b'.'; PIPE]).unwrap();
+    let mut child = command(folder)
+        .args(["record", "--kubeconfig", "config", "--into", "h.kine"])
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    let _asked = silent.accept().unwrap();
+    // Two of one kind might be told as one.
+    signal(&child, "-INT");
+    signal(&child, "-TERM");
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > end {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(status.code(), Some(130));
+}

@@ -1,0 +1,126 @@
+//! Texts that would steer a terminal, from histories and from servers.
+
+use std::path::Path;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::common::{Said, run};
+use crate::{answering, kubeconfig};
+
+/// Sets a terminal's title, goes back to the beginning of the line, clears the screen, turns the direction of writing.
+const HOSTILE: &str = "x\u{1b}]0;pwned\u{7}\r\u{9b}2J\u{7f}\u{202e}y";
+const SHOWN: &str = "x^[]0;pwned^G\\r<U+009B>2J^?<U+202E>y";
+
+/// A history in which every text that can be hostile is.
+fn history() -> TempDir {
+    let at = |minute: u32, word: &str, object: serde_json::Value| json!({"at": format!("2026-11-01T10:{minute:02}:00Z"), "type": word, "source": HOSTILE, "object": object});
+    let pod = |version: u32, reason: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "p", "resourceVersion": version.to_string(),
+                "labels": {"a": HOSTILE}},
+            "spec": {"containers": [{"name": "a", "image": HOSTILE}], "schedulerName": HOSTILE},
+            "status": {"phase": HOSTILE, "reason": reason, "message": HOSTILE,
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}]},
+        })
+    };
+    let lines = [
+        at(
+            0,
+            "ADDED",
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "uid": "n",
+            "resourceVersion": "1", "labels": {"a": HOSTILE}}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"},
+            "nodeInfo": {"kubeletVersion": HOSTILE, "osImage": HOSTILE}}}),
+        ),
+        at(1, "ADDED", pod(2, "a")),
+        at(2, "MODIFIED", pod(3, HOSTILE)),
+        at(
+            3,
+            "ADDED",
+            json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "event",
+            "namespace": "shop", "uid": "e", "resourceVersion": "4"}, "reason": HOSTILE, "note": HOSTILE, "type": "Warning",
+            "reportingController": HOSTILE, "eventTime": "2026-11-01T10:03:00.000000Z",
+            "regarding": {"kind": "Pod", "name": "web", "namespace": "shop", "uid": "p"}}),
+        ),
+        json!({"at": "2026-11-01T10:04:00Z", "type": "GAP", "to": null, "source": HOSTILE, "kinds": [], "why": HOSTILE}),
+        at(5, "MODIFIED", pod(6, "b")),
+    ];
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("h.jsonl"), lines.join("\n")).unwrap();
+    check_run(folder.path(), &["import", "h.jsonl", "--into", "h.kine"]);
+    folder
+}
+
+/// That nothing was said that steers a terminal.
+#[track_caller]
+fn check(said: &Said, what: &str) {
+    for text in [&said.out, &said.err] {
+        let steers = |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+        assert!(!text.contains(steers), "{what}: {text:?}");
+    }
+}
+
+#[track_caller]
+fn check_run(folder: &Path, arguments: &[&str]) -> Said {
+    let said = run(folder, arguments);
+    check(&said, &format!("{arguments:?}"));
+    said
+}
+
+#[test]
+fn no_text_of_a_history_steers_a_terminal() {
+    let folder = history();
+    let folder = folder.path();
+    let pod = "pod/web";
+    let (start, end) = ("2026-11-01T10:00Z", "2026-11-01T10:05Z");
+    let shown: [&[&str]; 12] = [
+        &["get", "pods", "-A", "--show-labels"],
+        &["get", "pods", "-A", "-o", "wide"],
+        &["get", "pods", "-A", "-o", "name"],
+        &["get", "nodes", "-o", "wide"],
+        &["get", "events", "-A"],
+        &["log", pod, "-n", "shop", "--full"],
+        &["diff", start, end],
+        &["diff", start, end, "-o", "name"],
+        &["info"],
+        &["explain", pod, "-n", "shop"],
+        &["get", "pods", HOSTILE, "-n", HOSTILE],
+        &["get", "pods", "-A", "--source", "y\u{1b}[2J"],
+    ];
+    for arguments in shown {
+        let said = check_run(folder, arguments);
+        let all = format!("{}{}", said.out, said.err);
+        let is_told =
+            all.contains("^[]0;pwned^G") || all.contains("^[[2J") || all.contains("\\u001b]0;pwned");
+        assert!(is_told, "{arguments:?} should have something hostile to tell: {all}");
+    }
+    let table = run(folder, &["get", "pods", "-A", "--at", "2026-11-01T10:03Z"]).fine();
+    assert!(table.contains("^[]0;pwned^G"), "{table}");
+    // Data keeps its meaning: JSON and YAML have escapes of their own.
+    for format in ["json", "yaml"] {
+        let said = run(folder, &["get", "pods", "-A", "-o", format]);
+        assert!(
+            !said.out.contains(|c: char| c.is_ascii_control() && c != '\n' && c != '\u{7f}'),
+            "{}",
+            said.out
+        );
+    }
+}
+
+#[test]
+fn no_words_of_a_server_steer_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "message": HOSTILE});
+    let server = answering("403 Forbidden", &status.to_string());
+    std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
+    let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
+    assert!(said.err.contains(SHOWN), "{}", said.err);
+    // What is no answer of an API server is shown too.
+    let server = answering("500 Internal Server Error", HOSTILE);
+    std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
+    let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
+    assert!(said.err.contains(SHOWN), "{}", said.err);
+}

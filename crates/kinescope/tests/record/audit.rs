@@ -1,0 +1,137 @@
+//! The audit log of a real API server joins the recording of the same server: `log` tells by whom.
+
+use std::path::Path;
+
+use history::{History, Selection};
+use model::{Kind, Moment};
+use peers::{Cluster, Options};
+use serde_json::{Value, json};
+
+use crate::common::run;
+use crate::recorder::Recorder;
+use crate::server::{client, send, start};
+
+/// All there is to know of all but Services, of which only who did what is logged.
+const POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: Metadata
+  resources: [{group: '', resources: [services]}]
+- level: RequestResponse
+";
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A server with an audit log.
+fn audited(folder: &Path) -> Option<Cluster> {
+    let policy = folder.join("policy.yaml");
+    std::fs::write(&policy, POLICY).unwrap();
+    let flags = [("policy-file", policy), ("log-path", folder.join("audit.log"))];
+    let apiserver_flags = flags.map(|(flag, path)| format!("--audit-{flag}={}", path.display())).into();
+    start(Options { apiserver_flags, ..Options::default() })
+}
+
+/// `MODIFIED by bob: patch` for each version of an object.
+fn versions(folder: &Path, object: &str) -> Vec<String> {
+    let lines = run(folder, &["log", object, "-o", "json", "--history", "h.kine"]).fine();
+    let version = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let by = line["by"].as_array().into_iter().flatten().map(|by| {
+            let user = by["impersonatedUser"].as_str().or(by["user"].as_str()).unwrap();
+            let certain = if by["certain"] == true { "" } else { "?" };
+            let words = [&by["verb"], &by["subresource"]].map(|word| word.as_str().unwrap());
+            format!(" {} by {user}{certain}", words.join(" ").trim())
+        });
+        format!("{}{}", line["type"].as_str().unwrap(), by.collect::<String>())
+    };
+    lines.lines().map(version).collect()
+}
+
+#[tokio::test]
+async fn an_audit_log_says_by_whom() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cluster) = audited(folder.path()) else { return };
+    let api = client(&cluster).await;
+    let path = folder.path().join("h.kine");
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &["--into", "h.kine"]);
+    let has = |kind: &str, count: usize| {
+        let chosen = Selection { kinds: Some(vec![Kind::new("", kind)]), ..Selection::default() };
+        History::open(&path)
+            .and_then(|history| history.at(Moment::MAX, &chosen))
+            .map_or(0, |c| c.into_objects().len())
+            == count
+    };
+    recorder.wait("the first Service", || has("Service", 1)).await;
+
+    let pod = |metadata: Value| {
+        let spec = json!({"containers": [{"name": "a", "image": "a"}], "terminationGracePeriodSeconds": 30});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string()
+    };
+    send(&api, "POST", PODS, &pod(json!({"name": "a"}))).await;
+    let made: Value =
+        serde_json::from_str(&send(&api, "POST", PODS, &pod(json!({"generateName": "b-"}))).await).unwrap();
+    let made = made["metadata"]["name"].as_str().unwrap().to_owned();
+    cluster.kubectl(&["--as", "bob", "label", "pod", "a", "color=red"]).unwrap();
+    cluster.kubectl(&["label", "pod", "a", "color=blue", "--overwrite", "--dry-run=server"]).unwrap();
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}});
+    send(&api, "POST", &format!("{PODS}/a/binding"), &binding.to_string()).await;
+    cluster.kubectl(&["--as", "carol", "create", "service", "clusterip", "shop", "--tcp=80"]).unwrap();
+    recorder.wait("both pods", || has("Pod", 2)).await;
+    recorder.wait("the second Service", || has("Service", 2)).await;
+    // It is bound, so that it is being deleted before it is gone.
+    cluster.kubectl(&["--as", "carol", "delete", "pod", "a", "--wait=false"]).unwrap();
+    send(&api, "DELETE", &format!("{PODS}/a?gracePeriodSeconds=0"), "").await;
+    cluster.kubectl(&["--as", "dave", "delete", "pods", "--all", "--wait=false"]).unwrap();
+    cluster.kubectl(&["--as", "dave", "delete", "service", "shop", "--wait=false"]).unwrap();
+    recorder.wait("no pods", || has("Pod", 0)).await;
+    recorder.wait("one Service", || has("Service", 1)).await;
+    recorder.stop().await.fine();
+
+    let before = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
+    assert!(versions(folder.path(), "pod/a").iter().all(|version| !version.contains("by")));
+    let said = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
+    assert!(said.err.contains("reads"), "{}", said.err);
+    said.fine();
+
+    assert_eq!(
+        versions(folder.path(), "pod/a"),
+        [
+            "ADDED create by admin",
+            "MODIFIED patch by bob",
+            "MODIFIED create binding by admin?",
+            "MODIFIED delete by carol",
+            // A pod that is being deleted is first told that its grace is over, by the same request.
+            "MODIFIED",
+            "DELETED delete by admin"
+        ]
+    );
+    assert_eq!(
+        versions(folder.path(), &format!("pod/{made}")),
+        ["ADDED create by admin", "MODIFIED", "DELETED delete by dave"]
+    );
+    assert_eq!(
+        versions(folder.path(), "service/shop"),
+        ["ADDED create by carol?", "DELETED delete by dave?"]
+    );
+    let text = run(folder.path(), &["log", "pod/a", "--history", "h.kine"]).fine();
+    assert!(text.contains("    by admin as bob (kubectl/"), "{text}");
+
+    // The log is part of the history and changes nothing else of it.
+    let after = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
+    assert_eq!(before, after);
+    run(folder.path(), &["doctor", "h.kine"]).fine();
+    let lines = run(folder.path(), &["export", "h.kine", "--format", "jsonl"]).fine();
+    assert!(lines.contains("\"carol\""));
+    let anonymised = run(folder.path(), &["export", "h.kine", "--format", "jsonl", "--anonymise"]).fine();
+    assert!(!anonymised.contains("carol") && !anonymised.contains("AuditEvent"));
+
+    // What it has already it does not take again; what is later it does.
+    let again = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
+    assert!(again.out.starts_with("0 changes"), "{}", again.out);
+    assert!(again.err.contains("has been imported up to then"), "{}", again.err);
+    assert_eq!(versions(folder.path(), "pod/a").len(), 6);
+    let alone = run(folder.path(), &["import", "audit.log"]).wrong(1);
+    assert!(alone.contains("--into"), "{alone}");
+    assert!(!folder.path().join("audit.kine").exists());
+}

@@ -1,0 +1,174 @@
+//! Clocks that are set while a recorder runs, and machines that are suspended: nothing is forgotten for it, changes keep
+//! their time, and `info` tells of it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use history::{Batch, History, Writer};
+use model::{Gap, Moment, Object, Observed, What};
+use peers::Cluster;
+
+use crate::common::{command, run};
+use crate::film::{Film, has};
+use crate::recorder::Recorder;
+use crate::server::{Sort, client, now, shared};
+
+const HOUR: i64 = 3600;
+const YEAR: i64 = 365 * 24 * HOUR;
+const SORT: Sort = Sort::PriorityClasses;
+
+/// A folder in which a recorder runs by a clock of its own.
+struct Workshop {
+    folder: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Workshop {
+    /// Makes the clock; or none, and a word about it.
+    fn open() -> Option<Workshop> {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/shifted_clock.c");
+        let library = folder.path().join("shifted_clock.so");
+        let made =
+            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
+        let workshop = Workshop { folder, library };
+        match made {
+            Ok(made) if made.status.success() => {
+                workshop.shift(0, 0);
+                Some(workshop)
+            }
+            Ok(made) => panic!("{}", String::from_utf8_lossy(&made.stderr)),
+            Err(_) => {
+                // Not by a macro, whose output the test runner would keep to itself.
+                std::io::stderr().write_all(b"skipped: no cc\n").unwrap();
+                None
+            }
+        }
+    }
+
+    /// From now on the clock is wrong by so many seconds, and the machine was suspended for as many.
+    fn shift(&self, wrong: i64, suspended: i64) {
+        let (next, file) = (self.folder.path().join("next"), self.folder.path().join("shift"));
+        std::fs::write(&next, format!("{wrong} {suspended}")).unwrap();
+        std::fs::rename(next, file).unwrap();
+    }
+
+    fn record(&self, cluster: &Cluster, arguments: &[&str]) -> Recorder {
+        let mut command = command(self.folder.path());
+        command.env("LD_PRELOAD", &self.library).env("SHIFT_FILE", self.folder.path().join("shift"));
+        command.args(["record", "--into", "h.kine", "--kinds", SORT.word(), "--kubeconfig"]);
+        Recorder::run(command.arg(cluster.kubeconfig()).args(arguments))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("h.kine")
+    }
+
+    fn gap(&self, words: &str) -> Option<Gap> {
+        let gaps = History::open(&self.path()).and_then(|history| history.gaps()).unwrap_or_default();
+        gaps.into_iter().find(|gap| gap.why.contains(words))
+    }
+
+    fn info(&self) -> String {
+        run(self.folder.path(), &["info", "h.kine"]).fine()
+    }
+
+    /// When the object of this name was first seen.
+    fn seen(&self, name: &str) -> Moment {
+        let film = Film::read(&self.path());
+        let mut of_name = film.changes.iter().filter(|change| *change.key.name == *name);
+        of_name.next().unwrap_or_else(|| panic!("{name} is forgotten")).at
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_forward_and_back_moves_nothing() {
+    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+    let (client, path) = (client(&cluster).await, workshop.path());
+    let begun = now();
+    let mut recorder = workshop.record(&cluster, &["--keep-age", "1h"]);
+    let names = ["clock-before", "clock-wrong", "clock-later", "clock-right"];
+    for (name, shift, step) in [
+        (names[0], 0, None),
+        (names[1], 10 * YEAR, Some("the clock was set forward by 10y")),
+        (names[2], 10 * YEAR, None),
+        (names[3], 0, Some("the clock was set back by 10y")),
+    ] {
+        workshop.shift(shift, 0);
+        SORT.create(&client, name).await;
+        SORT.label(&client, name, "1").await;
+        recorder.wait(name, || has(&path, &SORT.kind(), name)).await;
+        // By then it has also been looked at what is too old.
+        let is_told = || step.is_none_or(|step| workshop.gap(step).is_some());
+        recorder.wait("the step is told", || is_told() || workshop.info().contains("pruned: ")).await;
+        assert!(!workshop.info().contains("pruned: "), "{}", workshop.info());
+    }
+    let said = recorder.stop().await;
+    assert!(said.err.contains("warning: the clock was set forward by 10y\n"), "{}", said.err);
+    said.fine();
+    let seen = names.map(|name| workshop.seen(name));
+    assert!(seen.is_sorted() && begun <= seen[0] && seen[3] <= now(), "{seen:?}");
+    let info = workshop.info();
+    for step in ["forward", "back"] {
+        assert!(info.contains(&format!("all kinds: the clock was set {step} by 10y")), "{info}");
+    }
+    run(workshop.folder.path(), &["doctor", "h.kine"]).fine();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_was_suspended_goes_on_in_its_time() {
+    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+    let (client, path) = (client(&cluster).await, workshop.path());
+    let mut recorder = workshop.record(&cluster, &[]);
+    SORT.create(&client, "asleep-before").await;
+    recorder.wait("something is recorded", || has(&path, &SORT.kind(), "asleep-before")).await;
+    workshop.shift(0, 8 * HOUR);
+    SORT.create(&client, "asleep-after").await;
+    recorder.wait("it goes on", || has(&path, &SORT.kind(), "asleep-after")).await;
+    recorder.stop().await.fine();
+    let gap =
+        workshop.gap("the machine was suspended for 8h").unwrap_or_else(|| panic!("{}", workshop.info()));
+    assert!(gap.kinds.is_empty() && gap.to.nanos_since(gap.from) >= 8 * HOUR * 1_000_000_000);
+    assert!(workshop.seen("asleep-before") <= gap.from && gap.to <= workshop.seen("asleep-after"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_wrong_from_the_beginning_is_not_believed() {
+    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+    let (client, path) = (client(&cluster).await, workshop.path());
+    // Not so much that the server's certificate would have expired.
+    workshop.shift(YEAR / 2, 0);
+    let begun = now();
+    let mut recorder = workshop.record(&cluster, &[]);
+    SORT.create(&client, "early").await;
+    recorder.wait("something is recorded", || has(&path, &SORT.kind(), "early")).await;
+    recorder.stop().await.fine();
+    // An API server tells its time in seconds.
+    let (seen, second) = (workshop.seen("early"), 1_000_000_000);
+    assert!(seen >= begun.plus_nanos(-second) && seen <= now().plus_nanos(second), "{seen}");
+    assert!(workshop.gap("the clock is 182d ahead of the API server's").is_some(), "{}", workshop.info());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_ends_in_the_future_says_so() {
+    let Some(cluster) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let node = Object::parse(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}"#).unwrap();
+    let end = now().plus_nanos(YEAR * 1_000_000_000);
+    let writer = Writer::open(&path).unwrap();
+    let changes = vec![Observed::received(end, &"s".into(), What::Added(node))];
+    writer.append(Batch { changes, ..Batch::default() }).unwrap();
+    writer.close().unwrap();
+    let arguments = ["--into", "h.kine", "--source", "s", "--kinds", "ns", "--keep-age", "1h"];
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+    recorder.wait("it records", || has(&path, &Sort::Namespaces.kind(), "default")).await;
+    let said = recorder.stop().await.err;
+    assert!(said.contains("warning: the history ends 364d after now"), "{said}");
+    let gaps = Film::read(&path).gaps;
+    assert!(
+        gaps.iter().any(|gap| gap.to == end && gap.why.starts_with("the history ends 364d after")),
+        "{gaps:?}"
+    );
+}

@@ -1,0 +1,122 @@
+//! Histories that are damaged: they are set aside whole, and recording goes on in new ones that say so.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use history::{Batch, History, Writer};
+use model::{Object, Observed, What};
+
+use crate::common::run;
+use crate::film::{Film, has, has_listed};
+use crate::recorder::Recorder;
+use crate::server::{Sort, client, now, shared};
+
+/// Overwrites a part of a file.
+fn damage(path: &Path, from: u64, bytes: u64) {
+    let mut file = File::options().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(from)).unwrap();
+    file.write_all(&vec![0xa5; bytes as usize]).unwrap();
+}
+
+/// The damaged histories in a folder, without what lies beside them.
+fn set_aside(folder: &Path) -> Vec<PathBuf> {
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("h.kine.damaged-2") && name.ends_with('Z')
+    };
+    paths.filter(is_one).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_was_damaged_is_set_aside() {
+    let Some(cluster) = shared() else { return };
+    let client = client(&cluster).await;
+    let sort = Sort::PriorityClasses;
+    sort.create(&client, "damaged-object").await;
+    let arguments = ["--into", "h.kine", "--source", "s", "--kinds", sort.word()];
+    // The first page, which says what the file is, and all others.
+    for (from, bytes) in [(0, 4096), (4096, u64::MAX)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.kine");
+        // Enough that something can be recognised without its first page.
+        let writer = Writer::open(&path).unwrap();
+        let changes = (0..100)
+            .map(|number| {
+                let text = format!(
+                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c-{number}","namespace":"d"}}}}"#
+                );
+                Observed::received(now(), &"s".into(), What::Added(Object::parse(&text).unwrap()))
+            })
+            .collect();
+        writer.append(Batch { changes, ..Batch::default() }).unwrap();
+        writer.close().unwrap();
+        let end = History::open(&path).unwrap().span().unwrap().unwrap().1;
+        let length = path.metadata().unwrap().len();
+        damage(&path, from, bytes.min(length - from));
+        let damaged = std::fs::read(&path).unwrap();
+
+        let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+        recorder.wait("it is recorded", || has(&path, &sort.kind(), "damaged-object")).await;
+        let said = recorder.stop().await;
+        assert!(said.err.contains("; it is set aside as "), "{}", said.err);
+        said.fine();
+        let aside = set_aside(folder.path());
+        assert_eq!(aside.len(), 1, "{aside:?}");
+        // Whoever opens a file marks it as open in its first page.
+        let (kept, from) = (std::fs::read(&aside[0]).unwrap(), from as usize);
+        assert!(kept.len() == damaged.len() && kept[from..] == damaged[from..], "it is not as it was");
+        let film = Film::read(&path);
+        let name = aside[0].file_name().unwrap().to_string_lossy();
+        let why = format!("the history was damaged, and is set aside as {name}");
+        assert_eq!(film.gaps.iter().map(|gap| &gap.why).collect::<Vec<_>>(), [&why]);
+        assert!(film.gaps[0].from >= end && film.gaps[0].to <= film.changes[0].at, "{:?}", film.gaps);
+        assert!(run(folder.path(), &["info", "h.kine"]).fine().contains(&why));
+        run(folder.path(), &["doctor", "h.kine"]).fine();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
+    let Some(cluster) = shared() else { return };
+    let client = client(&cluster).await;
+    let sort = Sort::PriorityClasses;
+    sort.create(&client, "damaged-before").await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let arguments = ["--into", "h.kine", "--kinds", sort.word()];
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    for file in ["h.kine", "h.kine-wal"] {
+        let file = folder.path().join(file);
+        damage(&file, 0, file.metadata().unwrap().len());
+    }
+    recorder.wait("it is set aside", || !set_aside(folder.path()).is_empty()).await;
+    sort.create(&client, "damaged-after").await;
+    recorder.wait("it goes on", || has(&path, &sort.kind(), "damaged-after")).await;
+    let said = recorder.stop().await;
+    assert_eq!(said.err.matches("; it is set aside as ").count(), 1, "{}", said.err);
+    assert_eq!(said.err.matches("warning: recording again\n").count(), 1, "{}", said.err);
+    said.fine();
+    assert!(has(&path, &sort.kind(), "damaged-before"));
+    let mut log = set_aside(folder.path())[0].clone().into_os_string();
+    log.push("-wal");
+    assert!(Path::new(&log).exists());
+    let gaps = Film::read(&path).gaps;
+    assert!(matches!(&gaps[..], [gap] if gap.why.starts_with("the history was damaged")), "{gaps:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_that_is_removed_while_it_is_written_is_missed() {
+    let Some(cluster) = shared() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let sort = Sort::PriorityClasses;
+    let arguments = ["--into", "h.kine", "--kinds", sort.word()];
+    let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
+    recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    std::fs::remove_file(&path).unwrap();
+    let said = recorder.end().await.wrong(1);
+    assert!(said.contains("there is no history at h.kine"), "{said}");
+}

@@ -1,0 +1,215 @@
+//! Downloads share copies, keep to the room they may take, and leave nothing behind.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use model::{Object, What};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg32;
+use tempfile::TempDir;
+
+use crate::common::{PROGRAM, command, run};
+use crate::folders::{EXPORT, added, many};
+use crate::server::{Answer, Server};
+
+const DOWNLOAD: &str = "/api/v1/histories/many/download";
+
+/// A server that serves a folder, with a scratch folder of its own.
+fn start(folder: &Path, scratch: &TempDir, arguments: &[&str]) -> Server {
+    let mut command = command(folder);
+    command.env("TMPDIR", scratch.path()).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+    Server::of(&mut command)
+}
+
+/// A folder with a history of so many pods that cannot be packed, some 1,500 bytes each.
+fn bulky(pods: u64) -> TempDir {
+    const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    let folder = tempfile::tempdir().unwrap();
+    let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
+    let mut chance = Pcg32::seed_from_u64(19);
+    let mut letter = || char::from(LETTERS[chance.random_range(0..LETTERS.len())]);
+    for first in (0..pods).step_by(500) {
+        let pod = |number| {
+            let mut pod = added("many", number);
+            let text = pod
+                .what
+                .object()
+                .as_str()
+                .replace(&"x".repeat(900), &String::from_iter((0..2_000).map(|_| letter())));
+            pod.what = What::Added(Object::parse(&text).unwrap());
+            pod
+        };
+        let changes = (first..pods.min(first + 500)).map(pod).collect();
+        writer.append(history::Batch { changes, ..Default::default() }).unwrap();
+    }
+    writer.close().unwrap();
+    folder
+}
+
+/// Begins an answer and takes no more of it.
+fn begin(server: &Server, path: &str) -> TcpStream {
+    let mut stream = server.send("GET", path, &[], b"");
+    let mut begin = [0; 100];
+    stream.read_exact(&mut begin).unwrap();
+    assert!(begin.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&begin));
+    stream
+}
+
+/// The files in the scratch folder that the server has open, also those that have no name any more.
+fn open_files(server: &Server, scratch: &TempDir) -> BTreeSet<String> {
+    let links = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
+    let files = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    let files = files.filter(|file| file.starts_with(scratch.path())).map(|file| file.display().to_string());
+    // Not the folder itself.
+    files.filter(|file| file.ends_with("(deleted)")).collect()
+}
+
+/// What is in the scratch folder, in folders of it too.
+fn named_files(scratch: &Path) -> usize {
+    let entries = std::fs::read_dir(scratch).unwrap().filter_map(Result::ok);
+    let count = |entry: std::fs::DirEntry| if entry.path().is_dir() { named_files(&entry.path()) } else { 1 };
+    entries.map(count).sum()
+}
+
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn file_bytes(folder: &TempDir, name: &str) -> u64 {
+    folder.path().join(name).metadata().unwrap().len()
+}
+
+#[test]
+fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
+    let (folder, scratch) = (bulky(12_000), tempfile::tempdir().unwrap());
+    assert!(file_bytes(&folder, "many.kine") > 12 << 20, "all of it would fit into the buffers between");
+    let server = start(folder.path(), &scratch, &[]);
+    let mut slow: Vec<TcpStream> = (0..8).map(|_| begin(&server, DOWNLOAD)).collect();
+    assert_eq!(open_files(&server, &scratch).len(), 1);
+    assert_eq!(named_files(scratch.path()), 0);
+    // A reader that leaves takes nothing from the others.
+    slow.truncate(4);
+    let whole = server.get(DOWNLOAD).fine();
+    let mut first = slow.pop().unwrap();
+    let mut rest = Vec::new();
+    first.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 12 << 20);
+    std::fs::write(folder.path().join("copy.kin"), whole).unwrap();
+    run(folder.path(), &["doctor", "copy.kin"]).fine();
+
+    // What has changed since is copied anew, soon.
+    let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
+    let changes = vec![added("many", 60_000)];
+    writer.append(history::Batch { changes, ..Default::default() }).unwrap();
+    writer.flush().unwrap();
+    until("the new change is downloaded", || {
+        std::fs::write(folder.path().join("copy.kin"), server.get(DOWNLOAD).fine()).unwrap();
+        let got = run(folder.path(), &["get", "pod", "pod-60000", "-n=load", "--history=copy.kin"]);
+        got.code == 0
+    });
+    writer.close().unwrap();
+    drop(slow);
+    until("the copies are removed", || open_files(&server, &scratch).is_empty());
+}
+
+#[test]
+fn copies_keep_to_the_size_that_they_may_take_together() {
+    let (folder, scratch) = (bulky(12_000), tempfile::tempdir().unwrap());
+    std::fs::copy(folder.path().join("many.kine"), folder.path().join("other.kine")).unwrap();
+    let size = file_bytes(&folder, "many.kine");
+    let server = start(folder.path(), &scratch, &["--scratch-size", &(size * 3 / 2).to_string()]);
+    let slow = begin(&server, DOWNLOAD);
+    let other = "/api/v1/histories/other/download";
+    let refused = server.get(other);
+    let words = refused.wrong(503);
+    assert!(words.contains("--scratch-size allows") && words.contains("ask again"), "{words}");
+    // One that is there already takes no more room.
+    server.get(DOWNLOAD).fine();
+    drop(slow);
+    until("there is room again", || server.get(other).code == 200);
+
+    // To ask again would not help here.
+    let small = start(folder.path(), &scratch, &["--scratch-size", "100Ki"]);
+    let words = small.get(DOWNLOAD).wrong(507);
+    assert!(words.contains("--scratch-size allows 102.4 kB"), "{words}");
+    assert!(small.get("/api/db/many.db").wrong(507).contains("start the server with more"));
+    let export = small.post("/export?history=many", &serde_json::from_str(EXPORT).unwrap());
+    assert!(export.wrong(507).contains("start the server with more"));
+    until("nothing is left", || open_files(&small, &scratch).is_empty() && named_files(scratch.path()) == 0);
+    let error = run(folder.path(), &["serve", "--scratch-size", "much"]).wrong(2);
+    assert!(error.contains("\"much\" is no size such as 500Mi or 10Gi"), "{error}");
+}
+
+#[test]
+fn a_disk_that_is_full_is_said_to_be() {
+    let (folder, scratch) = (bulky(1_000), tempfile::tempdir().unwrap());
+    let mut limited = Command::new("sh");
+    // Half of the copy, in blocks of 512 bytes.
+    let blocks = (file_bytes(&folder, "many.kine") / 1024).to_string();
+    limited.current_dir(folder.path()).env_clear().env("TMPDIR", scratch.path());
+    limited.args(["-c", "trap '' XFSZ; ulimit -f $1; shift; exec \"$@\"", "limited", &blocks]);
+    let server = Server::of(limited.args([PROGRAM, "serve", "--listen", "127.0.0.1:0"]));
+    let words = server.get(DOWNLOAD).wrong(507);
+    assert!(words.contains("cannot copy"), "{words}");
+    until("nothing is left", || named_files(scratch.path()) == 0);
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
+    let (folder, scratch) = (many(1_000), tempfile::tempdir().unwrap());
+    let is_empty = || std::fs::read_dir(scratch.path()).unwrap().next().is_none();
+    let neighbor = start(folder.path(), &scratch, &[]);
+    neighbor.get(DOWNLOAD).fine();
+    let kept: Vec<_> =
+        std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut server = start(folder.path(), &scratch, &[]);
+    // A copy waits for who holds the history, so that it is under way when the server is killed.
+    let sqlite = rusqlite::Connection::open(folder.path().join("many.kine")).unwrap();
+    sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let waiting = server.send("GET", DOWNLOAD, &[], b"");
+    let count = || std::fs::read_dir(scratch.path()).unwrap().count();
+    until("the copy is begun", || count() > kept.len());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    drop((waiting, sqlite));
+    assert!(count() > kept.len());
+
+    let mut next = start(folder.path(), &scratch, &[]);
+    // What belongs to a server that lives is not touched.
+    assert_eq!(count(), kept.len());
+    assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
+    neighbor.get(DOWNLOAD).fine();
+    next.get(DOWNLOAD).fine();
+    for server in [&mut next, &mut { neighbor }] {
+        server.signal("-TERM");
+        assert!(server.child.wait().unwrap().success());
+    }
+    assert!(is_empty());
+}
+
+#[test]
+fn a_copy_that_nobody_waits_for_any_more_is_given_up() {
+    let (folder, scratch) = (many(1_000), tempfile::tempdir().unwrap());
+    let server = start(folder.path(), &scratch, &[]);
+    let sqlite = rusqlite::Connection::open(folder.path().join("many.kine")).unwrap();
+    sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.send("GET", DOWNLOAD, &[], b"")).collect();
+    until("the copy is begun", || std::fs::read_dir(scratch.path()).unwrap().next().is_some());
+    // The first has begun the copy; those who wait for it get it without the first.
+    let mut last = waiting.pop().unwrap();
+    drop(waiting);
+    sqlite.execute_batch("ROLLBACK").unwrap();
+    Answer::read(&mut last).fine();
+    until("the copy is removed", || {
+        open_files(&server, &scratch).is_empty() && named_files(scratch.path()) == 0
+    });
+}

@@ -1,0 +1,98 @@
+//! What probes are told of recordings, and what users are told when these work again.
+
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::common::command;
+use crate::recording::{cluster, recording, until};
+use crate::server::Server;
+
+/// A folder with the configuration of one cluster, `a`, whose kubeconfig names a port on which nobody listens.
+fn unreachable() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let kubeconfig = json!({
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": format!("http://{free}")}}],
+        "users": [{"name": "me", "user": {}}],
+    });
+    std::fs::write(folder.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
+    let config = json!({"clusters": [{"name": "a", "kubeconfig": "kubeconfig", "kinds": ["namespaces"]}]});
+    std::fs::write(folder.path().join("clusters.yaml"), config.to_string()).unwrap();
+    folder
+}
+
+/// Makes the cluster another one.
+fn reach(folder: &Path, kubeconfig: &Path) {
+    std::fs::copy(kubeconfig, folder.join("next")).unwrap();
+    std::fs::rename(folder.join("next"), folder.join("kubeconfig")).unwrap();
+}
+
+#[test]
+fn probes_tell_what_is_recorded() {
+    let folder = unreachable();
+    let server = Server::start(folder.path(), &["--config", "clusters.yaml"]);
+    until("it is tried in vain", || recording(&server, "a")["state"] == "waiting");
+    let told = server.get("/readyz").wrong(503);
+    assert_eq!(told, "[+]histories ok\n[-]a failed: waiting\nreadyz check failed\n");
+    // To begin anew would not help.
+    assert_eq!(server.get("/healthz").fine(), b"[+]a ok\nhealthz check passed\n");
+
+    let Some(cluster) = cluster() else { return };
+    reach(folder.path(), cluster.kubeconfig());
+    until("it is ready", || server.get("/readyz").code == 200);
+    assert_eq!(server.get("/readyz").fine(), b"[+]histories ok\n[+]a ok\nreadyz check passed\n");
+    until("it is recorded", || server.get("/api/v1/histories/a").code == 200);
+
+    // Damaged, while it is written.
+    for file in ["a.kine", "a.kine-wal"] {
+        let mut file = std::fs::File::options().write(true).open(folder.path().join(file)).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.write_all(&vec![0xa5; length as usize]).unwrap();
+    }
+    let damaged = "kinescope_recorder_damaged_histories_total{cluster=\"a\"} 1";
+    until("it is set aside", || server.get("/metrics").text().contains(damaged));
+    until("it is recorded again", || {
+        server.get("/readyz").code == 200 && server.get("/api/v1/histories/a").code == 200
+    });
+    let figures = recording(&server, "a");
+    assert_eq!(figures["damagedHistories"], 1, "{figures}");
+    let gaps = server.get("/api/v1/histories/a/gaps").json().to_string();
+    assert!(gaps.contains("the history was damaged, and is set aside as a.kine.damaged-"), "{gaps}");
+}
+
+#[test]
+fn it_is_said_that_it_works_again() {
+    let Some(cluster) = cluster() else { return };
+    let folder = unreachable();
+    let mut child = command(folder.path())
+        .args(["record", "--config", "clusters.yaml"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (sender, said) = std::sync::mpsc::channel();
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+    let next = || said.recv_timeout(Duration::from_secs(120)).unwrap();
+    let line = next();
+    assert!(line.starts_with("warning: a: ") && line.ends_with("; trying again"), "{line}");
+    reach(folder.path(), cluster.kubeconfig());
+    assert_eq!(next(), "warning: a: recording again");
+
+    // The same for what the file says.
+    std::fs::write(folder.path().join("clusters.yaml"), "clusters: [").unwrap();
+    let line = next();
+    assert!(line.ends_with("; what it said before holds"), "{line}");
+    std::fs::write(folder.path().join("clusters.yaml"), "clusters: []").unwrap();
+    assert_eq!(next(), "warning: clusters.yaml: it is understood again");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    child.wait().unwrap();
+}
