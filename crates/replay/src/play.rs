@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use history::{Changes, History, Selection};
+use kubernetes::kinds::is_secret;
 use model::{Key, Kind, Moment, Object, What, Window};
 use sim::controllers::Controller;
 use sim::run::{Audience, BadGiven, Demand, Given, Run, Setup};
@@ -243,11 +244,12 @@ fn created(object: &Object) -> Option<String> {
     object.view::<Outer>().ok()?.metadata.creation_timestamp
 }
 
-/// What a script looks at. Events and Leases, of no account to it, are most of what a recorder sees.
+/// What a script looks at. Events and Leases, of no account to it, are most of what a recorder sees. Secrets, of which an
+/// import may have brought some, are not to be written again.
 fn what_matters(history: &History, part: &Part) -> Result<Selection, Error> {
     let sources = history.summary()?.sources.into_iter().filter(|source| source.name == part.source);
     let kinds = sources.flat_map(|source| source.kinds).map(|kind| kind.kind);
-    let kinds = kinds.filter(|kind| !script::IGNORED.contains(&&*kind.kind));
+    let kinds = kinds.filter(|kind| !script::IGNORED.contains(&&*kind.kind) && !is_secret(kind));
     Ok(Selection { kinds: Some(kinds.collect()), source: Some(part.source.clone()), ..Selection::default() })
 }
 

@@ -22,6 +22,7 @@ fn history() -> TempDir {
     let lines = [
         r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","uid":"n","resourceVersion":"1"}}}"#.to_owned(),
         r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","uid":"p","resourceVersion":"2"},"spec":{"containers":[{"name":"a","image":"b"}]}}}"#.to_owned(),
+        r#"{"at":"2026-11-01T10:00:00Z","type":"ADDED","object":{"apiVersion":"v1","kind":"Node","metadata":{"name":"one","uid":"o","resourceVersion":"2"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}}"#.to_owned(),
         secret("01:00", "ADDED", 3, VALUES[0]),
         secret("02:00", "MODIFIED", 4, VALUES[1]),
     ];
@@ -78,6 +79,16 @@ fn every_export_leaves_secrets_out_and_says_so() {
     let said = run(folder, &["export", "h.kine", "--format", "jsonl"]);
     assert!(said.err.contains("2 changes of Secrets"), "{}", said.err);
     assert!(!holds_values(said.fine().as_bytes()));
+}
+
+#[test]
+fn a_replay_writes_none() {
+    let folder = history();
+    let folder = folder.path();
+    run(folder, &["replay", "h.kine", "--out", "played"]).fine();
+    let export = ["export", "played/replay.kine", "--format", "jsonl", "--with-secrets"];
+    let played = run(folder, &export).fine();
+    assert!(played.contains(r#""kind":"Pod""#) && !holds_values(played.as_bytes()), "{played}");
 }
 
 #[test]
