@@ -145,8 +145,10 @@ pub(super) fn has_come(path: &Path, script: &Script, stage: Stage) -> Result<boo
 /// Up to which version each kind is in a history: durable, and there for all to read.
 pub(super) fn versions(history: &History) -> Result<HashMap<String, u64>> {
     let known = history.positions()?.into_iter().filter_map(|position| {
-        // A version, none in the middle of a list, and the moment up to which all was told.
-        let version = position.resource_version.split('@').next()?.parse().ok()?;
+        // What is watched of the kind, a version, none in the middle of a list, and the moment up to which all was told.
+        let position_text = &position.resource_version;
+        let watched = position_text.rsplit_once('|').map_or(&**position_text, |(_, watched)| watched);
+        let version = watched.split('@').next()?.parse().ok()?;
         Some((position.kind.kind.to_string(), version))
     });
     Ok(known.collect())

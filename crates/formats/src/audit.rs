@@ -12,7 +12,7 @@ use std::collections::{HashSet, VecDeque};
 
 use model::{Kind, Moment, Object, Observed, What};
 
-use self::event::{AuditEvent, Ignored, Target};
+use self::event::{AuditEvent, Ignored, NoEvent, Target};
 use crate::values::Values;
 use crate::{Given, Input, Item, Items, LeftOut, Result};
 
@@ -61,6 +61,8 @@ struct Writes {
     left_out: LeftOut,
     /// Objects whose names the API server made up, and the log does not tell.
     unnamed: u64,
+    /// The last line is not whole.
+    is_cut_off: bool,
 }
 
 /// The kind of objects that keep writes.
@@ -82,6 +84,7 @@ pub fn read(input: Input, given: Given) -> Items {
         alive: HashSet::new(),
         left_out: LeftOut::default(),
         unnamed: 0,
+        is_cut_off: false,
     };
     Box::new(Reader { values: Values::new(&input.name, input.reader), writes, ended: false })
 }
@@ -148,7 +151,16 @@ impl Reader {
 
 impl Writes {
     fn take(&mut self, text: &str) -> std::result::Result<(), String> {
-        for event in event::parse(text)? {
+        let events = match event::parse(text) {
+            Ok(events) => events,
+            // Values are read until they are whole, so this is the last one.
+            Err(NoEvent::CutOff) => {
+                self.is_cut_off = true;
+                return Ok(());
+            }
+            Err(NoEvent::Because(why)) => return Err(why),
+        };
+        for event in events {
             match event.write() {
                 Ok(target) => {
                     let change = self.change(&target, &event)?;
@@ -187,6 +199,12 @@ impl Writes {
             self.left_out.iter().map(|(what, count)| format!("{count} {what}")).collect();
         if !left_out.is_empty() {
             self.ready.push_back(Item::Warning(format!("{file}: left out: {}", left_out.join(", "))));
+        }
+        if self.is_cut_off {
+            let text = format!(
+                "{file}: the last line is cut off, and left out: import the log again when it is whole"
+            );
+            self.ready.push_back(Item::Warning(text));
         }
         if self.unnamed > 0 {
             self.ready.push_back(Item::Warning(format!(

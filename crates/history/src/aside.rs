@@ -43,7 +43,8 @@ pub fn set_aside(path: &Path, mark: &str) -> Result<PathBuf> {
             PathBuf::from(name)
         };
         match std::fs::rename(with_end(path), with_end(&aside)) {
-            Err(error) if !end.is_empty() && error.kind() == std::io::ErrorKind::NotFound => {}
+            // Somebody may have removed the history, and left its log.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             renamed => renamed.doing(doing, path)?,
         }
     }

@@ -143,6 +143,11 @@ pub fn disclosed(object: Object, kind: &Kind, redact: Option<&RedactKey>) -> Opt
     Some(Reading::of(object.as_str(), RULES, bits, redact).kept(&object))
 }
 
+/// Whether an annotation holds a copy of its object, as `kubectl apply` leaves one.
+pub fn is_copy(annotation: &str) -> bool {
+    RULES.iter().any(|rule| rule.purpose == Purpose::HideCopies && rule.path.last() == Some(&annotation))
+}
+
 /// Whether a ConfigMap is one in which cluster-autoscaler reports, is told its priorities, or has its nodes described
 /// for KWOK.
 fn is_of_autoscalers(name: &str) -> bool {
@@ -217,7 +222,7 @@ impl Sieve {
     }
 }
 
-/// Data of ConfigMaps does not come here from a recorder, and an import wants it.
+/// Data of ConfigMaps is hidden before, by [`disclosed`].
 fn sieve_bits(kind: &Kind) -> u32 {
     bits(RULES, kind, |rule| rule.purpose != Purpose::HideData)
 }

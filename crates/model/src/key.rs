@@ -41,6 +41,11 @@ pub fn is_audit_source(source: &str) -> bool {
     source.ends_with(AUDIT_LOG)
 }
 
+/// The source of the recording that the source of an audit log belongs to; any other source itself.
+pub fn recorded_source(source: &str) -> &str {
+    source.strip_suffix(AUDIT_LOG).unwrap_or(source)
+}
+
 // === impl Kind ===
 
 impl Kind {

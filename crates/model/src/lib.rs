@@ -17,7 +17,7 @@ pub use change::{Change, Observed, What};
 pub use cluster::{Cluster, Version};
 pub use diff::{Difference, FieldChange, changed_fields, difference};
 pub use gap::Gap;
-pub use key::{Key, Kind, audit_source, is_audit_source};
+pub use key::{Key, Kind, audit_source, is_audit_source, recorded_source};
 pub use moment::{BadMoment, Moment, Window};
 pub use object::{BadObject, ContentHash, MAX_DEPTH, Meta, Object};
 pub use text::Text;

@@ -37,6 +37,13 @@ pub(super) enum Ignored {
     Because(&'static str),
 }
 
+/// Why a text is no audit event.
+pub(super) enum NoEvent {
+    /// It is cut off, as the last line of a log that is being written.
+    CutOff,
+    Because(String),
+}
+
 /// The fields of an object in their order.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -97,7 +104,7 @@ struct ResponseMeta {
 }
 
 /// The events of a value of a log: one, or the list that a webhook is sent.
-pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, NoEvent> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(rename = "apiVersion", borrow, default)]
@@ -107,17 +114,17 @@ pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, String> {
         #[serde(borrow, default)]
         items: Option<Vec<&'a RawValue>>,
     }
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(no_event)?;
+    let envelope: Envelope<'_> = serde_json::from_str(text)?;
     match (&*envelope.api_version, &*envelope.kind, envelope.items) {
         ("audit.k8s.io/v1", "Event", _) => Ok(vec![AuditEvent::parse(text)?]),
         ("audit.k8s.io/v1", "EventList", Some(items)) => {
             items.into_iter().map(|item| AuditEvent::parse(item.get())).collect()
         }
-        (version, kind, _) => Err(format!(
+        (version, kind, _) => Err(NoEvent::Because(format!(
             "\"{}\" of \"{}\" is no audit event: an Event or EventList of audit.k8s.io/v1 is expected",
             shown(kind),
             shown(version)
-        )),
+        ))),
     }
 }
 
@@ -169,9 +176,9 @@ pub(super) fn kept_in(text: &str) -> Option<AuditedWrite> {
 // === impl AuditEvent ===
 
 impl<'a> AuditEvent<'a> {
-    fn parse(text: &'a str) -> Result<AuditEvent<'a>, String> {
-        let head = serde_json::from_str(text).map_err(no_event)?;
-        let fields = serde_json::from_str(text).map_err(no_event)?;
+    fn parse(text: &'a str) -> Result<AuditEvent<'a>, NoEvent> {
+        let head = serde_json::from_str(text)?;
+        let fields = serde_json::from_str(text)?;
         Ok(AuditEvent { fields, head })
     }
 
@@ -296,6 +303,17 @@ impl ObjectRef {
     }
 }
 
+// === impl NoEvent ===
+
+impl From<serde_json::Error> for NoEvent {
+    fn from(error: serde_json::Error) -> NoEvent {
+        match error.is_eof() {
+            true => NoEvent::CutOff,
+            false => NoEvent::Because(format!("not an audit event: {error}")),
+        }
+    }
+}
+
 // === impl Fields ===
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -320,10 +338,6 @@ impl<'de> Deserialize<'de> for Fields<'de> {
         }
         deserializer.deserialize_map(InOrder)
     }
-}
-
-fn no_event(error: serde_json::Error) -> String {
-    format!("not an audit event: {error}")
 }
 
 fn json(value: &impl Serialize) -> String {

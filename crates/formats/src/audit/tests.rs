@@ -167,11 +167,18 @@ fn what_a_webhook_is_sent_is_read_too() {
 }
 
 #[test]
+fn a_log_that_is_being_written_is_read_up_to_its_last_whole_line() {
+    let good = event(json!({}));
+    let told = told(items(&format!("{good}\n{}", &good[..good.len() - 9])));
+    assert!(told.starts_with("ADDED web pods:a\naudit.log: the last line is cut off"), "{told}");
+}
+
+#[test]
 fn what_is_no_event_is_refused_with_its_line() {
     let good = event(json!({}));
     for (bad, words) in [
         (r#"{"kind":"Pod","apiVersion":"v1"}"#, "\"Pod\" of \"v1\" is no audit event"),
-        (&good[..good.len() - 9], "not an audit event"),
+        (&good[..good.len() - 9].replacen("\"verb\"", "verb", 1), "not an audit event"),
         (&event(json!({"stageTimestamp": "yesterday"})), "stageTimestamp \"yesterday\""),
         (r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1"}"#, "missing field"),
     ] {

@@ -10,6 +10,7 @@ use kubernetes::selector::Selector;
 use model::{Cluster, Difference, FieldChange, Kind, Moment, Version, changed_fields, difference};
 use serde_json::json;
 
+use super::lines::harmless;
 use super::noise::is_noise;
 use super::output::{HEADING, NEW, OLD, Out};
 use super::{Outcome, chosen, secret_mask};
@@ -188,10 +189,18 @@ fn as_text(out: &mut Out, shown: &[Shown<'_>], with_events: bool) -> anyhow::Res
             for field in fields {
                 match (&field.before, &field.after) {
                     (Some(before), Some(after)) => {
-                        writeln!(out, "      {}: {OLD}{before}{OLD:#} → {NEW}{after}{NEW:#}", field.path)?;
+                        writeln!(
+                            out,
+                            "      {}: {OLD}{before}{OLD:#} → {NEW}{after}{NEW:#}",
+                            harmless(&field.path)
+                        )?;
                     }
-                    (Some(before), None) => writeln!(out, "      {OLD}- {}: {before}{OLD:#}", field.path)?,
-                    (None, Some(after)) => writeln!(out, "      {NEW}+ {}: {after}{NEW:#}", field.path)?,
+                    (Some(before), None) => {
+                        writeln!(out, "      {OLD}- {}: {before}{OLD:#}", harmless(&field.path))?
+                    }
+                    (None, Some(after)) => {
+                        writeln!(out, "      {NEW}+ {}: {after}{NEW:#}", harmless(&field.path))?
+                    }
                     (None, None) => {}
                 }
             }

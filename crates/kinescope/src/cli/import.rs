@@ -14,8 +14,8 @@ use anyhow::{Context, bail};
 use formats::{Format, Given, Input, Item};
 use history::{Bulk, History};
 use jiff::tz::TimeZone;
-use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
-use model::{Gap, Moment, Object, Observed, TimeWords, What};
+use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict, disclosed};
+use model::{Gap, Moment, Object, Observed, TimeWords, What, audit_source, is_audit_source, recorded_source};
 use serde_json::json;
 
 use self::audit::AuditLogs;
@@ -82,7 +82,8 @@ pub(super) struct Import {
     /// The name of the recording [default: that of the file or folder]
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Apply the recorder's rules: leave out what means nothing to scheduling, hide environment values
+    /// Apply the recorder's rules: leave out what means nothing to scheduling, Secrets and the data of ConfigMaps, hide
+    /// environment values
     #[arg(long)]
     strip: bool,
     /// With --strip: keep environment values
@@ -115,6 +116,8 @@ struct Tally {
     changes: u64,
     gaps: u64,
     dropped: u64,
+    /// Changes of Secrets that the recorder's rules left out.
+    secrets: u64,
     raw_bytes: u64,
     warnings: Warnings,
 }
@@ -136,7 +139,7 @@ impl Import {
         let at = self.at.as_deref().map(wall_time).transpose()?;
         let sieve = self.strip.then(|| self.sieve()).transpose()?;
         let files = expand(&self.files)?;
-        let audit_logs = AuditLogs::joining(self.into.as_deref().filter(|_| existed), self.source.as_deref());
+        let audit_logs = AuditLogs::joining(self.into.as_deref(), existed, self.source.as_deref());
         let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
         let progress = Progress::bytes(out, total);
 
@@ -189,9 +192,14 @@ impl Import {
                 continue;
             }
             let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
+            let mut renaming = self.source.is_some().then(|| Renaming::to(&source));
             for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
                 signals::check()?;
-                match item? {
+                let mut item = item?;
+                if let Some(renaming) = &mut renaming {
+                    renaming.apply(path, &mut item)?;
+                }
+                match item {
                     Item::Object(object) => snapshot.push((source.clone(), object)),
                     Item::Warning(text) => tally.warnings.add(text),
                     Item::TimesInferred(source) => {
@@ -227,7 +235,7 @@ impl Import {
             );
         }
         self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
-        audit_logs.send(&mut sieve, &mut tally, sender)?;
+        audit_logs.send(&mut tally, sender)?;
         Ok(tally)
     }
 
@@ -284,6 +292,7 @@ impl Import {
                 "changes": tally.changes,
                 "gaps": tally.gaps,
                 "dropped": tally.dropped,
+                "secretsLeftOut": tally.secrets,
                 "warnings": tally.warnings.told,
                 "objectBytes": tally.raw_bytes,
                 "fileBytes": size,
@@ -295,6 +304,9 @@ impl Import {
         writeln!(out, "{} changes {verb} {}", grouped(tally.changes), into.display())?;
         if tally.dropped > 0 {
             writeln!(out, "{} changes left out that mean nothing to scheduling", grouped(tally.dropped))?;
+        }
+        if tally.secrets > 0 {
+            writeln!(out, "{} changes of Secrets left out", grouped(tally.secrets))?;
         }
         if tally.gaps > 0 {
             writeln!(out, "{} gaps: times in which something may have been missed", grouped(tally.gaps))?;
@@ -313,6 +325,37 @@ impl Import {
     }
 }
 
+/// The name that a user gives the only recording of a file, and its audit log, whatever the file calls it.
+struct Renaming {
+    to: Arc<str>,
+    from: Option<Arc<str>>,
+}
+
+impl Renaming {
+    fn to(name: &Arc<str>) -> Renaming {
+        Renaming { to: name.clone(), from: None }
+    }
+
+    fn apply(&mut self, file: &Path, item: &mut Item) -> anyhow::Result<()> {
+        let source = match item {
+            Item::Change(observed) => &mut observed.key.source,
+            Item::Gap(gap) => &mut gap.source,
+            Item::TimesInferred(source) => source,
+            Item::Object(_) | Item::Warning(_) => return Ok(()),
+        };
+        let recorded = recorded_source(source);
+        let from = self.from.get_or_insert_with(|| recorded.into());
+        if **from != *recorded {
+            bail!(
+                "{} holds several recordings, {from} and {recorded}: without --source each keeps its name",
+                file.display()
+            );
+        }
+        *source = if is_audit_source(source) { audit_source(&self.to) } else { self.to.clone() };
+        Ok(())
+    }
+}
+
 /// Pieces on their way to the writer.
 struct Batch<'a> {
     pieces: Vec<Piece>,
@@ -328,6 +371,12 @@ impl Batch<'_> {
         tally: &mut Tally,
     ) -> anyhow::Result<()> {
         if let Some(sieve) = sieve {
+            let object = observed.what.object().clone();
+            let Some(object) = disclosed(object, &observed.key.kind, None) else {
+                tally.secrets += 1;
+                return Ok(());
+            };
+            observed.what = observed.what.with(object);
             match sieve.pass(&observed.key, &observed.what) {
                 Verdict::Keep(what) => observed.what = what,
                 Verdict::Drop(_) => {

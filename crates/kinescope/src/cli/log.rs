@@ -9,6 +9,7 @@ use model::{Change, FieldChange, Key, Moment, Object, What, changed_fields};
 use serde_json::json;
 
 use super::get::Scope;
+use super::lines::harmless;
 use super::noise::{is_below, is_noise};
 use super::output::{HEADING, NEW, OLD, Out, span};
 use super::{Outcome, chosen, completion, secret_mask};
@@ -186,7 +187,7 @@ impl Entry<'_> {
         let word = change.what.word();
         writeln!(out, "{HEADING}{}  {word}{HEADING:#}{later}{inferred}  change {}", change.at, change.seq)?;
         for written_by in &self.written_by {
-            writeln!(out, "    {}", written_by.in_words())?;
+            writeln!(out, "    {}", harmless(&written_by.in_words()))?;
         }
         if self.is_first && !full {
             let size = change.what.object().as_str().len();
@@ -199,10 +200,10 @@ impl Entry<'_> {
         }
         for field in &self.changed {
             if let Some(before) = &field.before {
-                writeln!(out, "    {OLD}- {}: {before}{OLD:#}", field.path)?;
+                writeln!(out, "    {OLD}- {}: {before}{OLD:#}", harmless(&field.path))?;
             }
             if let Some(after) = &field.after {
-                writeln!(out, "    {NEW}+ {}: {after}{NEW:#}", field.path)?;
+                writeln!(out, "    {NEW}+ {}: {after}{NEW:#}", harmless(&field.path))?;
             }
         }
         Ok(())

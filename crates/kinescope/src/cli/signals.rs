@@ -22,6 +22,8 @@ const CODE: i32 = 130;
 #[cfg(unix)]
 struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
+    /// The terminal is gone. `None` for a process that was started not to mind, by `nohup`.
+    hangup: Option<tokio::signal::unix::Signal>,
     terminate: tokio::signal::unix::Signal,
 }
 
@@ -93,17 +95,34 @@ impl StopSignals {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(StopSignals {
             interrupt: listen(SignalKind::interrupt())?,
+            hangup: if ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) },
             terminate: listen(SignalKind::terminate())?,
         })
     }
 
     /// Waits for the next one, and says how the process is told.
     async fn next(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => "interrupted",
+            _ = hangup => "hung up",
             _ = self.terminate.recv() => "told to stop",
         }
     }
+}
+
+/// Whether the process ignores it, as Linux tells; to listen to it would end that.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    const HANGUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.is_none_or(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & HANGUP != 0))
 }
 
 #[cfg(not(unix))]

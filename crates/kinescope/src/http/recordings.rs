@@ -47,7 +47,7 @@ fn as_json(name: &str, figures: &Figures, wall: Moment) -> Value {
         "changes": figures.sum(|kind| kind.kept),
         "leftOut": figures.sum(|kind| kind.dropped),
         "objects": figures.objects(),
-        "gaps": figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps,
+        "gaps": figures.gaps(),
         "restarts": figures.restarts,
         "damagedHistories": figures.damaged,
         "clockSteps": figures.clock_steps,

@@ -2,27 +2,62 @@
 
 use formats::audit::{self, AuditedWrite};
 use history::History;
-use model::{Change, Key, Object, What, audit_source};
+use model::{Change, Key, What, audit_source};
 use serde::Deserialize;
 
 use super::KindWords;
 
-/// The writes to one object that have not been found to be one of its versions yet, in the order they were received.
-pub(crate) struct AuditedWrites(Vec<AuditedWrite>);
+/// The writes to one object whose versions have not been found yet, in the order they were received.
+pub(crate) struct AuditedWrites {
+    pending: Vec<AuditedWrite>,
+    /// The deletion that made the object terminate, if the log does not say which version it made: perhaps it also
+    /// removed the object.
+    deletion: Option<AuditedWrite>,
+}
 
 /// A write that made a version of the object.
 pub(crate) struct WrittenBy {
     pub(crate) write: AuditedWrite,
-    /// Whether the log says which version it made. Else it is the write before this version that could have.
+    /// Whether the log says which version it made. Else it is a write before this version that could have.
     pub(crate) is_certain: bool,
 }
+
+/// What tells by which writes a version can have been made.
+struct VersionTraits {
+    is_added: bool,
+    is_deleted: bool,
+    is_terminating: bool,
+    is_bound: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ObjectView {
+    metadata: MetadataView,
+    spec: SpecView,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct MetadataView {
+    deletion_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SpecView {
+    node_name: Option<String>,
+}
+
+/// Nanoseconds after which a version is no longer taken for that of a write: recorders see them sooner.
+const LAG: i64 = 5_000_000_000;
 
 // === impl AuditedWrites ===
 
 impl AuditedWrites {
     /// All writes to an object; none if no audit log has joined.
     pub(crate) fn to(history: &History, key: &Key) -> anyhow::Result<AuditedWrites> {
-        let mut writes = Vec::new();
+        let mut pending = Vec::new();
         for name in audit::names(&KindWords::plural(&key.kind), &key.name) {
             let kept = Key {
                 source: audit_source(&key.source),
@@ -31,37 +66,75 @@ impl AuditedWrites {
                 name: name.into(),
             };
             for change in history.of(&kept)? {
-                writes.extend(AuditedWrite::kept_in(change?.what.object()));
+                pending.extend(AuditedWrite::kept_in(change?.what.object()));
             }
         }
-        writes.sort_by_key(|write| write.received);
-        Ok(AuditedWrites(writes))
+        pending.sort_by_key(|write| write.received);
+        Ok(AuditedWrites { pending, deletion: None })
     }
 
-    /// Who made this version. Versions are asked about in their order, and each write is found once.
+    /// Who made this version. Versions are asked about in their order.
     pub(crate) fn of(&mut self, change: &Change) -> Vec<WrittenBy> {
-        if self.0.is_empty() {
+        if self.pending.is_empty() && self.deletion.is_none() {
             return Vec::new();
         }
+        let version = VersionTraits::of(change);
         let meta = change.what.object().meta();
-        let version = meta.resource_version.as_deref();
-        let ends = matches!(change.what, What::Deleted(_)) || is_being_deleted(change.what.object());
-        let found = self.0.extract_if(.., |write| {
-            let could_be = match (&*write.verb, &*write.subresource) {
-                ("create", "") => matches!(change.what, What::Added(_)),
-                // A server that is older answers with the version before.
-                ("delete" | "deletecollection", _) => ends,
-                _ => !matches!(change.what, What::Deleted(_)),
-            };
-            could_be
-                && match &write.resource_version {
-                    Some(_) => write.resource_version.as_deref() == version,
-                    None => write.received <= change.at,
+        let mut found = Vec::new();
+        self.pending.retain(|write| {
+            let could_be = version.could_be_of(write);
+            let (is_made, stays) = match &write.resource_version {
+                Some(made) => (could_be && meta.resource_version.as_deref() == Some(made), true),
+                None => {
+                    let since = change.at.nanos_since(write.received);
+                    (could_be && since >= 0, since <= LAG)
                 }
+            };
+            if is_made {
+                found.push(WrittenBy { write: write.clone(), is_certain: write.resource_version.is_some() });
+            }
+            !is_made && stays
         });
-        let found = found.map(|write| WrittenBy { is_certain: write.resource_version.is_some(), write });
-        found.collect()
+        if version.is_added {
+            self.deletion = None;
+        } else if version.is_deleted {
+            let deletion = self.deletion.take().filter(|_| found.is_empty());
+            found.extend(deletion.map(|write| WrittenBy { write, is_certain: false }));
+        } else if let Some(by) = found.iter().find(|by| !by.is_certain && deletes(&by.write)) {
+            self.deletion = Some(by.write.clone());
+        }
+        found
     }
+}
+
+// === impl VersionTraits ===
+
+impl VersionTraits {
+    fn of(change: &Change) -> VersionTraits {
+        let view: ObjectView = serde_json::from_str(change.what.object().as_str()).unwrap_or_default();
+        VersionTraits {
+            is_added: matches!(change.what, What::Added(_)),
+            is_deleted: matches!(change.what, What::Deleted(_)),
+            is_terminating: view.metadata.deletion_timestamp.is_some(),
+            is_bound: view.spec.node_name.is_some(),
+        }
+    }
+
+    /// Whether a write leaves an object like this.
+    fn could_be_of(&self, write: &AuditedWrite) -> bool {
+        match (&*write.verb, &*write.subresource) {
+            ("create", "") => self.is_added,
+            ("create", "binding") => self.is_bound && !self.is_deleted,
+            _ if deletes(write) => self.is_deleted || self.is_terminating,
+            // Where the log says which version it is, the recording may have begun with it.
+            _ => !self.is_deleted && (write.resource_version.is_some() || !self.is_added),
+        }
+    }
+}
+
+/// Whether a write removes an object, at once or in the end.
+fn deletes(write: &AuditedWrite) -> bool {
+    ["delete", "deletecollection"].contains(&&*write.verb) || write.subresource == "eviction"
 }
 
 // === impl WrittenBy ===
@@ -92,17 +165,4 @@ impl WrittenBy {
             "certain": self.is_certain,
         })
     }
-}
-
-fn is_being_deleted(object: &Object) -> bool {
-    #[derive(Deserialize)]
-    struct View {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        #[serde(rename = "deletionTimestamp")]
-        deletion_timestamp: Option<String>,
-    }
-    serde_json::from_str(object.as_str()).is_ok_and(|View { metadata }| metadata.deletion_timestamp.is_some())
 }

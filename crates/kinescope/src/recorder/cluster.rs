@@ -65,14 +65,16 @@ impl Cluster<'_> {
         let path = &self.assignment.into;
         let mut wait = FIRST_WAIT;
         loop {
-            let begun = Instant::now();
+            let (begun, since) = (Instant::now(), self.clock.now());
             lock(&self.figures).begin(served_as(path));
             let why = match caught(self.record()).await {
                 Ok(Err(error)) if block_in_place(|| damage::is_damage(&error, path)) => {
                     let source = &self.assignment.name;
-                    let aside = block_in_place(|| damage::begin_anew(path, source, self.clock.now()))?;
+                    let now = self.clock.now();
+                    let aside = block_in_place(|| damage::begin_anew(path, source, since, now))?;
                     lock(&self.figures).damaged += 1;
-                    format!("{error:#}; it is set aside as {}, and a new history begun", aside.display())
+                    let aside = aside.map(|aside| format!("it is set aside as {}, and ", aside.display()));
+                    format!("{error:#}; {}a new history is begun", aside.unwrap_or_default())
                 }
                 Ok(outcome) => return outcome,
                 Err(panic) => format!("{panic}; trying again"),

@@ -179,6 +179,11 @@ impl Figures {
         self.kinds.values().map(of).sum()
     }
 
+    /// Times in which something may have been missed, of whatever kind and for whatever reason.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.sum(|kind| kind.gaps) + self.pauses + self.clock_steps + self.damaged
+    }
+
     pub(crate) fn objects(&self) -> u64 {
         self.kinds.values().filter_map(|kind| kind.status.as_ref()).map(|status| status.objects as u64).sum()
     }

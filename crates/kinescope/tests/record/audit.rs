@@ -18,10 +18,14 @@ kind: Policy
 rules:
 - level: Metadata
   resources: [{group: '', resources: [services]}]
+- level: Metadata
+  namespaces: [kube-public]
 - level: RequestResponse
 ";
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Of these less is logged.
+const PUBLIC_PODS: &str = "/api/v1/namespaces/kube-public/pods";
 
 /// A server with an audit log.
 fn audited(folder: &Path) -> Option<Cluster> {
@@ -33,8 +37,8 @@ fn audited(folder: &Path) -> Option<Cluster> {
 }
 
 /// `MODIFIED by bob: patch` for each version of an object.
-fn versions(folder: &Path, object: &str) -> Vec<String> {
-    let lines = run(folder, &["log", object, "-o", "json", "--history", "h.kine"]).fine();
+fn versions(folder: &Path, object: &str, namespace: &str) -> Vec<String> {
+    let lines = run(folder, &["log", object, "-n", namespace, "-o", "json", "--history", "h.kine"]).fine();
     let version = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let by = line["by"].as_array().into_iter().flatten().map(|by| {
@@ -77,11 +81,15 @@ async fn an_audit_log_says_by_whom() {
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}});
     send(&api, "POST", &format!("{PODS}/a/binding"), &binding.to_string()).await;
     cluster.kubectl(&["--as", "carol", "create", "service", "clusterip", "shop", "--tcp=80"]).unwrap();
-    recorder.wait("both pods", || has("Pod", 2)).await;
+    send(&api, "POST", PUBLIC_PODS, &pod(json!({"name": "c"}))).await;
+    send(&api, "POST", &format!("{PUBLIC_PODS}/c/binding"), &binding.to_string().replace("\"a\"", "\"c\""))
+        .await;
+    recorder.wait("all pods", || has("Pod", 3)).await;
     recorder.wait("the second Service", || has("Service", 2)).await;
     // It is bound, so that it is being deleted before it is gone.
     cluster.kubectl(&["--as", "carol", "delete", "pod", "a", "--wait=false"]).unwrap();
     send(&api, "DELETE", &format!("{PODS}/a?gracePeriodSeconds=0"), "").await;
+    send(&api, "DELETE", &format!("{PUBLIC_PODS}/c?gracePeriodSeconds=0"), "").await;
     cluster.kubectl(&["--as", "dave", "delete", "pods", "--all", "--wait=false"]).unwrap();
     cluster.kubectl(&["--as", "dave", "delete", "service", "shop", "--wait=false"]).unwrap();
     recorder.wait("no pods", || has("Pod", 0)).await;
@@ -89,13 +97,13 @@ async fn an_audit_log_says_by_whom() {
     recorder.stop().await.fine();
 
     let before = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
-    assert!(versions(folder.path(), "pod/a").iter().all(|version| !version.contains("by")));
+    assert!(versions(folder.path(), "pod/a", "default").iter().all(|version| !version.contains("by")));
     let said = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
     assert!(said.err.contains("reads"), "{}", said.err);
     said.fine();
 
     assert_eq!(
-        versions(folder.path(), "pod/a"),
+        versions(folder.path(), "pod/a", "default"),
         [
             "ADDED create by admin",
             "MODIFIED patch by bob",
@@ -107,12 +115,21 @@ async fn an_audit_log_says_by_whom() {
         ]
     );
     assert_eq!(
-        versions(folder.path(), &format!("pod/{made}")),
+        versions(folder.path(), &format!("pod/{made}"), "default"),
         ["ADDED create by admin", "MODIFIED", "DELETED delete by dave"]
     );
     assert_eq!(
-        versions(folder.path(), "service/shop"),
+        versions(folder.path(), "service/shop", "default"),
         ["ADDED create by carol?", "DELETED delete by dave?"]
+    );
+    assert_eq!(
+        versions(folder.path(), "pod/c", "kube-public"),
+        [
+            "ADDED create by admin?",
+            "MODIFIED create binding by admin?",
+            "MODIFIED delete by admin?",
+            "DELETED delete by admin?"
+        ]
     );
     let text = run(folder.path(), &["log", "pod/a", "--history", "h.kine"]).fine();
     assert!(text.contains("    by admin as bob (kubectl/"), "{text}");
@@ -129,8 +146,34 @@ async fn an_audit_log_says_by_whom() {
     // What it has already it does not take again; what is later it does.
     let again = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
     assert!(again.out.starts_with("0 changes"), "{}", again.out);
-    assert!(again.err.contains("has been imported up to then"), "{}", again.err);
-    assert_eq!(versions(folder.path(), "pod/a").len(), 6);
+    assert!(again.err.contains("writes left out that the history has already"), "{}", again.err);
+    assert_eq!(versions(folder.path(), "pod/a", "default").len(), 6);
+    // A log that is being written ends somewhere.
+    let log = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
+    std::fs::write(folder.path().join("cut.log"), &log[..log.trim_end().len() - 5]).unwrap();
+    let cut = run(folder.path(), &["import", "cut.log", "--into", "h.kine"]);
+    assert!(cut.err.contains("cut.log: the last line is cut off"), "{}", cut.err);
+    cut.fine();
+    // Earlier logs cannot follow later ones, and are not taken for those that have.
+    let lines: Vec<&str> = log.lines().collect();
+    let (earlier, later) = lines.split_at(lines.len() / 2);
+    for (name, lines) in [("earlier.log", earlier), ("later.log", later)] {
+        std::fs::write(folder.path().join(name), lines.join("\n")).unwrap();
+    }
+    let source = History::open(&path).unwrap().sources().unwrap()[0].to_string();
+    let plain = run(
+        folder.path(),
+        &["export", "h.kine", "--format", "jsonl", "--source", &source, "--out", "h.jsonl"],
+    );
+    plain.fine();
+    run(folder.path(), &["import", "h.jsonl", "--into", "late.kine", "--source", "other"]).fine();
+    run(folder.path(), &["import", "later.log", "--into", "late.kine"]).fine();
+    let late = run(folder.path(), &["import", "earlier.log", "--into", "late.kine"]).wrong(1);
+    assert!(late.contains("earlier ones first"), "{late}");
+    run(folder.path(), &["import", "h.jsonl", "--into", "both.kine"]).fine();
+    run(folder.path(), &["import", "later.log", "earlier.log", "--into", "both.kine"]).fine();
+    let alone = run(folder.path(), &["import", "audit.log", "--into", "none.kine"]).wrong(1);
+    assert!(alone.contains("there is no history at none.kine"), "{alone}");
     let alone = run(folder.path(), &["import", "audit.log"]).wrong(1);
     assert!(alone.contains("--into"), "{alone}");
     assert!(!folder.path().join("audit.kine").exists());

@@ -108,15 +108,30 @@ async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_that_is_removed_while_it_is_written_is_missed() {
+async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() {
     let Some(cluster) = shared() else { return };
+    let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let sort = Sort::PriorityClasses;
     let arguments = ["--into", "h.kine", "--kinds", sort.word()];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
+    let begun = History::open(&path).unwrap().span().unwrap().unwrap().0;
+    // Its log stays: beside the next history SQLite must not take it for that one's.
     std::fs::remove_file(&path).unwrap();
-    let said = recorder.end().await.wrong(1);
-    assert!(said.contains("there is no history at h.kine"), "{said}");
+    recorder.wait("another is begun", || has_listed(&path, &[sort.kind()])).await;
+    sort.create(&client, "removed-after").await;
+    recorder.wait("it goes on", || has(&path, &sort.kind(), "removed-after")).await;
+    let said = recorder.stop().await;
+    assert!(said.err.contains("there is no history at h.kine; a new history is begun"), "{}", said.err);
+    said.fine();
+    let film = Film::read(&path);
+    assert!(
+        matches!(&film.gaps[..], [gap] if gap.why == "the history was removed while it was recorded"
+            && gap.from <= begun && gap.to <= film.changes[0].at),
+        "{:?}",
+        film.gaps
+    );
+    run(folder.path(), &["doctor", "h.kine"]).fine();
 }

@@ -146,9 +146,15 @@ pub fn describe() -> Vec<Description> {
         ),
         rule(
             "every kind, and what describes pods",
-            "annotations of clouds, load balancers, DNS names and certificates",
+            "annotations of clouds, load balancers, DNS names and certificates, all of Services; copies of the object",
             "removed; with --allow-external-effects kept",
             "controllers in the target would act upon them",
+        ),
+        rule(
+            "Node, Pod",
+            "addresses in their status, and the kubelet's port",
+            "removed, but for a node's host name; with --allow-external-effects kept",
+            "the target's components would turn to the recorded kubelets and pods",
         ),
         rule(
             "Node",

@@ -3,6 +3,7 @@
 //! Whether a kind of somebody's own acts outside depends on who is at work in the target. So kinds are let through that
 //! workloads need, and others only if the target did not have them before: nobody there waits for their objects.
 
+use kubernetes::rules::is_copy;
 use model::Kind;
 use serde_json::{Map, Value, json};
 
@@ -89,17 +90,22 @@ const EXTERNAL_ANNOTATIONS: &[&str] = &[
     "certmanager.k8s.io",
     "cloud.google.com",
     "cluster.x-k8s.io",
+    "cilium.io",
     "digitalocean.com",
+    "dns.alpha.kubernetes.io",
     "external-dns.alpha.kubernetes.io",
     "gardener.cloud",
+    "getambassador.io",
     "gke.io",
     "hashicorp.com",
     "hetzner.cloud",
     "ingress.kubernetes.io",
     "k8s.aws",
+    "kube-vip.io",
     "linode.com",
     "metallb.io",
     "metallb.universe.tf",
+    "ngrok.com",
     "openstack.org",
     "oraclecloud.com",
     "service.alpha.kubernetes.io",
@@ -112,6 +118,8 @@ const EXTERNAL_ANNOTATIONS: &[&str] = &[
 const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 /// A node that its cloud has not seen yet. The target's cloud would look for an instance of that name.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Of a pod's status: where it is reached.
+const ADDRESSES: [&str; 4] = ["hostIP", "hostIPs", "podIP", "podIPs"];
 /// Namespaces of a cluster's own components.
 const OF_COMPONENTS: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
@@ -136,6 +144,7 @@ pub(super) fn shape(manner: &Manner, kind: &Kind, object: &mut Value) -> Result<
     match (&*kind.group, &*kind.kind) {
         ("", "Service") => shape_service(object)?,
         ("", "Node") => shape_node(object),
+        ("", "Pod") => without_addresses(object),
         ("", "ConfigMap") => {
             let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
             if manner.kinds.is_none() && namespace.is_some_and(|it| OF_COMPONENTS.contains(&it)) {
@@ -148,16 +157,21 @@ pub(super) fn shape(manner: &Manner, kind: &Kind, object: &mut Value) -> Result<
     Ok(())
 }
 
-/// Takes away annotations that controllers of clouds, names and certificates act upon.
+/// Takes away annotations that controllers of clouds, names and certificates act upon, and copies of the object, which
+/// hold what is taken from the object itself.
 pub(super) fn without_external_annotations(metadata: &mut Map<String, Value>) {
     let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
     annotations.retain(|name, _| {
         let prefix = name.split_once('/').map_or("", |(prefix, _)| prefix);
-        !EXTERNAL_ANNOTATIONS.iter().any(|end| is_under(prefix, end))
+        !EXTERNAL_ANNOTATIONS.iter().any(|end| is_under(prefix, end)) && !is_copy(name)
     });
 }
 
 fn shape_service(service: &mut Value) -> Result<(), LeftOut> {
+    // Every provider of load balancers and names has its own, and no scheduler reads any.
+    if let Some(metadata) = fields(service, "metadata") {
+        metadata.remove("annotations");
+    }
     let Some(spec) = fields(service, "spec") else { return Ok(()) };
     if spec.get("type").is_some_and(|it| it == "ExternalName") {
         return Err("a Service that stands for a name outside its cluster".into());
@@ -192,12 +206,26 @@ fn shape_node(node: &mut Value) {
     if let Some(Value::Object(annotations)) = node.pointer_mut("/metadata/annotations") {
         annotations.remove(NODE_IDS);
     }
+    // The target's API server would turn to the recorded kubelet, as metrics-server does.
+    if let Some(status) = fields(node, "status") {
+        status.remove("daemonEndpoints");
+        if let Some(Value::Array(addresses)) = status.get_mut("addresses") {
+            addresses.retain(|address| address["type"] == "Hostname");
+        }
+    }
     let Some(spec) = fields(node, "spec") else { return };
     let taints = spec.get("taints").and_then(Value::as_array);
     let is_new = taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED);
     let id = spec.get("providerID").and_then(Value::as_str).unwrap_or_default();
     if is_new && id.is_empty() || !id.is_empty() && !id.starts_with("kwok:") {
         spec.insert("providerID".to_owned(), format!("replay.kinescope.io://{name}").into());
+    }
+}
+
+/// Services of the target would lead to the recorded pod.
+fn without_addresses(pod: &mut Value) {
+    if let Some(status) = fields(pod, "status") {
+        ADDRESSES.iter().for_each(|field| drop(status.remove(*field)));
     }
 }
 

@@ -148,6 +148,8 @@ pub(super) fn shape_volume(manner: &Manner, volume: &mut Value) -> Result<(), Le
     if manner.keep_volume_handles {
         return Ok(());
     }
+    // Of a driver's own options some name servers and accounts.
+    spec.remove("mountOptions");
     for (name, value) in spec.iter_mut().filter(|(name, _)| !VOLUME_FIELDS.contains(&name.as_str())) {
         match SOURCES.iter().find(|source| source.name == name) {
             Some(source) => source.disconnect(value),

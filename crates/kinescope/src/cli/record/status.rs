@@ -47,7 +47,7 @@ impl Status {
             self.shown = (Instant::now(), kept);
         }
         let objects = sum(&all, Figures::objects);
-        let gaps = sum(&all, |figures| figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps);
+        let gaps = sum(&all, Figures::gaps);
         let lag = all.iter().map(|(_, figures)| figures.lag).fold(0.0, f64::max);
         let who = match &all[..] {
             [(name, figures)] => match (figures.state.why(), unwatched(figures).pop_first()) {
@@ -103,7 +103,7 @@ impl Status {
         }
         for (name, figures) in &all {
             let of = if all.len() == 1 { String::new() } else { format!("{name}: ") };
-            let gaps = figures.sum(|kind| kind.gaps) + figures.pauses + figures.clock_steps;
+            let gaps = figures.gaps();
             if gaps > 0 {
                 out.complain(&format!("{of}{}: see `kinescope info`", counted(gaps, "gap")));
             }

@@ -54,7 +54,13 @@ pub(super) struct Stream {
 impl Stream {
     /// Makes the file. One that is there is not overwritten: the simulator's recorder would.
     pub(super) fn create(path: &Path, kinds: Kinds, redact: Option<RedactKey>) -> anyhow::Result<Stream> {
-        let file = File::create_new(path)
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        // What it holds is the owner's, as a history is.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options
+            .open(path)
             .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
         let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
         Ok(Stream { path: path.to_owned(), writer, redact, seq: 0, last: Moment::MIN })

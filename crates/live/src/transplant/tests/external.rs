@@ -104,7 +104,7 @@ fn definitions_have_no_webhook_and_are_of_kinds_that_are_given() {
 fn services_stay_inside() {
     let service = |kind: &str| {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop", "annotations": {
-                "service.beta.kubernetes.io/aws-load-balancer-type": "nlb", "cloud.google.com/neg": "{}", "kept": "yes",
+                "service.beta.kubernetes.io/aws-load-balancer-type": "nlb", "cloud.google.com/neg": "{}", "getambassador.io/config": "x",
                 "external-dns.alpha.kubernetes.io/hostname": "shop.example"}},
             "spec": {"type": kind, "ports": [{"port": 80, "nodePort": 30080}], "externalIPs": ["192.0.2.1"],
                 "loadBalancerIP": "192.0.2.2", "loadBalancerClass": "a/b", "loadBalancerSourceRanges": ["192.0.2.0/24"],
@@ -114,7 +114,7 @@ fn services_stay_inside() {
     };
     let (_, balanced) = given(Manner::default(), &service("LoadBalancer")).unwrap();
     let expected = json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "web", "namespace": "shop", "annotations": {"kept": "yes"}},
+        "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"type": "ClusterIP", "ports": [{"port": 80}], "selector": {"app": "web"}}});
     assert_eq!(balanced, expected);
     assert_eq!(given(Manner::default(), &service("ClusterIP")).unwrap().1, expected);
@@ -132,9 +132,28 @@ fn services_stay_inside() {
 }
 
 #[test]
+fn addresses_of_kubelets_and_pods_are_not_told() {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"type": "Hostname", "address": "n"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}, "allocatable": {"cpu": "4"}}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop"},
+        "spec": {"nodeName": "n"}, "status": {"phase": "Running", "podIP": "192.0.2.2", "hostIP": "192.0.2.1",
+            "podIPs": [{"ip": "192.0.2.2"}], "hostIPs": [{"ip": "192.0.2.1"}]}});
+    let bound = || Manner { keep_placement: true, ..Manner::default() };
+    let status = |manner, object| given(manner, object).unwrap().1["status"].clone();
+    let expected = json!({"addresses": [{"type": "Hostname", "address": "n"}], "allocatable": {"cpu": "4"}});
+    assert_eq!(status(bound(), &node), expected);
+    assert_eq!(status(bound(), &pod), json!({"phase": "Running"}));
+    let allowed = || Manner { allow_external_effects: true, ..bound() };
+    assert_eq!(status(allowed(), &node), node["status"]);
+    assert_eq!(status(allowed(), &pod), pod["status"]);
+}
+
+#[test]
 fn annotations_that_others_act_upon_are_nowhere() {
     let annotations = json!({"cert-manager.io/cluster-issuer": "a", "alb.ingress.kubernetes.io/scheme": "b",
         "external-dns.alpha.kubernetes.io/hostname": "c", "iam.amazonaws.com/role": "d", "networking.gke.io/x": "e",
+        "dns.alpha.kubernetes.io/external": "f", "kubectl.kubernetes.io/last-applied-configuration": "{}",
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "example.io/cert-manager.io": "f"});
     let kept =
         json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "example.io/cert-manager.io": "f"});
