@@ -82,6 +82,19 @@ fn every_export_leaves_secrets_out_and_says_so() {
 }
 
 #[test]
+fn an_import_by_the_recorders_rules_keeps_none() {
+    let folder = history();
+    let folder = folder.path();
+    let key = ["--redact-key", "key"];
+    let import = [&["import", "h.jsonl", "--strip", "--into", "strict.kine"][..], &key].concat();
+    let said = run(folder, &import).fine();
+    assert!(said.contains("2 changes of Secrets left out"), "{said}");
+    let export = ["export", "strict.kine", "--format", "jsonl", "--with-secrets"];
+    let kept = run(folder, &export).fine();
+    assert!(kept.contains(r#""kind":"Pod""#) && !holds_values(kept.as_bytes()), "{kept}");
+}
+
+#[test]
 fn a_replay_writes_none() {
     let folder = history();
     let folder = folder.path();

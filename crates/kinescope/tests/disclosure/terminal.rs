@@ -19,7 +19,7 @@ fn history() -> TempDir {
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "web", "namespace": "shop", "uid": "p", "resourceVersion": version.to_string(),
-                "labels": {"a": HOSTILE}},
+                "labels": {"a": HOSTILE}, "annotations": {"a\nforged": reason}},
             "spec": {"containers": [{"name": "a", "image": HOSTILE}], "schedulerName": HOSTILE},
             "status": {"phase": HOSTILE, "reason": reason, "message": HOSTILE,
                 "conditions": [{"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}]},
@@ -95,6 +95,8 @@ fn no_text_of_a_history_steers_a_terminal() {
         let is_told =
             all.contains("^[]0;pwned^G") || all.contains("^[[2J") || all.contains("\\u001b]0;pwned");
         assert!(is_told, "{arguments:?} should have something hostile to tell: {all}");
+        // What a text says stays in its line.
+        assert!(!all.lines().any(|line| line.starts_with("forged")), "{arguments:?}: {all}");
     }
     let table = run(folder, &["get", "pods", "-A", "--at", "2026-11-01T10:03Z"]).fine();
     assert!(table.contains("^[]0;pwned^G"), "{table}");
