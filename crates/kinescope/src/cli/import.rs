@@ -20,7 +20,7 @@ use serde_json::json;
 
 use self::audit::AuditLogs;
 use self::found::{Found, expand, stem};
-use super::output::{Out, bytes, grouped};
+use super::output::{Out, bytes, counted, grouped};
 use super::progress::Progress;
 use super::{Outcome, format_word, signals};
 use crate::secret_key;
@@ -301,15 +301,16 @@ impl Import {
             return Ok(Outcome::Done);
         }
         let verb = if existed { "appended to" } else { "written to" };
-        writeln!(out, "{} changes {verb} {}", grouped(tally.changes), into.display())?;
+        writeln!(out, "{} {verb} {}", counted(tally.changes, "change"), into.display())?;
         if tally.dropped > 0 {
-            writeln!(out, "{} changes left out that mean nothing to scheduling", grouped(tally.dropped))?;
+            let dropped = counted(tally.dropped, "change");
+            writeln!(out, "{dropped} left out that mean nothing to scheduling")?;
         }
         if tally.secrets > 0 {
-            writeln!(out, "{} changes of Secrets left out", grouped(tally.secrets))?;
+            writeln!(out, "{} of Secrets left out", counted(tally.secrets, "change"))?;
         }
         if tally.gaps > 0 {
-            writeln!(out, "{} gaps: times in which something may have been missed", grouped(tally.gaps))?;
+            writeln!(out, "{}: times in which something may have been missed", counted(tally.gaps, "gap"))?;
         }
         // Below some hundreds of changes a file is mostly its own tables.
         if !existed && tally.changes >= 500 {

@@ -10,7 +10,7 @@ use formats::{Format, Given, Input, Item, Items};
 use history::{History, Selection};
 use model::{ContentHash, Moment, Observed, Window, audit_source, is_audit_source};
 
-use super::super::output::grouped;
+use super::super::output::counted;
 use super::super::signals;
 use super::{Batch, Message, Tally};
 use crate::look::Chosen;
@@ -89,7 +89,7 @@ impl AuditLogs {
         }
         batch.send()?;
         if known > 0 {
-            tally.warnings.add(format!("{} writes left out that the history has already", grouped(known)));
+            tally.warnings.add(format!("{} left out that the history has already", counted(known, "write")));
         }
         if let (0, Some((from, to))) = (recorded, joined.recorded) {
             tally.warnings.add(format!(
