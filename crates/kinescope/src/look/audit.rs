@@ -50,7 +50,7 @@ struct SpecView {
 }
 
 /// Nanoseconds after which a version is no longer taken for that of a write: recorders see them sooner.
-const LAG: i64 = 5_000_000_000;
+const LAG: i64 = 10_000_000_000;
 
 // === impl AuditedWrites ===
 
