@@ -178,7 +178,7 @@ impl Writes {
     fn change(&mut self, target: &Target, event: &AuditEvent<'_>) -> std::result::Result<Observed, String> {
         let Target { namespace, resource, name } = target;
         let name = format!("{resource}:{}", name.as_deref().unwrap_or(ALL));
-        let object = Object::parse(&event.kept(namespace, &name)).map_err(|error| error.to_string())?;
+        let object = Object::parse(&event.kept(namespace, &name)?).map_err(|error| error.to_string())?;
         let key = (namespace.clone(), name);
         let what = if event.deletes() {
             self.alive.remove(&key);

@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use super::{API_VERSION, AuditedWrite, KIND};
 use crate::pull::shown;
 
-/// An event, with what decides about it and with all of its fields as they were.
+/// An event. Most are reads, so that only what decides about it is looked at before it is kept.
 pub(super) struct AuditEvent<'a> {
-    fields: Fields<'a>,
+    text: &'a str,
     head: Head<'a>,
 }
 
@@ -177,9 +177,7 @@ pub(super) fn kept_in(text: &str) -> Option<AuditedWrite> {
 
 impl<'a> AuditEvent<'a> {
     fn parse(text: &'a str) -> Result<AuditEvent<'a>, NoEvent> {
-        let head = serde_json::from_str(text)?;
-        let fields = serde_json::from_str(text)?;
-        Ok(AuditEvent { fields, head })
+        Ok(AuditEvent { text, head: serde_json::from_str(text)? })
     }
 
     /// What it wrote to.
@@ -231,13 +229,14 @@ impl<'a> AuditEvent<'a> {
     }
 
     /// The object that keeps it: all but the bodies.
-    pub(super) fn kept(&self, namespace: &str, name: &str) -> String {
+    pub(super) fn kept(&self, namespace: &str, name: &str) -> Result<String, String> {
         #[derive(Serialize)]
         struct Metadata<'a> {
             name: &'a str,
             #[serde(skip_serializing_if = "str::is_empty")]
             namespace: &'a str,
         }
+        let Fields(fields) = serde_json::from_str(self.text).map_err(|error| error.to_string())?;
         let metadata = json(&Metadata { name, namespace });
         let mut kept = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","metadata":{metadata}"#);
         // Of a collection it is the list's.
@@ -249,12 +248,12 @@ impl<'a> AuditEvent<'a> {
         }
         kept += r#","event":{"#;
         let left_out = ["kind", "apiVersion", "requestObject", "responseObject"];
-        let fields = self.fields.0.iter().filter(|(name, _)| !left_out.contains(&&**name));
+        let fields = fields.iter().filter(|(name, _)| !left_out.contains(&&**name));
         for (index, (name, value)) in fields.enumerate() {
             let comma = if index > 0 { "," } else { "" };
             kept += &format!("{comma}{}:{}", json(name), value.get());
         }
-        kept + "}}"
+        Ok(kept + "}}")
     }
 }
 
