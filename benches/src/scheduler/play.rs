@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use serde::{Deserialize, Serialize};
-use sim::scheduler::{Attempted, Decision, PodName, Scheduler, Settings};
+use sim::scheduler::{Attempted, Decision, Scheduler, Settings};
 
 use super::stage::{MEASURED, START, Stage};
 use crate::Result;
@@ -29,7 +29,7 @@ pub(super) struct Played {
 struct Player<'a> {
     scheduler: Scheduler,
     /// Every pod that may have to go.
-    pods: HashMap<PodName, &'a Object>,
+    pods: HashMap<NamespacedName, &'a Object>,
     /// Which measured pods have been decided about.
     is_decided: Vec<bool>,
     played: Played,
@@ -100,7 +100,7 @@ impl<'a> Player<'a> {
     }
 
     /// Another attempt at a pod that was not placed at the first.
-    fn try_again(&mut self, now: Moment, pod: PodName) -> Result<bool> {
+    fn try_again(&mut self, now: Moment, pod: NamespacedName) -> Result<bool> {
         match self.scheduler.attempt(now, &pod.namespace, &pod.name) {
             None | Some(Decision::Skipped(_)) => Ok(false),
             Some(decision) => self.follow(now, Attempted { pod, decision }),
@@ -138,9 +138,9 @@ impl<'a> Player<'a> {
     }
 }
 
-fn name_of(pod: &Object) -> PodName {
+fn name_of(pod: &Object) -> NamespacedName {
     let meta = pod.meta();
-    PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
+    NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
 }
 
 fn nanos(duration: Duration) -> i64 {

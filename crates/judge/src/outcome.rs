@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use model::NamespacedName;
 use serde::Deserialize;
-use sim::scheduler::{Decision, Explanation, NodeVerdict, PodName, Refusal};
+use sim::scheduler::{Decision, Explanation, NodeVerdict, Refusal};
 
 /// What a scheduler answers for one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -168,11 +169,11 @@ impl Verdict {
     }
 }
 
-fn name_of(pod: &PodName) -> String {
+fn name_of(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-fn sorted_names(pods: &[PodName]) -> Vec<String> {
+fn sorted_names(pods: &[NamespacedName]) -> Vec<String> {
     let mut names: Vec<String> = pods.iter().map(name_of).collect();
     names.sort_unstable();
     names

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use serde::Deserialize;
-use sim::scheduler::{Decision, PodName, Scheduler, Settings};
+use sim::scheduler::{Decision, Scheduler, Settings};
 
 use crate::outcome::Facts;
 use crate::{Case, Outcome};
@@ -133,7 +133,7 @@ fn pods(case: &Case) -> impl Iterator<Item = &Object> {
     case.objects.iter().chain(&case.pending).filter(|object| object.meta().kind == "Pod")
 }
 
-fn is_named(pod: &Object, name: &PodName) -> bool {
+fn is_named(pod: &Object, name: &NamespacedName) -> bool {
     let meta = pod.meta();
     *meta.namespace == *name.namespace && *meta.name == *name.name
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use model::{Moment, What};
+use model::{Moment, NamespacedName, What};
 use serde::Serialize;
 use sim::autoscaler::{RemovedNode, ScaleUp};
 use sim::run::{Audience, Decided, Demand, LostTo, PodId};
-use sim::scheduler::{Inclined, Placement, PodName};
+use sim::scheduler::{Inclined, Placement};
 
 use crate::causes::Causes;
 use crate::play::Follower;
@@ -22,7 +22,7 @@ pub struct Decisions<'a, W> {
     sizes: Sizes<'a>,
     out: W,
     /// Pods that wait: how often they were refused, and in which words last.
-    waiting: BTreeMap<PodName, Refused>,
+    waiting: BTreeMap<NamespacedName, Refused>,
     lines: u64,
     trouble: Option<io::Error>,
 }
@@ -144,7 +144,7 @@ impl<'a, W: Write> Decisions<'a, W> {
         })
     }
 
-    fn bound(&mut self, at: Moment, id: PodId, pod: &PodName, came: Moment, placement: &Placement) {
+    fn bound(&mut self, at: Moment, id: PodId, pod: &NamespacedName, came: Moment, placement: &Placement) {
         let refusals = self.waiting.remove(pod).map_or(0, |refused| refused.times);
         let recorded = self.recorded(id);
         let is_elsewhere =
@@ -163,7 +163,7 @@ impl<'a, W: Write> Decisions<'a, W> {
         });
     }
 
-    fn refused(&mut self, at: Moment, id: PodId, pod: &PodName, why: String) {
+    fn refused(&mut self, at: Moment, id: PodId, pod: &NamespacedName, why: String) {
         let times = match self.waiting.get_mut(pod) {
             Some(refused) if refused.why == why => {
                 refused.times += 1;
@@ -191,7 +191,7 @@ impl<'a, W: Write> Decisions<'a, W> {
         });
     }
 
-    fn lost(&mut self, at: Moment, id: PodId, pod: &PodName, node: Option<&Arc<str>>, to: &LostTo) {
+    fn lost(&mut self, at: Moment, id: PodId, pod: &NamespacedName, node: Option<&Arc<str>>, to: &LostTo) {
         self.waiting.remove(pod);
         let (what, why) = match to {
             LostTo::Preemption(by) => ("preempted", format!("makes room for {}", shown(by))),
@@ -299,7 +299,7 @@ impl<W: Write> Follower for Decisions<'_, W> {
     }
 }
 
-fn shown(pod: &PodName) -> String {
+fn shown(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 

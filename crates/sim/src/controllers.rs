@@ -29,7 +29,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Kind, Moment, Object};
+use model::{Kind, Moment, NamespacedName, Object};
 
 use self::daemon_set::Daemons;
 use self::disruption::Budgets;
@@ -37,9 +37,9 @@ use self::garbage::Garbage;
 use self::job::Jobs;
 use self::queue::Queue;
 use self::template::{Names, NewPod};
-pub use self::template::{Words, word_of};
 use self::world::{Thing, World};
-use crate::scheduler::PodName;
+
+pub use self::template::{Words, word_of};
 
 /// How many things that are left out are named; more are only counted.
 const MOST_LEFT_OUT: usize = 100;
@@ -300,12 +300,12 @@ impl Context<'_> {
         self.done.push(Do::Update(object));
     }
 
-    fn delete(&mut self, thing: Thing, name: &PodName, uid: &Arc<str>) {
+    fn delete(&mut self, thing: Thing, name: &NamespacedName, uid: &Arc<str>) {
         self.done.push(Do::Delete(Doomed::new(thing, name, uid)));
     }
 
     /// Has an object looked at again later. What is past was looked at just now: it would be looked at for ever.
-    fn look_again(&mut self, at: Moment, controller: Controller, name: PodName) {
+    fn look_again(&mut self, at: Moment, controller: Controller, name: NamespacedName) {
         if at > self.now {
             self.queue.add_at(at, controller, name);
         }
@@ -324,7 +324,7 @@ impl Context<'_> {
 // === impl Doomed ===
 
 impl Doomed {
-    fn new(thing: Thing, name: &PodName, uid: &Arc<str>) -> Doomed {
+    fn new(thing: Thing, name: &NamespacedName, uid: &Arc<str>) -> Doomed {
         let (group, kind) = thing.kind();
         Doomed {
             kind: Kind::new(group, kind),

@@ -5,9 +5,7 @@
 
 pub mod autoscaler;
 pub mod controllers;
-mod daemons;
 pub mod pace;
 pub mod run;
 pub mod scheduler;
 pub mod seen;
-mod version;

@@ -5,7 +5,6 @@
 //! the pod is back in the queue before that. One that places a pod does not wait: the pod shows its node `Bind` after
 //! the try began.
 
-mod delay;
 mod measure;
 
 use std::collections::BTreeMap;
@@ -16,7 +15,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
-pub use delay::{Delay, Work};
+use crate::autoscaler::{Delay, Work};
+
 pub use measure::MeasurePace;
 
 /// What takes time.

@@ -22,9 +22,15 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Moment, Object, What};
+use kubernetes::taints::Taint;
+use kubernetes::time::after;
+use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
 
+use crate::autoscaler::{self, SimulatedCloud};
+use crate::pace::{Pace, Pacer, Step};
+use crate::scheduler;
+use crate::scheduler::Scheduler;
 use agenda::{Agenda, Due};
 use autoscaling::Scaler;
 use controlling::Control;
@@ -34,12 +40,6 @@ pub use body::WITHDRAWN;
 pub use controlling::{Memory, Remembered};
 pub use given::{Again, Asked, BadGiven, Begun, Demand, DemandId, DemandMark, Given, Life, Runs, Took};
 pub use told::{Audience, Decided, LostTo, PodId, Takes};
-
-use crate::autoscaler::time::after;
-use crate::autoscaler::{self, SimulatedCloud};
-use crate::pace::{Pace, Pacer, Step};
-use crate::scheduler::taints::Taint;
-use crate::scheduler::{self, PodName, Scheduler};
 
 /// How a cluster in virtual time is set.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub struct Run<'m> {
     pods: BTreeMap<PodId, Pod>,
     /// Those that no node was found for.
     waiting: BTreeSet<PodId>,
-    names: FxHashMap<PodName, PodId>,
+    names: FxHashMap<NamespacedName, PodId>,
     nodes: BTreeMap<Arc<str>, Object>,
     /// The taints that drive pods out, of nodes that have any.
     driving: BTreeMap<Arc<str>, Vec<Taint>>,

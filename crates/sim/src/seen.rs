@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use kubernetes::read::nullable;
 use model::{Key, Moment, Object, Text, What};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::run::{DemandMark, WITHDRAWN};
-use crate::scheduler::read::nullable;
 
 /// A change of a recording, and what it tells.
 #[derive(Debug)]

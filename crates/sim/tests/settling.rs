@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use model::{Moment, Object, What};
 use serde_json::json;
-use sim::pace::{Delay, Pace, Step};
+use sim::autoscaler::Delay;
+use sim::pace::{Pace, Step};
 use sim::run::{Again, Audience, Decided, Demand, DemandId, Given, Run, Runs, Setup};
 use sim::scheduler::Settings;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use model::NamespacedName;
 use sim::autoscaler::{DeleteResult, Event, Loop, ScaleUp, ScaleUpResult};
-use sim::scheduler::PodName;
 
 use super::case::second;
 use super::step::{self, Step, count};
@@ -22,7 +22,7 @@ const EVENTS: [&str; 9] = [
 ];
 
 /// Pods by the name of their controller, or else their own.
-pub(super) type Names<'a> = &'a dyn Fn(&PodName) -> String;
+pub(super) type Names<'a> = &'a dyn Fn(&NamespacedName) -> String;
 
 /// What a loop came to. What happened around it is for the caller to add.
 pub(super) fn told(done: &Loop, names: Names<'_>) -> Step {
@@ -64,7 +64,7 @@ pub(super) fn event(event: &Event) -> Option<String> {
 
 fn scale_up(round: &ScaleUp, names: Names<'_>) -> step::ScaleUp {
     let texts = |names: &[std::sync::Arc<str>]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-    let pods = |pods: &[PodName]| count(pods.iter().map(names));
+    let pods = |pods: &[NamespacedName]| count(pods.iter().map(names));
     let options = round.options.iter().map(|option| step::Way {
         group: option.group.to_string(),
         nodes: option.nodes,
@@ -117,7 +117,7 @@ fn remaining(round: &ScaleUp, names: Names<'_>) -> Vec<step::Remaining> {
 
 fn scale_down(done: &Loop) -> step::ScaleDown {
     let down = &done.scale_down;
-    let text = |pod: &PodName| format!("{}/{}", pod.namespace, pod.name);
+    let text = |pod: &NamespacedName| format!("{}/{}", pod.namespace, pod.name);
     let removed = |one: &sim::autoscaler::RemovedNode| step::Removed {
         node: one.node.to_string(),
         drain: one.drain.iter().map(text).collect(),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use serde_json::{Value, json};
 use sim::autoscaler::{Action, Autoscaler, made_ready};
-use sim::scheduler::{Fit, PodName, Settings};
+use sim::scheduler::{Fit, Settings};
 
 use super::case::second;
 use super::daemons::{daemon_pod, wants};
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// What the pods of a controller are counted as.
-    pub(super) fn counted_as(&self, pod: &PodName) -> String {
+    pub(super) fn counted_as(&self, pod: &NamespacedName) -> String {
         let key = (pod.namespace.to_string(), pod.name.to_string());
         self.owners.get(&key).cloned().unwrap_or_else(|| format!("{}/{}", key.0, key.1))
     }
@@ -353,10 +353,10 @@ mod tests {
         let mut world = world(&[NODE, &weak, &strong]);
         world.bind_all(moment(10), 10);
         assert_eq!(happened(&mut world), ["10 PodBound b/z n-1"]);
-        let name = PodName { namespace: "b".into(), name: "z".into() };
+        let name = NamespacedName { namespace: "b".into(), name: "z".into() };
         world.act(&[Action::Evict { pod: name, grace: 0 }], true, moment(15), 15);
         assert_eq!(happened(&mut world), ["15 PodEvicted b/z n-1", "15 PodCreated b/z-r "]);
-        let new = PodName { namespace: "b".into(), name: "z-r".into() };
+        let new = NamespacedName { namespace: "b".into(), name: "z-r".into() };
         assert_eq!(world.counted_as(&new), "b/o");
         world.bind_all(moment(20), 20);
         assert_eq!(happened(&mut world), ["20 PodBound b/z-r n-1"], "its priority stays");
@@ -366,7 +366,7 @@ mod tests {
     fn nobody_makes_a_daemons_pod_again_and_nodes_take_theirs_along() {
         let bound = |name, owner| pod(name, owner, r#""nodeName":"n-1","#);
         let mut world = world(&[NODE, &bound("d", "DaemonSet"), &bound("r", "ReplicaSet")]);
-        let name = PodName { namespace: "b".into(), name: "d".into() };
+        let name = NamespacedName { namespace: "b".into(), name: "d".into() };
         world.act(&[Action::Evict { pod: name, grace: 0 }], true, moment(5), 5);
         assert_eq!(happened(&mut world), ["5 PodEvicted b/d n-1"]);
         world.remove_node("n-1");

@@ -17,14 +17,13 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use kubernetes::kinds;
-use model::{Key, Kind, Moment, Object};
-use sim::scheduler::{Decision, Explanation, KINDS, Plugin, PodName, Profile, Scheduler, Version};
+use model::{Key, Kind, Moment, NamespacedName, Object};
+use sim::scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler, Version};
 
 use self::autoscaler::{Outcome as Scaled, Played, PodSeen, play};
 use self::happened::Happened;
 use self::life::Life;
 use self::state::State;
-
 use super::output::Out;
 use super::{Outcome, chosen, completion};
 use crate::look::autoscaler::{self as scaler, GroupsBy, Setup};
@@ -317,8 +316,10 @@ impl Explain {
             put.extend(case.owner.clone());
             put.extend(case.pod.as_ref().map(|pod| refused(pod, moment)).transpose()?);
         }
-        let mut seen =
-            PodSeen::new(PodName { namespace: case.key.namespace.clone(), name: case.key.name.clone() });
+        let mut seen = PodSeen::new(NamespacedName {
+            namespace: case.key.namespace.clone(),
+            name: case.key.name.clone(),
+        });
         let played = play(out, chosen, source, &setup, case.as_of, &put, |done, autoscaler, _| {
             seen.see(done, autoscaler);
         })?;

@@ -5,6 +5,7 @@
 mod field;
 mod node;
 mod parse;
+mod required;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 
 pub use field::FieldSelector;
 pub use node::{NodeSelector, NodeTerm};
+pub use required::RequiredNodeAffinity;
 
 /// Requirements on labels that must all hold, sorted by key; or the selector that selects nothing at all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

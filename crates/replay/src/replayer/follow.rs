@@ -5,11 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use formats::scaling_scenario::{ScalingResult, Scenario, SnapshotPart};
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
 use sim::autoscaler::{NodeGroup, Settings};
 use sim::run::{self, Audience, Demand};
-use sim::scheduler::PodName;
 use sim::seen::PodSeen;
 
 use super::report::{Batch, Decided, Decision};
@@ -280,7 +279,7 @@ impl StepFollower for Witness<'_> {
     }
 }
 
-fn named(pod: &PodName) -> String {
+fn named(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use kubernetes::time::{after, nanos};
 use model::Moment;
 
 use super::clock::Clock;
 use super::cloud::GroupId;
 use super::settings::Settings;
-use super::time::{after, nanos};
 
 /// Groups that failed lately.
 #[derive(Clone, Debug, Default, PartialEq)]

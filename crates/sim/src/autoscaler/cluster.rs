@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::amounts::Resource;
+use kubernetes::labels::Labels;
+use kubernetes::read::{nullable, view};
 use kubernetes::selector::{LabelSelector, Selector};
-use model::{Meta, Moment, Object, What};
+use model::{Meta, Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
@@ -14,11 +17,7 @@ use super::node::Node;
 use super::pod::{Fate, Pod};
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use crate::scheduler::PodName;
-use crate::scheduler::amounts::Resource;
 use crate::scheduler::ids::{NodeId, PodId};
-use crate::scheduler::labels::Labels;
-use crate::scheduler::read::{nullable, view};
 
 /// The kinds that an autoscaler's decisions depend on besides those that a scheduler's do, by group and kind.
 pub const KINDS: &[(&str, &str)] = &[("apps", "DaemonSet"), ("batch", "Job"), ("", "ConfigMap")];
@@ -41,11 +40,11 @@ pub(crate) struct Cluster {
     /// What the cloud calls the nodes, each as often as it is said.
     instances: FxHashMap<Arc<str>, usize>,
     /// Pods on no node, by age and then by name: the order in which pods are listed.
-    waiting: BTreeSet<(Moment, PodName, PodId)>,
-    pub daemon_sets: BTreeMap<PodName, Arc<DaemonSet>>,
-    controllers: BTreeMap<(ControllerKind, PodName), Controller>,
-    budgets: BTreeMap<PodName, Arc<Budget>>,
-    config_maps: BTreeMap<PodName, Arc<BTreeMap<String, String>>>,
+    waiting: BTreeSet<(Moment, NamespacedName, PodId)>,
+    pub daemon_sets: BTreeMap<NamespacedName, Arc<DaemonSet>>,
+    controllers: BTreeMap<(ControllerKind, NamespacedName), Controller>,
+    budgets: BTreeMap<NamespacedName, Arc<Budget>>,
+    config_maps: BTreeMap<NamespacedName, Arc<BTreeMap<String, String>>>,
     expendable_below: i64,
     allowed_schedulers: Vec<Arc<str>>,
     nominated_count: bool,
@@ -65,7 +64,7 @@ pub(crate) struct Heard {
 /// What makes pods for every node.
 #[derive(Clone, Debug)]
 pub(crate) struct DaemonSet {
-    pub name: PodName,
+    pub name: NamespacedName,
     pub uid: Arc<str>,
     /// The object, whose template pods are made of.
     pub object: Object,
@@ -91,7 +90,7 @@ pub(crate) struct Controller {
 /// How many pods may go at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
-    pub name: PodName,
+    pub name: NamespacedName,
     pub selector: Option<Selector>,
     /// As its status says.
     pub allowed: i64,
@@ -167,7 +166,7 @@ impl Cluster {
         let news = Heard { is_news: true, unschedulable_since: None };
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
         let present = matches!(what, What::Added(_) | What::Modified(_));
-        let name = || PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
+        let name = || NamespacedName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match (group, &*meta.kind) {
             (_, "Event") => return Heard { is_news: false, ..news },
             ("", "Pod") => return self.apply_pod(object, &meta, present),
@@ -291,7 +290,7 @@ impl Cluster {
         self.waiting.iter().map(|(.., id)| *id)
     }
 
-    pub(crate) fn find_pod(&self, name: &PodName) -> Option<PodId> {
+    pub(crate) fn find_pod(&self, name: &NamespacedName) -> Option<PodId> {
         self.snapshot.trial.find_pod(&name.namespace, &name.name)
     }
 
@@ -302,7 +301,7 @@ impl Cluster {
     }
 
     /// Something has become of a pod, or it is gone. Of one that is not listed nothing is heard.
-    pub(crate) fn apply_fate(&mut self, name: &PodName, fate: Option<Fate>) -> Heard {
+    pub(crate) fn apply_fate(&mut self, name: &NamespacedName, fate: Option<Fate>) -> Heard {
         let Some(known) = self.find_pod(name) else {
             return Heard { is_news: false, unschedulable_since: None };
         };
@@ -359,7 +358,7 @@ impl Cluster {
     // The rest.
 
     /// A controller, if it is there.
-    pub(crate) fn controller(&self, kind: ControllerKind, name: &PodName) -> Option<&Controller> {
+    pub(crate) fn controller(&self, kind: ControllerKind, name: &NamespacedName) -> Option<&Controller> {
         self.controllers.get(&(kind, name.clone()))
     }
 
@@ -370,7 +369,7 @@ impl Cluster {
 
     /// What a ConfigMap says.
     pub(crate) fn config_map(&self, namespace: &str, name: &str) -> Option<&Arc<BTreeMap<String, String>>> {
-        self.config_maps.get(&PodName { namespace: namespace.into(), name: name.into() })
+        self.config_maps.get(&NamespacedName { namespace: namespace.into(), name: name.into() })
     }
 }
 
@@ -407,7 +406,7 @@ impl Budget {
     /// One that makes no sense means no pods.
     fn read(object: &Object) -> Budget {
         let meta = object.meta();
-        let name = PodName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
+        let name = NamespacedName { namespace: (&*meta.namespace).into(), name: (&*meta.name).into() };
         match view::<BudgetJson>(object) {
             Ok(json) => Budget {
                 name,

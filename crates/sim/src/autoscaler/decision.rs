@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 
 use super::settings::Expander;
-use crate::scheduler::PodName;
 
 /// What one loop came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,11 +64,11 @@ pub struct ScaleUp {
     /// The groups that grow.
     pub increases: Vec<Increase>,
     /// The pods of the chosen option.
-    pub triggered: Vec<PodName>,
+    pub triggered: Vec<NamespacedName>,
     /// Pods for which nothing can be done.
     pub remaining: Vec<Remaining>,
     /// Pods that another group could help.
-    pub awaiting: Vec<PodName>,
+    pub awaiting: Vec<NamespacedName>,
     /// Groups that could not grow.
     pub failed_groups: Vec<Arc<str>>,
     /// Groups that were not looked at, and why.
@@ -113,7 +112,7 @@ pub struct ScaleUpOption {
 
 /// Pods: of several lists the first few each. Many ways to help share the lists.
 #[derive(Clone, Debug, Default)]
-pub struct PodList(pub(crate) Vec<(Arc<[PodName]>, usize)>);
+pub struct PodList(pub(crate) Vec<(Arc<[NamespacedName]>, usize)>);
 
 /// One expander's opinion.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +144,7 @@ pub struct Increase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remaining {
     /// The pod.
-    pub pod: PodName,
+    pub pod: NamespacedName,
     /// Groups whose nodes would not take it: what the filters say.
     pub rejected: Arc<BTreeMap<Arc<str>, Vec<String>>>,
     /// Groups that were not looked at.
@@ -187,7 +186,7 @@ pub struct RemovedNode {
     /// The node.
     pub node: Arc<str>,
     /// The pods to be moved.
-    pub drain: Vec<PodName>,
+    pub drain: Vec<NamespacedName>,
     /// How much of it is used.
     pub utilization: f64,
 }
@@ -200,7 +199,7 @@ pub struct Unremovable {
     /// Why not.
     pub reason: UnremovableReason,
     /// The pod that stands in the way, and why.
-    pub blocking: Option<(PodName, BlockingReason)>,
+    pub blocking: Option<(NamespacedName, BlockingReason)>,
 }
 
 /// Why a node may not go.
@@ -270,7 +269,7 @@ pub enum About {
     /// The status ConfigMap, for what concerns nobody in particular.
     Status,
     /// A pod.
-    Pod(PodName),
+    Pod(NamespacedName),
     /// A node.
     Node(Arc<str>),
     /// The ConfigMap of priorities.
@@ -308,7 +307,7 @@ pub enum Action {
     /// Evicts a pod.
     Evict {
         /// The pod.
-        pod: PodName,
+        pod: NamespacedName,
         /// How long it gets, in seconds.
         grace: i64,
     },
@@ -350,7 +349,7 @@ impl fmt::Display for DeleteResult {
 
 impl PodList {
     /// The pods in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &PodName> {
+    pub fn iter(&self) -> impl Iterator<Item = &NamespacedName> {
         self.0.iter().flat_map(|(pods, count)| &pods[..*count])
     }
 

@@ -20,13 +20,13 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::time::after;
 use model::Moment;
 
 use super::clock::Clock;
 use super::cloud::GroupId;
 use super::decision::{About, Event, RemovedNode, ScaleDown, ScaleDownResult};
 use super::settings::{Settings, Version};
-use super::time::after;
 use super::{CANDIDATE, Context};
 use crate::scheduler::ids::NodeId;
 use actuation::Actuator;

@@ -24,7 +24,7 @@ pub use file::{BadGroups, NodeGroups};
 pub use measure::Measure;
 pub use prices::Prices;
 
-pub use crate::pace::Delay;
+use crate::autoscaler::Delay;
 
 /// A group of like nodes that grows and shrinks.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,9 +5,9 @@ mod clock;
 mod cloud;
 mod cluster;
 mod decision;
+mod delay;
 mod down;
 mod flags;
-pub(crate) mod go_duration;
 mod gpu;
 mod groups;
 mod node;
@@ -24,7 +24,6 @@ mod snapshot;
 mod standing;
 pub(crate) mod status;
 mod templates;
-pub(crate) mod time;
 mod timing;
 mod trouble;
 mod up;
@@ -34,11 +33,10 @@ mod yaml;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Moment, What};
+use model::{Moment, NamespacedName, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-use crate::scheduler::PodName;
 use crate::scheduler::ids::NodeId;
 use clock::Clock;
 use cluster::{Cluster, Heard};
@@ -62,9 +60,10 @@ pub use decision::{
     PodList, Remaining, RemovedNode, ScaleDown, ScaleDownResult, ScaleUp, ScaleUpOption, ScaleUpResult,
     Unremovable, UnremovableReason,
 };
+pub use delay::{Delay, Work};
 pub use flags::{BadFlags, GroupSize, Running};
 pub use groups::{
-    BadGroups, Delay, Derived, Failure, FailureKind, Measure, Membership, NodeGroup, NodeGroups, Prices,
+    BadGroups, Derived, Failure, FailureKind, Measure, Membership, NodeGroup, NodeGroups, Prices,
     Provisioning, ToldBy, derive,
 };
 pub use settings::{BadVersion, Expander, GroupDefaults, GroupOptions, Range, Settings, Version};
@@ -206,7 +205,7 @@ impl Autoscaler {
     }
 
     /// The same of a pod that it knows, without a look at the object: what became of it, or that it is gone.
-    pub(crate) fn apply_fate(&mut self, name: &PodName, fate: Option<Fate>) {
+    pub(crate) fn apply_fate(&mut self, name: &NamespacedName, fate: Option<Fate>) {
         let heard = self.cluster.apply_fate(name, fate);
         self.take_note(heard);
     }

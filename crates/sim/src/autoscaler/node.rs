@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::ScalarNames;
+use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
+use kubernetes::read::{moment, nullable, view};
 use kubernetes::requests::ResourceList;
 use model::{Moment, Object};
 use serde::Deserialize;
 
-use crate::scheduler::amounts::ScalarNames;
-use crate::scheduler::labels::Labels;
 use crate::scheduler::node::NodeSpec;
-use crate::scheduler::read::{moment, nullable, view};
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -221,8 +221,8 @@ impl From<&ResourceList<'_>> for Resources {
 // === impl NodeTaint ===
 
 impl NodeTaint {
-    fn for_filters(&self) -> crate::scheduler::taints::Taint {
-        crate::scheduler::taints::Taint {
+    fn for_filters(&self) -> kubernetes::taints::Taint {
+        kubernetes::taints::Taint {
             key: self.key.clone(),
             value: self.value.clone(),
             effect: self.effect.clone(),

@@ -193,7 +193,7 @@ mod tests {
         cluster.snapshot.begin(order);
         let find = |pod: &&str| {
             let name = pod.split(' ').next().unwrap().into();
-            cluster.find_pod(&crate::scheduler::PodName { namespace: "default".into(), name }).unwrap()
+            cluster.find_pod(&model::NamespacedName { namespace: "default".into(), name }).unwrap()
         };
         let waiting = waiting.iter().map(find).collect();
         Case { cluster, packing: Packing::default(), waiting }

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kubernetes::go;
+use kubernetes::go::duration;
+use kubernetes::time::nanos;
 use model::{Moment, Object};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 
 use super::Context;
 use super::clock::Clock;
-use super::go_duration;
 use super::packing::Packing;
 use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use super::time::nanos;
-use crate::scheduler::go;
 use crate::scheduler::ids::PodId;
 
 const TPU_PREFIX: &str = "cloud-tpus.google.com/";
@@ -110,7 +110,7 @@ fn leave_out_schedulable(context: &mut Context<'_>, packing: &mut Packing, pods:
 /// When a pod has waited for long enough if it has not yet: as long as the flag says, or the pod itself if that is longer.
 pub(crate) fn young_until(pod: &Pod, clock: &Clock, settings: &Settings) -> Option<Moment> {
     let least = nanos(settings.new_pod_scale_up_delay);
-    let own = pod.annotation(SCALE_UP_DELAY).and_then(go_duration::parse);
+    let own = pod.annotation(SCALE_UP_DELAY).and_then(duration::parse);
     let wait = own.unwrap_or(least).max(least);
     Some(pod.created.plus_nanos(wait)).filter(|until| !clock.is_past(*until))
 }
@@ -224,7 +224,7 @@ mod tests {
             cluster.snapshot.begin(order);
             let find = |object: &Value| {
                 let name = object["metadata"]["name"].as_str().unwrap().into();
-                cluster.find_pod(&crate::scheduler::PodName { namespace: "default".into(), name }).unwrap()
+                cluster.find_pod(&model::NamespacedName { namespace: "default".into(), name }).unwrap()
             };
             let waiting: Vec<PodId> = waiting.iter().map(find).collect();
             let before: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();

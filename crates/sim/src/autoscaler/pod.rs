@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::ScalarNames;
+use kubernetes::labels::Labels;
 use kubernetes::owners::OwnerRef;
-use model::{Moment, Object};
+use kubernetes::read::{moment, nullable, view};
+use model::{Moment, NamespacedName, Object};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::similar::Likeness;
-use crate::scheduler::PodName;
-use crate::scheduler::amounts::ScalarNames;
-use crate::scheduler::labels::Labels;
 use crate::scheduler::pod::Pod as ForFilters;
-use crate::scheduler::read::{moment, nullable, view};
 
 /// A pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
-    pub name: PodName,
+    pub name: NamespacedName,
     pub uid: Arc<str>,
     pub created: Moment,
     pub labels: Labels,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::time::{after, nanos};
 use model::Moment;
 
 use super::backoff::{BackedOff, Backoffs};
@@ -16,7 +17,6 @@ use super::decision::{About, Event};
 use super::settings::{Settings, Version};
 use super::standing::Standing;
 use super::templates::Templates;
-use super::time::{after, nanos};
 use crate::scheduler::ids::NodeId;
 use look::by_error;
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::Moment;
+use kubernetes::time::after;
+use model::{Moment, NamespacedName};
 
 use super::clock::Clock;
 use super::cloud::Cloud;
@@ -17,9 +18,7 @@ use super::settings::{Settings, Version};
 use super::standing::Standing;
 use super::status::Status;
 use super::templates::Template;
-use super::time::after;
 use super::{Autoscaler, Context, LONG_AGO_NANOS, UPCOMING, pending, trouble, up};
-use crate::scheduler::PodName;
 use crate::scheduler::ids::{NodeId, PodId};
 
 /// Pods younger than this may yet find a place.
@@ -341,7 +340,7 @@ impl Work<'_> {
                 return rounds;
             }
             let snapshot = &context.cluster.snapshot;
-            let named: BTreeMap<&PodName, PodId> =
+            let named: BTreeMap<&NamespacedName, PodId> =
                 pods.iter().map(|pod| (&snapshot.pod(*pod).name, *pod)).collect();
             let helped: Vec<PodId> =
                 last.triggered.iter().filter_map(|pod| named.get(pod).copied()).collect();

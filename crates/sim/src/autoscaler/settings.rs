@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{scheduler, version};
+use kubernetes::version;
+
+use crate::scheduler;
 
 /// How an autoscaler is set. Each field is the flag of the same name unless it says otherwise.
 #[allow(missing_docs, reason = "a field is the flag of its name")]

@@ -179,7 +179,7 @@ mod tests {
     use model::Object;
 
     use super::*;
-    use crate::scheduler::amounts::ScalarNames;
+    use kubernetes::amounts::ScalarNames;
 
     fn pod(labels: &str, spec: &str) -> Pod {
         let json = format!(

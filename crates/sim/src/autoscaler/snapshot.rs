@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::scheduler::Settings as SchedulerSettings;
-use crate::scheduler::amounts::Amounts;
-use crate::scheduler::ids::{NodeId, PodId};
-use crate::scheduler::trial::{Refused, Trial};
+use kubernetes::amounts::Amounts;
 
 use super::node::Node;
 use super::pod::Pod;
+use crate::scheduler::Settings as SchedulerSettings;
+use crate::scheduler::ids::{NodeId, PodId};
+use crate::scheduler::trial::{Refused, Trial};
 
 /// The nodes and pods that a loop works with.
 #[derive(Debug)]

@@ -8,6 +8,8 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kubernetes::amounts::ScalarNames;
+use kubernetes::time::after;
 use model::Moment;
 
 use super::clock::Clock;
@@ -19,8 +21,6 @@ use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
 use super::standing::Standing;
-use super::time::after;
-use crate::scheduler::amounts::ScalarNames;
 use crate::scheduler::ids::NodeId;
 use daemons::Daemons;
 

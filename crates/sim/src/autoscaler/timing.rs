@@ -1,9 +1,9 @@
 //! When loops run.
 
+use kubernetes::time::after;
 use model::Moment;
 
 use super::settings::Settings;
-use super::time::after;
 
 /// When loops ran, and whether something happened that calls for another.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ mod tests {
     use crate::autoscaler::settings::Version;
 
     fn second(second: i64) -> Moment {
-        Moment::from_nanos(super::super::time::seconds(second))
+        Moment::from_nanos(kubernetes::time::seconds(second))
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::time::after;
 use model::Moment;
 
 use super::Context;
 use super::cloud::GroupId;
 use super::decision::{About, Event};
 use super::registry::{ids, provision_time, warning};
-use super::time::after;
 
 /// Deletes instances that have not become nodes in time.
 pub(crate) fn remove_unregistered(context: &mut Context<'_>) {

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Moment;
+use kubernetes::time::after;
+use model::{Moment, NamespacedName};
 
-use super::Autoscaler;
 use super::clock::Clock;
 use super::cloud::{Cloud, GroupId};
 use super::decision::BlockingReason;
-use super::pending;
 use super::readiness::Readiness;
-use super::time::after;
-use crate::scheduler::PodName;
+use super::{Autoscaler, pending};
 
 /// What is known of a node, whether or not the last loop looked at it.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +27,7 @@ pub struct NodeView {
     /// How long it must be unneeded before it goes; longer or shorter if it is not ready.
     pub wait: Duration,
     /// The pods that would have to move, or the one that stands in the way and why.
-    pub pods: Result<Vec<PodName>, (PodName, BlockingReason)>,
+    pub pods: Result<Vec<NamespacedName>, (NamespacedName, BlockingReason)>,
     /// Its removal was tried in vain, and is not tried again before.
     pub not_again_before: Option<Moment>,
     /// Whether it is on its way out.
@@ -139,7 +137,7 @@ impl Autoscaler {
     }
 
     /// Where a pod stands after the last loop; `None` if it is not there, or none of the autoscaler's business.
-    pub fn view_pod(&self, now: Moment, name: &PodName) -> Option<PodView> {
+    pub fn view_pod(&self, now: Moment, name: &NamespacedName) -> Option<PodView> {
         let id = self.cluster.find_pod(name)?;
         let pod = self.cluster.snapshot.pod(id);
         let bypassed = self.settings.bypassed_scheduler_names.contains(&pod.scheduler_name);

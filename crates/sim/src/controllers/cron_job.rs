@@ -4,7 +4,8 @@ mod schedule;
 
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use kubernetes::read::nullable;
+use model::{Moment, NamespacedName, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,8 +15,6 @@ use super::stamp::{Condition, Stamp};
 use super::table::{Held, Spec, created_now};
 use super::world::Thing;
 use super::{Context, Controller};
-use crate::scheduler::PodName;
-use crate::scheduler::read::nullable;
 
 const SECOND: i64 = 1_000_000_000;
 /// How long after a time the original looks again, to be safe from clocks that differ.
@@ -202,7 +201,7 @@ fn start_job(
     time: Moment,
 ) {
     let namespace = &held.name.namespace;
-    let known = PodName { namespace: namespace.clone(), name: (*name).into() };
+    let known = NamespacedName { namespace: namespace.clone(), name: (*name).into() };
     let uid = match context.world.jobs.get(&known) {
         Some(job) if job.controller().is_some_and(|owner| owner.uid == held.uid) => job.uid.to_string(),
         // Somebody else's.

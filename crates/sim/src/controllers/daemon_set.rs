@@ -9,7 +9,9 @@ mod update;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use kubernetes::daemons::{DaemonNodes, Wants, add_tolerations};
+use kubernetes::read::nullable;
+use model::Moment;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,10 +22,6 @@ use super::table::{Held, Spec, is_zero};
 use super::template::{NewPod, REVISION_HASH, Template};
 use super::world::{Thing, World};
 use super::{Context, Controller, revision};
-use crate::daemons::{Wants, add_tolerations, wants};
-use crate::scheduler::amounts::ScalarNames;
-use crate::scheduler::pod::{Pod as ForFilters, Shape};
-use crate::scheduler::read::nullable;
 
 /// The most pods that are made, or deleted, at a time.
 const BURST: usize = 250;
@@ -96,8 +94,8 @@ struct Memory {
     totals: Counts,
     /// The revision that pods were compared with.
     hash: Arc<str>,
-    /// The pod of its template, as nodes see it; `None` if it makes no sense.
-    shape: Option<Arc<Shape>>,
+    /// The nodes that its template means; `None` if it makes no sense.
+    nodes: Option<DaemonNodes>,
     /// The only node it is meant for.
     only: Option<Arc<str>>,
 }
@@ -223,10 +221,7 @@ impl Memory {
         self.only =
             spec.get("nodeName").and_then(Value::as_str).filter(|name| !name.is_empty()).map(Arc::from);
         add_tolerations(&mut spec);
-        let name = json!({"name": *held.name.name, "namespace": *held.name.namespace});
-        let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": spec});
-        let pod = ForFilters::read(&Object::trusted(object.to_string()), &mut ScalarNames::default());
-        self.shape = pod.trouble.is_none().then_some(pod.shape);
+        self.nodes = DaemonNodes::read(&spec).ok();
         self.hash = hash.clone();
         self.totals = Counts::default();
         let places = std::mem::take(&mut self.places);
@@ -257,9 +252,9 @@ impl Memory {
                 continue;
             }
             let place = self.places.entry(node.clone()).or_default();
-            place.wants = match (context.world.nodes.get(&node), &self.shape) {
-                (Some(there), Some(shape)) if self.only.as_ref().is_none_or(|only| *only == node) => {
-                    wants(shape, &node, &there.labels, &there.taints)
+            place.wants = match (context.world.nodes.get(&node), &self.nodes) {
+                (Some(there), Some(nodes)) if self.only.as_ref().is_none_or(|only| *only == node) => {
+                    nodes.wants(&node, &there.labels, &there.taints)
                 }
                 _ => Wants::default(),
             };

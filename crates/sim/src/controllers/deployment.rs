@@ -8,18 +8,19 @@ mod status;
 
 use std::sync::Arc;
 
+use kubernetes::go;
+use kubernetes::read::nullable;
 use serde::Deserialize;
 use serde_json::Value;
 
 use self::sets::{Set, Sets};
-pub(super) use self::status::DeploymentStatus;
 use super::Context;
 use super::amount::{Amount, Round};
 use super::table::{Held, Spec};
 use super::template::Template;
 use super::world::Thing;
-use crate::scheduler::go;
-use crate::scheduler::read::nullable;
+
+pub(super) use self::status::DeploymentStatus;
 
 /// What a Deployment is to be.
 #[derive(Debug, Default, Deserialize)]

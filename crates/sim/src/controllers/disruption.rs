@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::read::nullable;
 use kubernetes::selector::{LabelSelector, Selector};
-use model::Moment;
+use model::{Moment, NamespacedName};
 use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, Round};
@@ -17,8 +18,6 @@ use super::stamp::{Condition, Stamp};
 use super::table::{Held, Owner, Spec, is_zero};
 use super::world::World;
 use super::{Context, Controller};
-use crate::scheduler::PodName;
-use crate::scheduler::read::nullable;
 
 const ALLOWED: &str = "DisruptionAllowed";
 /// How long after an eviction a pod is expected to be deleted.
@@ -84,7 +83,12 @@ impl Spec for BudgetSpec {
 
 impl Budgets {
     /// A budget came, changed or went.
-    pub(super) fn budget_changed(&mut self, world: &World, name: &PodName, held: Option<&Held<BudgetSpec>>) {
+    pub(super) fn budget_changed(
+        &mut self,
+        world: &World,
+        name: &NamespacedName,
+        held: Option<&Held<BudgetSpec>>,
+    ) {
         let Some(held) = held else {
             if let Some(budgets) = self.by_namespace.get_mut(&name.namespace) {
                 budgets.remove(&name.name);
@@ -107,10 +111,10 @@ impl Budgets {
     }
 
     /// A pod came, changed or went: the budgets that means, by name.
-    pub(super) fn pod_changed(&mut self, pod: &PodName, entry: Option<&Entry>) -> Vec<PodName> {
+    pub(super) fn pod_changed(&mut self, pod: &NamespacedName, entry: Option<&Entry>) -> Vec<NamespacedName> {
         let Some(budgets) = self.by_namespace.get_mut(&pod.namespace) else { return Vec::new() };
         let changed = budgets.iter_mut().filter_map(|(name, meant)| meant.put(pod, entry).then_some(name));
-        changed.map(|name| PodName { namespace: pod.namespace.clone(), name: name.clone() }).collect()
+        changed.map(|name| NamespacedName { namespace: pod.namespace.clone(), name: name.clone() }).collect()
     }
 
     pub(super) fn sync(&self, context: &mut Context<'_>, held: &Held<BudgetSpec>) {
@@ -137,7 +141,7 @@ impl Budgets {
 
 impl Meant {
     /// Counts a pod as it is now. False if the budget does not mean it and did not before.
-    fn put(&mut self, name: &PodName, entry: Option<&Entry>) -> bool {
+    fn put(&mut self, name: &NamespacedName, entry: Option<&Entry>) -> bool {
         let entry = entry.filter(|entry| {
             let pod = entry.pod(name);
             self.selector.as_ref().is_ok_and(|selector| selector.matches(|key| pod.label(key)))
@@ -244,7 +248,7 @@ fn still_disrupted(
 ) -> (BTreeMap<String, Stamp>, Option<Moment>) {
     let (mut still, mut recheck) = (BTreeMap::new(), None);
     for (name, since) in &held.status.disrupted_pods {
-        let pod = PodName { namespace: held.name.namespace.clone(), name: (**name).into() };
+        let pod = NamespacedName { namespace: held.name.namespace.clone(), name: (**name).into() };
         let Some(pod) = context.world.pods.get(&pod).filter(|pod| meant.pods.contains_key(&pod.name.name))
         else {
             continue;

@@ -6,20 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::Object;
+use model::{NamespacedName, Object};
 use serde_json::Value;
 
 use super::table::{Held, Owner, Spec};
 use super::world::{Thing, World};
 use super::{Do, Doomed};
-use crate::scheduler::PodName;
 
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// What is to be deleted.
 #[derive(Debug, Default)]
 pub(super) struct Garbage {
-    doomed: BTreeSet<(Thing, PodName)>,
+    doomed: BTreeSet<(Thing, NamespacedName)>,
     /// Owners that wait for what they own, by uid.
     waiting: BTreeMap<Arc<str>, Object>,
 }
@@ -76,7 +75,7 @@ fn goes_with<'o>(uid: &str, owners: &'o [Owner]) -> Option<&'o Owner> {
 }
 
 /// Its uid, its owners, and whether it is being deleted.
-fn look(world: &World, thing: Thing, name: &PodName) -> Option<(Arc<str>, Vec<Owner>, bool)> {
+fn look(world: &World, thing: Thing, name: &NamespacedName) -> Option<(Arc<str>, Vec<Owner>, bool)> {
     fn held<S: Spec>(held: &Arc<Held<S>>) -> (Arc<str>, Vec<Owner>, bool) {
         (held.uid.clone(), held.meta.owner_references.clone(), held.is_deleted())
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Moment, What};
+use kubernetes::read::{nullable, view};
+use kubernetes::taints::Taint;
+use model::{Moment, NamespacedName, What};
 use serde::Deserialize;
 
 use super::pod::Entry;
@@ -10,9 +12,6 @@ use super::revision::Revision;
 use super::table::{Held, Metadata, Owner, Spec, Turn, name_of};
 use super::world::{Node, Thing};
 use super::{Controller, Controllers, cron_job};
-use crate::scheduler::PodName;
-use crate::scheduler::read::{nullable, view};
-use crate::scheduler::taints::Taint;
 
 #[derive(Deserialize)]
 struct NodeJson {
@@ -140,7 +139,7 @@ impl Controllers {
         };
         for (entry, is_there) in [(before.as_ref(), false), (after, true)] {
             let Some(owner) = entry.and_then(Entry::controller) else { continue };
-            let task = PodName { namespace: name.namespace.clone(), name: owner.name.clone() };
+            let task = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "ReplicaSet" => self.queue.add(Controller::ReplicaSet, task),
                 "StatefulSet" => self.queue.add(Controller::StatefulSet, task),
@@ -221,7 +220,7 @@ impl Controllers {
             new.iter().map(|owner| &*owner.uid),
         );
         for owner in old.iter().chain(&new) {
-            let task = PodName { namespace: name.namespace.clone(), name: owner.name.clone() };
+            let task = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "DaemonSet" => self.queue.add(Controller::DaemonSet, task),
                 "StatefulSet" => self.queue.add(Controller::StatefulSet, task),
@@ -266,7 +265,7 @@ impl Controllers {
 
     fn wake_owner<S: Spec>(&mut self, held: &Held<S>, kind: &str, controller: Controller) {
         if let Some(owner) = held.controller().filter(|owner| *owner.kind == *kind) {
-            let name = PodName { namespace: held.name.namespace.clone(), name: owner.name.clone() };
+            let name = NamespacedName { namespace: held.name.namespace.clone(), name: owner.name.clone() };
             self.queue.add(controller, name);
         }
     }

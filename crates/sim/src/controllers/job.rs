@@ -10,12 +10,11 @@ mod work;
 
 use std::sync::Arc;
 
-use model::Moment;
+use kubernetes::read::nullable;
+use model::{Moment, NamespacedName};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-pub(super) use self::memory::Jobs;
-pub(super) use self::status::JobStatus;
 use self::work::Work;
 use super::garbage::without_finalizer;
 use super::pod::{Phase, Pod};
@@ -24,8 +23,9 @@ use super::table::{Held, Spec};
 use super::template::Template;
 use super::world::Thing;
 use super::{Context, Controller};
-use crate::scheduler::PodName;
-use crate::scheduler::read::nullable;
+
+pub(super) use self::memory::Jobs;
+pub(super) use self::status::JobStatus;
 
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -93,7 +93,7 @@ impl JobSpec {
 // === impl Jobs ===
 
 impl Jobs {
-    pub(super) fn sync(&mut self, context: &mut Context<'_>, name: &PodName) {
+    pub(super) fn sync(&mut self, context: &mut Context<'_>, name: &NamespacedName) {
         self.release_orphans(context);
         let Some(held) = context.world.jobs.get(name) else { return };
         if held.spec.managed_by.as_deref().is_some_and(|who| who != "kubernetes.io/job-controller") {

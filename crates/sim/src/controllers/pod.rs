@@ -4,18 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use model::{Moment, Object};
+use kubernetes::read::{moment, nullable, view};
+use model::{Moment, NamespacedName, Object};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::table::{Metadata, Owner};
-use crate::scheduler::PodName;
-use crate::scheduler::read::{moment, nullable, view};
 
 /// All pods, by name.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    all: BTreeMap<PodName, Entry>,
+    all: BTreeMap<NamespacedName, Entry>,
 }
 
 /// A pod that may have been looked at.
@@ -30,7 +29,7 @@ pub(super) struct Entry {
 /// What controllers look at in a pod.
 #[derive(Debug)]
 pub(super) struct Pod {
-    pub(super) name: PodName,
+    pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
     pub(super) meta: Metadata,
     pub(super) phase: Phase,
@@ -168,26 +167,29 @@ struct TerminatedJson {
 // === impl Pods ===
 
 impl Pods {
-    pub(super) fn entry(&self, name: &PodName) -> Option<&Entry> {
+    pub(super) fn entry(&self, name: &NamespacedName) -> Option<&Entry> {
         self.all.get(name)
     }
 
-    pub(super) fn get(&self, name: &PodName) -> Option<&Arc<Pod>> {
+    pub(super) fn get(&self, name: &NamespacedName) -> Option<&Arc<Pod>> {
         self.all.get(name).map(|entry| entry.pod(name))
     }
 
-    pub(super) fn contains(&self, name: &PodName) -> bool {
+    pub(super) fn contains(&self, name: &NamespacedName) -> bool {
         self.all.contains_key(name)
     }
 
     /// The pods of a namespace.
-    pub(super) fn of_namespace(&self, namespace: &Arc<str>) -> impl Iterator<Item = (&PodName, &Entry)> {
-        let first = PodName { namespace: namespace.clone(), name: "".into() };
+    pub(super) fn of_namespace(
+        &self,
+        namespace: &Arc<str>,
+    ) -> impl Iterator<Item = (&NamespacedName, &Entry)> {
+        let first = NamespacedName { namespace: namespace.clone(), name: "".into() };
         self.all.range(first..).take_while(|(name, _)| name.namespace == *namespace)
     }
 
     /// Keeps a pod, or what there is to know of it; gives back what was kept.
-    pub(super) fn set(&mut self, name: PodName, entry: Option<Entry>) -> Option<Entry> {
+    pub(super) fn set(&mut self, name: NamespacedName, entry: Option<Entry>) -> Option<Entry> {
         match entry {
             Some(entry) => self.all.insert(name, entry),
             None => self.all.remove(&name),
@@ -212,7 +214,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn pod(&self, name: &PodName) -> &Arc<Pod> {
+    pub(super) fn pod(&self, name: &NamespacedName) -> &Arc<Pod> {
         self.pod.get_or_init(|| Arc::new(Pod::read(name.clone(), self.uid.clone(), &self.object)))
     }
 
@@ -226,7 +228,7 @@ impl Entry {
 
 impl Pod {
     /// What an object says of a pod. One that makes no sense is a pod without any news.
-    fn read(name: PodName, uid: Arc<str>, object: &Object) -> Pod {
+    fn read(name: NamespacedName, uid: Arc<str>, object: &Object) -> Pod {
         let PodJson { metadata, spec, status } = view(object).unwrap_or(PodJson {
             metadata: Metadata::default(),
             spec: SpecJson::default(),
@@ -386,7 +388,7 @@ mod tests {
         let entry = Entry::read(&object);
         assert_eq!(entry.owners.len(), 2);
         assert_eq!(entry.controller().map(|owner| &*owner.uid), Some("2"));
-        let pod = entry.pod(&PodName { namespace: "n".into(), name: "p".into() });
+        let pod = entry.pod(&NamespacedName { namespace: "n".into(), name: "p".into() });
         assert_eq!((pod.node.as_deref(), pod.target.as_deref()), (None, Some("node-1")));
         assert_eq!((pod.restarts, pod.sidecar_restarts, pod.all_restarts), (2, 1, 12));
         let at = |seconds: i64| Moment::from_nanos(1_794_700_800_000_000_000 + seconds * 1_000_000_000);
@@ -403,7 +405,7 @@ mod tests {
         .unwrap();
         let entry = Entry::read(&object);
         assert!(entry.owners.is_empty());
-        let pod = entry.pod(&PodName { namespace: "".into(), name: "p".into() });
+        let pod = entry.pod(&NamespacedName { namespace: "".into(), name: "p".into() });
         assert_eq!((pod.phase, pod.ready), (Phase::Pending, false));
     }
 }

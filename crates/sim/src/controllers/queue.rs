@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 
 use super::Controller;
-use crate::scheduler::PodName;
 
 /// An object for a controller to look at.
-pub(super) type Task = (Controller, PodName);
+pub(super) type Task = (Controller, NamespacedName);
 
 /// What is to be looked at. Each task waits once: for now, or for the earliest time it was asked for.
 #[derive(Debug)]
@@ -30,13 +29,13 @@ impl Queue {
         self.which.contains(&controller)
     }
 
-    pub(super) fn add(&mut self, controller: Controller, name: PodName) {
+    pub(super) fn add(&mut self, controller: Controller, name: NamespacedName) {
         if self.works(controller) {
             self.now.insert((controller, name));
         }
     }
 
-    pub(super) fn add_at(&mut self, at: Moment, controller: Controller, name: PodName) {
+    pub(super) fn add_at(&mut self, at: Moment, controller: Controller, name: NamespacedName) {
         let task = (controller, name);
         if !self.works(controller) || self.later.get(&task).is_some_and(|known| *known <= at) {
             return;

@@ -5,6 +5,7 @@ mod rank;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 
 use super::pod::Pod;
@@ -13,7 +14,6 @@ use super::table::{Held, Spec, is_zero};
 use super::template::Template;
 use super::world::{Thing, World};
 use super::{BURST, Context, Controller};
-use crate::scheduler::read::nullable;
 
 pub(super) use rank::{Ages, Ranked, sort};
 

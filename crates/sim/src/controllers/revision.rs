@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Object, What};
+use kubernetes::read::view;
+use model::{NamespacedName, Object, What};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -11,19 +12,17 @@ use super::Context;
 use super::table::{Held, Metadata, Owner, Spec, Turn, created_now, name_of, turn};
 use super::template::{REVISION_HASH, Template};
 use super::world::Thing;
-use crate::scheduler::PodName;
-use crate::scheduler::read::view;
 
 /// All revisions, by name.
 #[derive(Debug, Default)]
 pub(super) struct Revisions {
-    all: BTreeMap<PodName, Arc<Revision>>,
+    all: BTreeMap<NamespacedName, Arc<Revision>>,
 }
 
 /// A template that a set had.
 #[derive(Debug)]
 pub(super) struct Revision {
-    pub(super) name: PodName,
+    pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
     pub(super) owners: Vec<Owner>,
     /// The newest has the highest.
@@ -55,7 +54,7 @@ struct DataSpecJson {
 // === impl Revisions ===
 
 impl Revisions {
-    pub(super) fn get(&self, name: &PodName) -> Option<&Arc<Revision>> {
+    pub(super) fn get(&self, name: &NamespacedName) -> Option<&Arc<Revision>> {
         self.all.get(name)
     }
 
@@ -115,7 +114,7 @@ pub(super) fn current<S: Spec>(
     let hash = known.unwrap_or_else(|| {
         let free = |collisions: &i64| {
             let name = format!("{}-{}", set.name.name, template.hash(*collisions));
-            let name = PodName { namespace: set.name.namespace.clone(), name: name.into() };
+            let name = NamespacedName { namespace: set.name.namespace.clone(), name: name.into() };
             context.world.revisions.get(&name).is_none()
         };
         template.hash((0..100).find(free).unwrap_or_default())

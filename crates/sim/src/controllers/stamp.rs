@@ -1,9 +1,8 @@
 //! Times and conditions as statuses have them.
 
+use kubernetes::time::whole_second;
 use model::Moment;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::autoscaler::time::whole_second;
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use kubernetes::read::nullable;
+use model::{Moment, NamespacedName, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -14,8 +15,6 @@ use super::stamp::Condition;
 use super::table::{Held, Spec, created_now, is_zero};
 use super::template::{NewName, NewPod, REVISION_HASH, Template};
 use super::{BURST, Context, Controller};
-use crate::scheduler::PodName;
-use crate::scheduler::read::nullable;
 
 /// What a StatefulSet is to be.
 #[derive(Debug, Default, Deserialize)]
@@ -326,7 +325,7 @@ impl<'a> Work<'a> {
     fn make_claims(&self, context: &mut Context<'_>, ordinal: i64) {
         let set = &self.held.name;
         for (claim, template) in self.claims() {
-            let name = PodName {
+            let name = NamespacedName {
                 namespace: set.namespace.clone(),
                 name: format!("{claim}-{}-{ordinal}", set.name).into(),
             };

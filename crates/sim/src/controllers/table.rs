@@ -5,16 +5,15 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{Moment, Object, What};
+use kubernetes::labels::Labels;
+use kubernetes::read::{moment, nullable, view};
+use model::{Moment, NamespacedName, Object, What};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::stamp::Stamp;
-use crate::scheduler::PodName;
-use crate::scheduler::labels::Labels;
-use crate::scheduler::read::{moment, nullable, view};
 
 /// The kind that a type of spec belongs to.
 pub(super) trait Spec: Debug + DeserializeOwned {
@@ -26,13 +25,13 @@ pub(super) trait Spec: Debug + DeserializeOwned {
 /// The objects of one kind by name, and who they belong to.
 #[derive(Debug)]
 pub(super) struct Table<S: Spec> {
-    held: BTreeMap<PodName, Arc<Held<S>>>,
+    held: BTreeMap<NamespacedName, Arc<Held<S>>>,
 }
 
 /// An object.
 #[derive(Debug)]
 pub(super) struct Held<S: Spec> {
-    pub(super) name: PodName,
+    pub(super) name: NamespacedName,
     pub(super) uid: Arc<str>,
     pub(super) meta: Metadata,
     pub(super) spec: Arc<S>,
@@ -100,13 +99,13 @@ struct Parts<'a> {
 impl<S: Spec> Table<S> {
     pub(super) const NEW: Table<S> = Table { held: BTreeMap::new() };
 
-    pub(super) fn get(&self, name: &PodName) -> Option<&Arc<Held<S>>> {
+    pub(super) fn get(&self, name: &NamespacedName) -> Option<&Arc<Held<S>>> {
         self.held.get(name)
     }
 
     /// The object that a reference from the same namespace means.
     pub(super) fn owner(&self, namespace: &Arc<str>, owner: &Owner) -> Option<&Arc<Held<S>>> {
-        let name = PodName { namespace: namespace.clone(), name: owner.name.clone() };
+        let name = NamespacedName { namespace: namespace.clone(), name: owner.name.clone() };
         self.get(&name).filter(|held| *owner.kind == *S::KIND && owner.uid == held.uid)
     }
 
@@ -126,7 +125,11 @@ impl<S: Spec> Table<S> {
 
 impl<S: Spec> Held<S> {
     /// Reads an object; a spec that has not changed is not read again.
-    pub(super) fn read(name: PodName, object: &Object, before: Option<&Held<S>>) -> Result<Held<S>, String> {
+    pub(super) fn read(
+        name: NamespacedName,
+        object: &Object,
+        before: Option<&Held<S>>,
+    ) -> Result<Held<S>, String> {
         let parts: Parts<'_> = view(object)?;
         let uid = object.meta().uid.as_deref().unwrap_or_default().into();
         let text = parts.spec.map_or("{}", RawValue::get);
@@ -213,8 +216,8 @@ impl<S: Spec> Held<S> {
 
 /// Puts what an object is now in the place of what it was.
 pub(super) fn turn<T>(
-    all: &mut BTreeMap<PodName, Arc<T>>,
-    name: &PodName,
+    all: &mut BTreeMap<NamespacedName, Arc<T>>,
+    name: &NamespacedName,
     what: &What,
     read: impl FnOnce(Option<&T>, &Object) -> Result<T, String>,
 ) -> Turn<T> {
@@ -245,9 +248,9 @@ pub(super) fn object_of<S: Spec>(metadata: &str, spec: &str, status: &S::Status)
 }
 
 /// The name of an object.
-pub(super) fn name_of(object: &Object) -> PodName {
+pub(super) fn name_of(object: &Object) -> NamespacedName {
     let meta = object.meta();
-    PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
+    NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
 }
 
 /// When something was made, as an API server writes it.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::requests::PodResources;
-use model::{Moment, Object};
+use model::{Moment, NamespacedName, Object};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Deserializer};
@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 
 use super::table::{Held, Metadata, Spec, created_now};
 use super::world::World;
-use crate::scheduler::PodName;
 
 /// The label by which a Deployment tells its ReplicaSets apart.
 pub(super) const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -42,7 +41,7 @@ pub(super) struct Names {
     words: Words,
     is_beside_recording: bool,
     /// Names of pods that were made in this look, which the world does not have yet.
-    made: BTreeSet<PodName>,
+    made: BTreeSet<NamespacedName>,
 }
 
 /// A pod to be.
@@ -211,7 +210,7 @@ impl NewPod {
                 let base = &prefix[..cut.unwrap_or(0)];
                 let name = loop {
                     let name: Arc<str> = format!("{base}{}", names.letters()).into();
-                    let full = PodName { namespace: namespace.clone(), name: name.clone() };
+                    let full = NamespacedName { namespace: namespace.clone(), name: name.clone() };
                     if !world.pods.contains(&full) && names.made.insert(full) {
                         break name;
                     }

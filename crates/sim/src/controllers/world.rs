@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Object, What};
+use kubernetes::labels::Labels;
+use kubernetes::taints::Taint;
+use model::{NamespacedName, Object, What};
 use serde_json::Value;
 
 use super::OwnerName;
@@ -17,9 +19,6 @@ use super::replica_set::ReplicaSetSpec;
 use super::revision::{Revision, Revisions};
 use super::stateful_set::StatefulSetSpec;
 use super::table::{Held, Owner, Spec, Table};
-use crate::scheduler::PodName;
-use crate::scheduler::labels::Labels;
-use crate::scheduler::taints::Taint;
 
 /// A pod, its ReplicaSet, its Deployment: chains are short.
 const MOST_OWNERS: usize = 4;
@@ -39,11 +38,11 @@ pub(super) struct World {
     pub(super) replication_controllers: Table<super::replica_set::ReplicationControllerSpec>,
     pub(super) revisions: Revisions,
     /// Claims for volumes, by name.
-    pub(super) claims: BTreeSet<PodName>,
+    pub(super) claims: BTreeSet<NamespacedName>,
     /// Classes of priority.
     pub(super) classes: Vec<Value>,
     /// What belongs to whom, by the owner's uid.
-    owned: BTreeMap<Arc<str>, BTreeSet<(Thing, PodName)>>,
+    owned: BTreeMap<Arc<str>, BTreeSet<(Thing, NamespacedName)>>,
 }
 
 /// What is owned.
@@ -94,7 +93,7 @@ impl World {
     pub(super) fn own<'u>(
         &mut self,
         thing: Thing,
-        name: &PodName,
+        name: &NamespacedName,
         before: impl Iterator<Item = &'u str>,
         after: impl Iterator<Item = &'u str>,
     ) {
@@ -116,7 +115,7 @@ impl World {
     }
 
     /// What belongs to someone, by kind and name.
-    pub(super) fn owned(&self, uid: &str) -> impl Iterator<Item = &(Thing, PodName)> {
+    pub(super) fn owned(&self, uid: &str) -> impl Iterator<Item = &(Thing, NamespacedName)> {
         self.owned.get(uid).into_iter().flatten()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxBuildHasher;
 
 use super::pods::Pod;
@@ -15,14 +15,13 @@ use crate::autoscaler::{
     Action, Autoscaler, Cloud, CloudChange, Event, Loop, ScaleUpResult, SimulatedCloud, made_ready,
 };
 use crate::pace::Step;
-use crate::scheduler::PodName;
 
 /// An autoscaler and its cloud.
 #[derive(Debug)]
 pub(super) struct Scaler {
     pub(super) autoscaler: Autoscaler,
     /// What pods came to that it has not been told yet.
-    untold: IndexMap<PodName, News, FxBuildHasher>,
+    untold: IndexMap<NamespacedName, News, FxBuildHasher>,
     cloud: SimulatedCloud,
     /// The group of every node that has one.
     groups: BTreeMap<Arc<str>, Arc<str>>,
@@ -33,7 +32,7 @@ pub(super) struct Scaler {
     /// The last loop, if it changed nothing and left nothing for a later one.
     calm: Option<Moment>,
     /// Pods for which that loop could do nothing.
-    given_up: BTreeSet<PodName>,
+    given_up: BTreeSet<NamespacedName>,
 }
 
 /// What there is to tell of a pod: at the most what is listed last.
@@ -84,7 +83,7 @@ impl Scaler {
         }
     }
 
-    fn tell(&mut self, name: &PodName, news: News, pod: Option<&Pod>) {
+    fn tell(&mut self, name: &NamespacedName, news: News, pod: Option<&Pod>) {
         match (news, pod) {
             (News::All, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
             (_, pod) => self.autoscaler.apply_fate(name, pod.map(Pod::fate)),
@@ -107,7 +106,7 @@ impl Scaler {
     }
 
     /// Whether the last loop could do nothing for a pod.
-    pub(super) fn has_given_up(&self, pod: &PodName) -> bool {
+    pub(super) fn has_given_up(&self, pod: &NamespacedName) -> bool {
         self.given_up.contains(pod)
     }
 

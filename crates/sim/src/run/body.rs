@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use kubernetes::read::nullable;
+use kubernetes::time::whole_second;
 use model::{Moment, Object, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,8 +13,6 @@ use serde_json::value::RawValue;
 use super::given::{BadGiven, DemandMark};
 use super::told::LostTo;
 use crate::autoscaler::pod::{Fate, Scheduled};
-use crate::autoscaler::time::whole_second;
-use crate::scheduler::read::nullable;
 
 /// What a pod's owner asked for, as the parts of its text that never change.
 #[derive(Clone, Debug)]

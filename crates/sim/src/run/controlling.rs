@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use model::{Kind, Moment, Object, What};
+use kubernetes::time::whole_second;
+use model::{Kind, Moment, NamespacedName, Object, What};
 use serde_json::{Value, json};
 
 use super::agenda::Due;
 use super::given::{Again, Asked, Demand, DemandId, Life, Runs};
 use super::told::Audience;
 use super::{Run, after};
-use crate::autoscaler::time::whole_second;
 use crate::controllers::{Controller, Controllers, Do, Doomed, OwnerName, Words};
 use crate::pace::Step;
-use crate::scheduler::PodName;
 
 /// Remembers what was recorded of pods that controllers make.
 pub trait Memory: fmt::Debug {
@@ -39,7 +38,7 @@ pub struct Remembered {
 pub(super) struct Control<'m> {
     controllers: Controllers,
     memory: Option<&'m mut dyn Memory>,
-    objects: BTreeMap<(Kind, PodName), Object>,
+    objects: BTreeMap<(Kind, NamespacedName), Object>,
     /// When they will look at what there is to do.
     wakes: Option<Moment>,
     /// They do, and see for themselves what comes of it.
@@ -168,7 +167,7 @@ impl Run<'_> {
     }
 
     fn delete_doomed(&mut self, doomed: &Doomed, audience: &mut dyn Audience) {
-        let name = PodName { namespace: doomed.namespace.clone(), name: doomed.name.clone() };
+        let name = NamespacedName { namespace: doomed.namespace.clone(), name: doomed.name.clone() };
         if doomed.kind == Kind::new("", "Pod") {
             let id = self.names.get(&name).copied();
             if let Some(id) = id.filter(|id| self.pods.get(id).is_some_and(|pod| *pod.uid() == doomed.uid)) {
@@ -221,7 +220,7 @@ impl Run<'_> {
         self.tell(if is_new { What::Added(object) } else { What::Modified(object) }, audience);
     }
 
-    fn remove_object(&mut self, kind: &Kind, name: &PodName, audience: &mut dyn Audience) {
+    fn remove_object(&mut self, kind: &Kind, name: &NamespacedName, audience: &mut dyn Audience) {
         let Some(control) = &mut self.control else { return };
         if let Some(object) = control.objects.remove(&(kind.clone(), name.clone())) {
             self.tell(What::Deleted(object), audience);
@@ -255,9 +254,9 @@ fn kind_of(object: &Object) -> Kind {
     Kind::of(&meta.api_version, &meta.kind)
 }
 
-fn name_of(object: &Object) -> PodName {
+fn name_of(object: &Object) -> NamespacedName {
     let meta = object.meta();
-    PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
+    NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
 }
 
 /// An object that has a uid: what belongs to it is known by it.

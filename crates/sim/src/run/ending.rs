@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Kind, Object, What};
+use model::{Kind, NamespacedName, Object, What};
 
 use super::agenda::Due;
 use super::given::{Again, DemandId};
@@ -10,7 +10,6 @@ use super::pods::{Stage, all_of};
 use super::told::{Audience, Decided, LostTo, PodId};
 use super::{Run, after};
 use crate::pace::Step;
-use crate::scheduler::PodName;
 
 impl Run<'_> {
     /// The containers of a pod have ended.
@@ -234,7 +233,7 @@ impl Run<'_> {
     /// A Job has taken note of a pod: its finalizers are gone.
     pub(super) fn release(&mut self, seen: &Object, audience: &mut dyn Audience) {
         let meta = seen.meta();
-        let name = PodName { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
+        let name = NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
         let Some(id) = self.names.get(&name).copied() else { return };
         let Some(pod) = self.pods.get_mut(&id) else { return };
         if meta.uid.as_deref() != Some(&**pod.uid()) || !std::mem::take(&mut pod.is_tracked) {

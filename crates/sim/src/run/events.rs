@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use model::{Object, What};
+use kubernetes::time::whole_second;
+use model::{NamespacedName, Object, What};
 use serde_json::json;
 
 use super::Run;
 use super::told::{Audience, PodId};
-use crate::autoscaler::time::whole_second;
 use crate::autoscaler::{About, Event};
-use crate::scheduler::{PodName, Rejection};
+use crate::scheduler::Rejection;
 
 const SCHEDULER: &str = "default-scheduler";
 const AUTOSCALER: &str = "cluster-autoscaler";
@@ -41,7 +41,7 @@ impl Run<'_> {
         });
     }
 
-    pub(super) fn tell_preempted(&mut self, id: PodId, by: &PodName, audience: &mut dyn Audience) {
+    pub(super) fn tell_preempted(&mut self, id: PodId, by: &NamespacedName, audience: &mut dyn Audience) {
         let by = self.names.get(by).and_then(|by| self.pods.get(by)).map(|pod| pod.uid().clone());
         let node = self.pods.get(&id).and_then(|pod| pod.node.clone());
         self.tell_of_pod(id, audience, |_| {
@@ -85,7 +85,7 @@ impl Run<'_> {
         &mut self,
         id: PodId,
         audience: &mut dyn Audience,
-        words: impl FnOnce(&PodName) -> (&'static str, &'static str, String, bool),
+        words: impl FnOnce(&NamespacedName) -> (&'static str, &'static str, String, bool),
     ) {
         if !audience.wants_changes() {
             return;

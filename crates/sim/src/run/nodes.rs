@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kubernetes::read::nullable;
+use kubernetes::taints::Taint;
 use model::{Kind, Object, What};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,8 +14,6 @@ use super::pods::Pod;
 use super::told::{Audience, Decided, LostTo};
 use crate::autoscaler::Action;
 use crate::pace::Step;
-use crate::scheduler::read::nullable;
-use crate::scheduler::taints::Taint;
 
 /// Taints that only an autoscaler gives and takes.
 const SCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"];

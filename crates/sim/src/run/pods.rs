@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use model::{Moment, Object, What};
+use kubernetes::time::whole_second;
+use model::{Moment, NamespacedName, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -15,9 +16,8 @@ use super::taints::Eviction;
 use super::told::{Audience, Decided, LostTo, PodId, Takes};
 use super::{Run, after};
 use crate::autoscaler::pod::Fate;
-use crate::autoscaler::time::whole_second;
 use crate::pace::Step;
-use crate::scheduler::{Inclined, Placement, PodName};
+use crate::scheduler::{Inclined, Placement};
 
 /// A demand, and how far it has come.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct DemandState {
 /// A pod.
 #[derive(Debug)]
 pub(super) struct Pod {
-    pub(super) name: PodName,
+    pub(super) name: NamespacedName,
     uid: Arc<str>,
     pub(super) body: Arc<Body>,
     pub(super) takes: Takes,
@@ -235,9 +235,9 @@ impl Run<'_> {
         let id = PodId { demand, life: state.made };
         let namespace = state.body.namespace.clone();
         let (name, uid) = name(state, id, self.seed, |name| {
-            self.names.contains_key(&PodName { namespace: namespace.clone(), name: name.clone() })
+            self.names.contains_key(&NamespacedName { namespace: namespace.clone(), name: name.clone() })
         });
-        let name = PodName { namespace, name };
+        let name = NamespacedName { namespace, name };
         if let Some(holder) = self.names.get(&name).and_then(|id| self.pods.get_mut(id)) {
             holder.then.push(demand);
             return None;

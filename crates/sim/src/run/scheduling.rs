@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use model::What;
+use model::{NamespacedName, What};
 
 use super::agenda::Due;
 use super::told::{Audience, Decided, LostTo, PodId};
 use super::{Run, after};
 use crate::pace::Step;
-use crate::scheduler::{Attempted, Decision, Placement, PodName, Rejection};
+use crate::scheduler::{Attempted, Decision, Placement, Rejection};
 
 impl Run<'_> {
     /// Tries the pod whose turn it is. Says whether there was one.
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 
     /// Deletes the victims of a pod, one after the other, and keeps the pod back until that is done.
-    fn preempt(&mut self, id: PodId, name: &PodName, rejection: &Rejection) {
+    fn preempt(&mut self, id: PodId, name: &NamespacedName, rejection: &Rejection) {
         let mut at = self.now;
         for victim in &rejection.victims {
             if let Some(victim) = self.names.get(victim).copied() {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::read::nullable;
+use kubernetes::taints::{NO_EXECUTE, Taint, Toleration};
 use model::Moment;
 use serde::Deserialize;
 
@@ -11,8 +13,6 @@ use super::nodes::NodeJson;
 use super::pods::Stage;
 use super::told::{Audience, LostTo, PodId};
 use super::{Run, after};
-use crate::scheduler::read::nullable;
-use crate::scheduler::taints::{NO_EXECUTE, Taint, Toleration};
 
 /// A pod is to be driven out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::autoscaler::NodeGroups;
-use crate::pace::Delay;
+use crate::autoscaler::{Delay, NodeGroups};
 
 /// Who writes down what is told.
 #[derive(Default)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kubernetes::requests::PodResources;
-use model::{Moment, Object, What};
+use model::{Moment, NamespacedName, Object, What};
 
 use super::given::DemandId;
 use crate::autoscaler::{Autoscaler, Loop, RemovedNode, ScaleUp};
-use crate::scheduler::{Placement, PodName, Rejection};
+use crate::scheduler::{Placement, Rejection};
 
 /// Who listens to a run.
 pub trait Audience {
@@ -38,7 +38,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// It waits for a node.
         waits: bool,
     },
@@ -47,7 +47,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// It still waited for a node.
         waited: bool,
     },
@@ -56,7 +56,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// Since when it had been there.
         came: Moment,
         /// What the scheduler says of it.
@@ -87,7 +87,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// What the scheduler says of it.
         rejection: &'a Rejection,
     },
@@ -96,7 +96,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// Why.
         why: &'a str,
     },
@@ -105,7 +105,7 @@ pub enum Decided<'a> {
         /// Which.
         id: PodId,
         /// Its name.
-        pod: &'a PodName,
+        pod: &'a NamespacedName,
         /// The node it was on.
         node: Option<&'a Arc<str>>,
         /// To whom or what.
@@ -165,7 +165,7 @@ pub struct Takes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostTo {
     /// A pod of higher priority.
-    Preemption(PodName),
+    Preemption(NamespacedName),
     /// The autoscaler drains its node.
     ScaleDown,
     /// A taint of its node.

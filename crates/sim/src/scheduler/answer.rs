@@ -2,17 +2,10 @@
 
 use std::sync::Arc;
 
+use model::NamespacedName;
+
 use super::plugin::Plugin;
 use super::verdict::Refusal;
-
-/// A pod by name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: Arc<str>,
-    /// Its name.
-    pub name: Arc<str>,
-}
 
 /// What became of one attempt to place a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,9 +85,9 @@ pub struct Rejection {
     /// The node on which room is made for it.
     pub nominated_node: Option<Arc<str>>,
     /// The pods to delete for it. One that is terminating already is not named.
-    pub victims: Vec<PodName>,
+    pub victims: Vec<NamespacedName>,
     /// Pods that are no longer promised a node.
-    pub cleared: Vec<PodName>,
+    pub cleared: Vec<NamespacedName>,
 }
 
 /// All that can be said of a pod at one moment: every node's verdict and scores, without sampling, and what the
@@ -102,7 +95,7 @@ pub struct Rejection {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// The pod.
-    pub pod: PodName,
+    pub pod: NamespacedName,
     /// Set if the pod as such is refused before any node is looked at.
     pub pre_filter: Option<Refusal>,
     /// The only nodes considered, by name, existing or not, sorted; `None` for all.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use kubernetes::go;
 use smallvec::smallvec;
 
 use super::answer::{Inclined, NodeAnswer, NodeVerdict, PluginScore};
 use super::cards::{Cards, ShapeCards};
-use super::go;
 use super::ids::NodeId;
 use super::look::Look;
 use super::message;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::read::view;
 use model::{Object, What};
+use serde::Deserialize;
 
 use super::ids::NodeId;
 use super::node::NodeSpec;
 use super::pod::Pod;
-use super::read::view;
 use super::settings::Settings;
 use super::trial::Trial;
-use serde::Deserialize;
 
 /// A cluster that is asked which nodes' filters a pod passes, by the rules of the first profile.
 #[derive(Debug)]

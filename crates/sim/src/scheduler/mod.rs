@@ -1,14 +1,11 @@
 //! kube-scheduler's rules.
 
-pub(crate) mod amounts;
 mod answer;
 mod cards;
 mod config;
 mod cycle;
 mod fit;
-pub(crate) mod go;
 pub(crate) mod ids;
-pub(crate) mod labels;
 mod look;
 mod message;
 pub(crate) mod node;
@@ -19,12 +16,10 @@ mod plugins;
 pub(crate) mod pod;
 mod post_filter;
 mod queue;
-pub(crate) mod read;
 mod rules;
 mod score;
 mod settings;
 mod storage;
-pub(crate) mod taints;
 pub(crate) mod trial;
 mod verdict;
 mod world;
@@ -32,12 +27,13 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Kind, Moment, Object, What};
+use model::{Kind, Moment, NamespacedName, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
 
 use cycle::{Memory, Outcome};
+use ids::{NodeId, PodId};
 use look::Look;
 use nominations::Nominations;
 use plan::Plans;
@@ -49,12 +45,10 @@ use storage::{Reservation, StorageKind};
 use world::{RelationKind, World};
 
 pub use answer::{
-    Decision, Explanation, Inclined, NodeAnswer, NodeVerdict, Placement, PluginScore, PodName, Rejection,
-    VolumeChange,
+    Decision, Explanation, Inclined, NodeAnswer, NodeVerdict, Placement, PluginScore, Rejection, VolumeChange,
 };
 pub use config::BadConfiguration;
 pub use fit::Fit;
-use ids::{NodeId, PodId};
 pub use plugin::Plugin;
 pub use queue::{Attempted, Place, Queued};
 pub use settings::{
@@ -264,7 +258,7 @@ impl Scheduler {
             scheduling_gates::pre_enqueue(pod).map_err(|refusal| Box::new(Decision::Gated(refusal)))?;
         }
         if pod.terminating {
-            let PodName { namespace, name } = &pod.name;
+            let NamespacedName { namespace, name } = &pod.name;
             let why = format!("skip schedule deleting pod: {namespace}/{name}");
             return Err(Box::new(Decision::Skipped(why)));
         }

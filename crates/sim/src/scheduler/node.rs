@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::{Amounts, ScalarNames};
+use kubernetes::labels::Labels;
+use kubernetes::read::{nullable, view};
 use kubernetes::requests::ResourceList;
+use kubernetes::taints::Taint;
 use model::Object;
 use serde::Deserialize;
 
-use super::amounts::{Amounts, ScalarNames};
 use super::ids::PodId;
-use super::labels::Labels;
 use super::pod::{HostPort, Pod};
-use super::read::{nullable, view};
-use super::taints::Taint;
 
 /// What a node's object says.
 #[derive(Clone, Debug, Default, PartialEq)]

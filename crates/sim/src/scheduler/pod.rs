@@ -4,19 +4,18 @@ mod json;
 
 use std::sync::Arc;
 
-use kubernetes::selector::{NodeSelector, NodeTerm, Selector};
-use model::Object;
+use kubernetes::amounts::{Amounts, ScalarNames};
+use kubernetes::labels::Labels;
+use kubernetes::selector::{NodeTerm, RequiredNodeAffinity, Selector};
+use kubernetes::taints::Toleration;
+use model::{NamespacedName, Object};
 
-use super::amounts::{Amounts, ScalarNames};
-use super::answer::PodName;
-use super::labels::Labels;
 use super::storage::PodVolumes;
-use super::taints::Toleration;
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pod {
-    pub name: PodName,
+    pub name: NamespacedName,
     pub uid: Arc<str>,
     pub labels: Labels,
     /// All that it shares with other pods of its kind.
@@ -60,9 +59,7 @@ pub(crate) struct Shape {
     /// What nodes are scored by how evenly they are used.
     pub balanced_requests: Amounts,
     pub tolerations: Vec<Toleration>,
-    /// `nodeSelector` and required node affinity, which must both match.
-    pub node_selector: Option<Selector>,
-    pub required_nodes: Option<NodeSelector>,
+    pub required_nodes: RequiredNodeAffinity,
     /// Whether it prefers any nodes; its preferences may all count for nothing.
     pub prefers_nodes: bool,
     /// By weight.
@@ -151,7 +148,7 @@ impl Pod {
             let namespace: Arc<str> = meta.namespace.as_ref().into();
             let bare = json::bare(object);
             Pod {
-                name: PodName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
+                name: NamespacedName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
                 uid: meta.uid.as_deref().unwrap_or_default().into(),
                 labels: bare.labels,
                 shape: Arc::new(Shape { namespace, scheduler_name: bare.scheduler_name, ..Shape::default() }),
@@ -194,29 +191,12 @@ impl Shape {
             scored_requests: self.scored_requests.clone(),
             balanced_requests: self.balanced_requests.clone(),
             tolerations: self.tolerations.clone(),
-            node_selector: self.node_selector.clone(),
             required_nodes: self.required_nodes.clone(),
             preferred_nodes: self.preferred_nodes.clone(),
             ports: self.ports.clone(),
             features: self.features.clone(),
             ..Shape::default()
         }
-    }
-
-    /// As much of it as says which nodes it selects.
-    pub(crate) fn selecting(&self) -> Shape {
-        Shape {
-            node_selector: self.node_selector.clone(),
-            required_nodes: self.required_nodes.clone(),
-            ..Shape::default()
-        }
-    }
-
-    /// Whether it selects the node: `nodeSelector` and required affinity. A term that makes no sense never matches.
-    pub(crate) fn selects(&self, name: &str, labels: &Labels) -> bool {
-        let label = |key: &str| labels.get(key);
-        self.node_selector.as_ref().is_none_or(|selector| selector.matches(label))
-            && self.required_nodes.as_ref().is_none_or(|nodes| nodes.matches(name, label).unwrap_or(false))
     }
 }
 

@@ -1,6 +1,8 @@
 //! When no node takes a pod: asks the plugins that make room, in their order.
 
-use super::answer::{PodName, Rejection};
+use model::NamespacedName;
+
+use super::answer::Rejection;
 use super::cards::Cards;
 use super::cycle::Diagnosis;
 use super::ids::{NodeId, PodId};
@@ -85,7 +87,8 @@ fn has_no_state(look: &Look<'_>, diagnosis: &Diagnosis) -> bool {
 fn on(look: &Look<'_>, node: NodeId, victims: &[PodId], clears: bool, rejection: &mut Rejection) -> Promise {
     let world = look.world;
     let name = |pod: &PodId| world.pod(*pod).name.clone();
-    let going: Vec<PodName> = victims.iter().filter(|pod| !world.pod(**pod).terminating).map(name).collect();
+    let going: Vec<NamespacedName> =
+        victims.iter().filter(|pod| !world.pod(**pod).terminating).map(name).collect();
     rejection.victims = going;
     rejection.victims.sort_unstable();
     let weaker = look.nominations.on(world.nodes.name(node)).iter().copied();

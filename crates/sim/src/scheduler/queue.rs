@@ -15,11 +15,10 @@ mod things;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::answer::PodName;
 use super::ids::PodId;
 use super::plugin::Plugin;
 use super::plugins::scheduling_gates;
@@ -37,7 +36,7 @@ pub use drive::Attempted;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
     /// The pod.
-    pub pod: PodName,
+    pub pod: NamespacedName,
     /// Where it waits.
     pub place: Place,
     /// How often it was tried.

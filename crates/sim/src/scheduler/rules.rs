@@ -1,6 +1,7 @@
 //! A profile with everything looked up that does not change from pod to pod.
 
-use super::amounts::ScalarNames;
+use kubernetes::amounts::ScalarNames;
+
 use super::plugin::Plugin;
 use super::plugins::node_resources_balanced_allocation::Balance;
 use super::plugins::node_resources_fit::Fit;

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use kubernetes::selector::{NodeSelector, NodeTerm};
+use kubernetes::version;
 
 use super::plugin::Plugin;
-use crate::version;
 
 /// How a scheduler is set.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::{Amounts, ScalarNames};
 use model::{Kind, Object};
 
-use super::amounts::{Amounts, ScalarNames};
 use super::cards::Cards;
 use super::ids::{NodeId, PodId};
 use super::look::Look;

@@ -16,9 +16,9 @@ mod yaml;
 use std::time::Duration;
 
 use model::{Key, Moment, Observed};
-use sim::autoscaler::SimulatedCloud;
+use sim::autoscaler::{Delay, SimulatedCloud};
 use sim::controllers::Controller;
-use sim::pace::{Delay, Pace, Step};
+use sim::pace::{Pace, Step};
 use sim::run::{AutoscalerSetup, Given, Run, Setup};
 
 use self::film::Film;

@@ -2,9 +2,9 @@
 
 mod autoscaler;
 
-use model::{Key, Moment};
+use model::{Key, Moment, NamespacedName};
 use serde_json::{Map, Value, json};
-use sim::scheduler::{Decision, NodeAnswer, NodeVerdict, PodName, Refusal};
+use sim::scheduler::{Decision, NodeAnswer, NodeVerdict, Refusal};
 
 use super::Told;
 use super::happened::{Happened, Said};
@@ -117,7 +117,7 @@ fn refusal(refusal: &Refusal) -> Value {
     })
 }
 
-fn pod(told: &Told, name: &PodName) -> Value {
+fn pod(told: &Told, name: &NamespacedName) -> Value {
     let key = Key { namespace: name.namespace.clone(), name: name.name.clone(), ..told.case.key.clone() };
     json!({"namespace": &*name.namespace, "name": &*name.name, "priority": told.state.priority(&key)})
 }

@@ -8,20 +8,18 @@ mod words;
 use std::sync::Arc;
 
 use anyhow::bail;
-use model::{Key, Kind, Moment};
+use model::{Key, Kind, Moment, NamespacedName};
 use sim::autoscaler::{
     Autoscaler, BlockingReason, GroupState, Loop, NodeView, ObservedCloud, ScaleDownResult, ScaleUpResult,
     Unremovable, UnremovableReason, Version,
 };
-use sim::scheduler::PodName;
 
 use self::life::{Happened, Life};
 use super::Explain;
 use super::autoscaler::{Played, play, why_ended};
 use crate::cli::output::Out;
-use crate::look::AsOf;
-use crate::look::Chosen;
 use crate::look::autoscaler::{GroupsBy, Setup};
+use crate::look::{AsOf, Chosen};
 
 /// All there is to show.
 struct Told {
@@ -212,7 +210,7 @@ impl Seen {
     }
 
     /// The pod that keeps it, if that is why it stays.
-    fn blocking(&self) -> Option<&(PodName, BlockingReason)> {
+    fn blocking(&self) -> Option<&(NamespacedName, BlockingReason)> {
         use UnremovableReason::{BlockedByPod, RecentlyUnremovable};
         let is_it = matches!(self.verdict, Some(Verdict::Stays(BlockedByPod | RecentlyUnremovable)));
         let (_, found) = self.looked.as_ref().filter(|_| is_it)?;

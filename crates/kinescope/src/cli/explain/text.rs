@@ -4,8 +4,8 @@ mod autoscaler;
 mod nodes;
 
 use anstyle::Style;
-use model::{Key, Moment};
-use sim::scheduler::{Decision, NodeVerdict, Placement, PluginScore, PodName, Rejection};
+use model::{Key, Moment, NamespacedName};
+use sim::scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
 
 use super::Told;
 use super::happened::{Happened, Said, times};
@@ -50,7 +50,7 @@ pub(super) fn write(out: &mut Out, told: &Told, wide: bool, all_nodes: bool) -> 
         }
     }
     if let Some(scaling) = &told.scaling {
-        let pod = PodName { namespace: key.namespace.clone(), name: key.name.clone() };
+        let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
         autoscaler::write(out, &pod, scaling, wide)?;
     }
     if let Some(happened) = &told.happened {
@@ -156,7 +156,7 @@ fn refused(out: &mut Out, told: &Told, rejection: &Rejection) -> anyhow::Result<
         line(out, "Decided by", &nodes::who_refuses(told), Style::new())?;
     }
     line(out, "Message", &rejection.full_message(), Style::new())?;
-    let named = |pod: &PodName| {
+    let named = |pod: &NamespacedName| {
         let key = Key { namespace: pod.namespace.clone(), name: pod.name.clone(), ..told.case.key.clone() };
         format!("{}/{} (priority {})", pod.namespace, pod.name, signed(told.state.priority(&key)))
     };

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use kubernetes::time::after;
 use model::{Moment, Object};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -15,8 +16,8 @@ use rand_pcg::Pcg64;
 use super::{
     Cloud, CloudError, CreationError, GroupId, Instance, InstanceState, NodeGroup, Pricing, Registered,
 };
-use crate::autoscaler::groups::{Delay, FailureKind};
-use crate::autoscaler::time::after;
+use crate::autoscaler::Delay;
+use crate::autoscaler::groups::FailureKind;
 
 pub use node::{made_for, made_ready};
 

@@ -4,19 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::time::{after, seconds};
 use model::Moment;
 
 use super::super::Context;
 use super::super::cloud::GroupId;
 use super::super::decision::{About, Action, DeleteResult, Event};
-use super::super::time::{after, seconds};
-use super::InProgress;
 use super::crop::Batch;
 use super::disruptions::Disruptions;
 use super::drainability::{Rules, in_words};
 use super::eviction::{Eviction, Progress};
 use super::groups::Groups;
-use super::taints;
+use super::{InProgress, taints};
 use crate::scheduler::ids::{NodeId, PodId};
 
 const DELAY_DELETION: &str = "delay-deletion.cluster-autoscaler.kubernetes.io/";

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::go;
+use kubernetes::time::after;
 use model::Moment;
 
 use super::super::Context;
 use super::super::cloud::GroupId;
-use super::super::time::after;
 use super::groups::Groups;
 use super::summaries::Summaries;
-use crate::scheduler::go;
 use crate::scheduler::ids::NodeId;
 
 /// A node that might go.

@@ -1,6 +1,7 @@
 //! Whether a pod lets its node be drained: rules in cluster-autoscaler's order, of which the first that decides counts.
 
-use model::Moment;
+use kubernetes::time::{after, seconds};
+use model::{Moment, NamespacedName};
 
 use super::super::clock::Clock;
 use super::super::cluster::{Cluster, ControllerKind};
@@ -8,9 +9,7 @@ use super::super::decision::BlockingReason;
 use super::super::pod::Pod;
 use super::super::settings::{Settings, Version};
 use super::super::snapshot::Snapshot;
-use super::super::time::{after, seconds};
 use super::disruptions::Disruptions;
-use crate::scheduler::PodName;
 use crate::scheduler::ids::PodId;
 
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
@@ -137,7 +136,7 @@ impl Rules<'_> {
             "StatefulSet" if group == "apps" => ControllerKind::StatefulSet,
             _ => return None,
         };
-        let name = PodName { namespace: pod.name.namespace.clone(), name: owner.name.as_str().into() };
+        let name = NamespacedName { namespace: pod.name.namespace.clone(), name: owner.name.as_str().into() };
         let Some(controller) = cluster.controller(kind, &name) else {
             return Some(BlockingReason::ControllerNotFound);
         };
@@ -192,7 +191,7 @@ fn has_local_storage(pod: &Pod) -> bool {
 
 /// Why a pod stands in the way, in cluster-autoscaler's words.
 pub(super) fn in_words(pod: &Pod, reason: BlockingReason) -> String {
-    let PodName { namespace, name } = &pod.name;
+    let NamespacedName { namespace, name } = &pod.name;
     let (kind, owner) = pod.controller.as_ref().map_or(("", ""), |owner| (&*owner.kind, &*owner.name));
     match reason {
         BlockingReason::ControllerNotFound => match kind {

@@ -1,12 +1,12 @@
 //! Whether a node is worth a closer look.
 
+use kubernetes::time::seconds;
 use model::Moment;
 
 use super::super::Context;
 use super::super::clock::Clock;
 use super::super::decision::UnremovableReason;
 use super::super::node::Node;
-use super::super::time::seconds;
 use super::candidates::Candidate;
 use super::groups::Groups;
 use super::summaries::Summaries;

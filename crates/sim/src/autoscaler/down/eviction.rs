@@ -3,15 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use model::Moment;
+use kubernetes::time::{after, seconds};
+use model::{Moment, NamespacedName};
 
 use super::super::Context;
 use super::super::decision::{About, Action, Event};
 use super::super::pod::Pod;
 use super::super::settings::Settings;
-use super::super::time::{after, seconds};
 use super::drainability::DEFAULT_GRACE;
-use crate::scheduler::PodName;
 
 const ENABLE_DAEMON_SET_EVICTION: &str = "cluster-autoscaler.kubernetes.io/enable-ds-eviction";
 /// A refused eviction is tried again after so long, in seconds.
@@ -43,7 +42,7 @@ struct Bucket {
 /// A pod that is asked to leave.
 #[derive(Clone, Debug)]
 struct Guest {
-    pod: PodName,
+    pod: NamespacedName,
     uid: Arc<str>,
     /// In seconds.
     grace: i64,
@@ -238,7 +237,7 @@ fn class_of(classes: &[(i32, i64)], pod: &Pod) -> usize {
 
 fn refusal(node: &str, refused: &[&Guest]) -> String {
     let each = refused.iter().map(|guest| {
-        let PodName { namespace, name } = &guest.pod;
+        let NamespacedName { namespace, name } = &guest.pod;
         format!(
             "failed to evict pod {namespace}/{name} within allowed timeout (last error: Cannot evict pod as it would violate the pod's disruption budget.)"
         )

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::time::after;
 use model::Moment;
 
 use super::super::Context;
@@ -10,7 +11,6 @@ use super::super::cloud::GroupId;
 use super::super::decision::{Unremovable, UnremovableReason};
 use super::super::packing::Packing;
 use super::super::settings::Settings;
-use super::super::time::after;
 use super::InProgress;
 use super::candidates::{Candidate, Candidates};
 use super::disruptions::Disruptions;

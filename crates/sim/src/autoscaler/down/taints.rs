@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use kubernetes::time::{after, seconds};
 use model::Moment;
 
-use super::super::Context;
 use super::super::decision::{About, Action, Event};
 use super::super::node::Node;
 use super::super::standing::Standing;
-use super::super::time::{after, seconds};
-use super::super::{CANDIDATE, TO_BE_DELETED};
+use super::super::{CANDIDATE, Context, TO_BE_DELETED};
 use super::unneeded::Unneeded;
 use crate::scheduler::ids::NodeId;
 

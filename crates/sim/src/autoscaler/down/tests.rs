@@ -2,11 +2,10 @@
 
 mod removals;
 
-use serde_json::{Value, json};
-
 use model::{Object, What};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use serde_json::{Value, json};
 
 use super::super::cloud::{Cloud, CloudError, Instance, InstanceState, Pricing, Registered};
 use super::super::cluster::Cluster;
@@ -189,7 +188,7 @@ impl Fixture {
     }
 
     pub(super) fn wait(&mut self, seconds: i64) {
-        self.now = self.now.plus_nanos(super::super::time::seconds(seconds));
+        self.now = self.now.plus_nanos(kubernetes::time::seconds(seconds));
     }
 }
 

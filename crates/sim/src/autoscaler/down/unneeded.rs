@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::time::after;
 use model::Moment;
 
 use super::super::Context;
 use super::super::cloud::GroupId;
 use super::super::decision::UnremovableReason;
 use super::super::settings::Version;
-use super::super::time::after;
 use super::InProgress;
 use super::candidates::Candidate;
 use super::eligibility::is_disabled;

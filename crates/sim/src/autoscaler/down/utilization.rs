@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kubernetes::amounts::{Resource, ScalarNames};
 use kubernetes::requests::{CPU, MEMORY};
 
 use super::super::clock::Clock;
@@ -9,7 +10,6 @@ use super::super::gpu;
 use super::super::node::Node;
 use super::super::pod::Pod;
 use super::drainability::is_long_terminating;
-use crate::scheduler::amounts::{Resource, ScalarNames};
 
 /// How much of a node is used: of its GPUs if it has any, else of processor and memory, whichever is more.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! What is known of one node, for those who ask between loops.
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 
 use super::super::clock::Clock;
 use super::super::cluster::Cluster;
@@ -11,7 +11,6 @@ use super::Down;
 use super::disruptions::Disruptions;
 use super::drainability::Rules;
 use super::utilization::{Ignored, Utilization, gpu_of};
-use crate::scheduler::PodName;
 use crate::scheduler::ids::NodeId;
 
 impl Down {
@@ -49,7 +48,7 @@ impl Down {
         cluster: &Cluster,
         id: NodeId,
         clock: &Clock,
-    ) -> Result<Vec<PodName>, (PodName, BlockingReason)> {
+    ) -> Result<Vec<NamespacedName>, (NamespacedName, BlockingReason)> {
         let disruptions = Disruptions::of(cluster);
         let rules = Rules { settings, clock, controllers: Some(cluster), disruptions: Some(&disruptions) };
         let snapshot = &cluster.snapshot;

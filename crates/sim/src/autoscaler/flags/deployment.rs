@@ -1,11 +1,11 @@
 //! The autoscaler that a Deployment runs.
 
+use kubernetes::read::{nullable, view};
 use model::Object;
 use serde::Deserialize;
 
 use super::super::settings::{Settings, Version};
 use super::{BadFlags, GroupSize, sizes};
-use crate::scheduler::read::{nullable, view};
 
 /// An autoscaler that runs in the cluster.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::go_duration;
+use kubernetes::go::duration;
+
 use super::super::settings::{Expander, Range, Settings};
 use super::GroupSize;
 
@@ -64,7 +65,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
 
 /// `1h30m`; not less than nothing.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
-    let nanos = go_duration::parse(text).ok_or("it takes a span of time such as 10s or 1h30m")?;
+    let nanos = duration::parse(text).ok_or("it takes a span of time such as 10s or 1h30m")?;
     let nanos = u64::try_from(nanos).map_err(|_| "a span of time may not be negative")?;
     Ok(Duration::from_nanos(nanos))
 }

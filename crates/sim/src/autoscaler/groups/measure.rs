@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use kubernetes::labels::Labels;
+use kubernetes::read::{moment, nullable};
 use model::{Moment, Object, What};
 use serde::Deserialize;
 
 use super::super::status::loop_told;
 use super::{Delay, Membership, NodeGroup, Provisioning};
-use crate::scheduler::labels::Labels;
-use crate::scheduler::read::{moment, nullable};
 use crate::seen::Seen;
 
 /// Nodes on their way, followed change by change.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubernetes::go::duration;
+use kubernetes::time::after;
 use model::Moment;
 
 use super::{
@@ -11,9 +13,7 @@ use super::{
     provision_time, warning,
 };
 use crate::autoscaler::cloud::{Cloud, CreationError, GroupId, Instance, InstanceState, Registered};
-use crate::autoscaler::go_duration;
 use crate::autoscaler::settings::Version;
-use crate::autoscaler::time::after;
 
 impl Registry {
     pub(super) fn has_upcoming(&self, group: GroupId) -> bool {
@@ -175,7 +175,7 @@ impl Registry {
                 continue;
             }
             let name = looking.cloud.groups()[group.index()].name.clone();
-            let waited = go_duration::format(now.nanos_since(growing.since));
+            let waited = duration::format(now.nanos_since(growing.since));
             let timed_out = format!("Nodes added to group {name} failed to register within {waited}");
             looking.events.push(warning("ScaleUpTimedOut", timed_out));
             let message = format!("Scale-up timed out for node group {name} after {waited}");

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Object;
+use kubernetes::amounts::ScalarNames;
+use kubernetes::daemons::{add_tolerations, wants};
+use model::{NamespacedName, Object};
 use serde_json::{Map, Value, json};
 
 use crate::autoscaler::cluster::DaemonSet;
 use crate::autoscaler::node::Node;
 use crate::autoscaler::pod::Pod;
-use crate::daemons::{add_tolerations, wants};
-use crate::scheduler::PodName;
-use crate::scheduler::amounts::ScalarNames;
 
 /// The DaemonSets, each with the pod that it would run.
 #[derive(Debug, Default)]
@@ -23,7 +22,11 @@ pub(super) struct Daemons {
 
 impl Daemons {
     /// Takes note of DaemonSets that came, changed or went.
-    pub(super) fn update(&mut self, sets: &BTreeMap<PodName, Arc<DaemonSet>>, scalars: &mut ScalarNames) {
+    pub(super) fn update(
+        &mut self,
+        sets: &BTreeMap<NamespacedName, Arc<DaemonSet>>,
+        scalars: &mut ScalarNames,
+    ) {
         let known = self.daemons.iter().map(|(set, _)| set);
         if self.daemons.len() == sets.len() && known.zip(sets.values()).all(|(a, b)| Arc::ptr_eq(a, b)) {
             return;
@@ -66,9 +69,10 @@ pub(super) fn makes_room_for_itself(pod: &Pod) -> bool {
 /// Whether the DaemonSet controller would run its pod on a node. One that is meant for a node of a certain name does not
 /// mean a new one.
 fn runs_on(pod: &Pod, node: &Node) -> bool {
+    let shape = &pod.spec.shape;
     pod.spec.trouble.is_none()
         && pod.node.is_none()
-        && wants(&pod.spec.shape, &node.name, &node.labels, &node.spec.taints).run
+        && wants(&shape.required_nodes, &shape.tolerations, &node.name, &node.labels, &node.spec.taints).run
 }
 
 /// The pod that a DaemonSet would make.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
+
 use crate::autoscaler::node::Node;
 use crate::autoscaler::pod::Pod;
 use crate::autoscaler::readiness::{is_startup, is_status};
 use crate::autoscaler::settings::Settings;
 use crate::autoscaler::{CANDIDATE, TO_BE_DELETED};
-use crate::scheduler::labels::Labels;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const TEMPLATE: &str = "cluster-autoscaler.kubernetes.io/template-node";

@@ -1,4 +1,4 @@
-use model::{Object, What};
+use model::{NamespacedName, Object, What};
 use serde_json::{Value, json};
 
 use super::*;
@@ -6,7 +6,6 @@ use crate::autoscaler::cloud::{CloudError, Instance, Pricing, Registered};
 use crate::autoscaler::cluster::DaemonSet;
 use crate::autoscaler::groups::{Membership, Provisioning};
 use crate::autoscaler::settings::Version;
-use crate::scheduler::PodName;
 
 const MINUTE: i64 = 60_000_000_000;
 const NOW: Moment = Moment::from_nanos(1_000 * MINUTE);
@@ -364,7 +363,7 @@ fn pods_of_daemon_sets_tolerate_what_their_controller_adds() {
     let scalars = case.cluster.snapshot.trial.scalars();
     let mut tolerated = |spec: Value| {
         let set = DaemonSet {
-            name: PodName { namespace: "kube-system".into(), name: "ds".into() },
+            name: NamespacedName { namespace: "kube-system".into(), name: "ds".into() },
             uid: "ds".into(),
             object: object(json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
                 "metadata": {"name": "ds", "namespace": "kube-system"}, "spec": {"template": {"spec": spec}}})),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::amounts::{Amounts, ScalarId};
+use kubernetes::labels::Labels;
 use kubernetes::quantity::{Format, Quantity};
 
 use super::super::node::Resources;
 use super::super::settings::{Settings, Version};
 use super::super::templates::Template;
-use crate::scheduler::amounts::{Amounts, ScalarId};
-use crate::scheduler::labels::Labels;
 
 const BASIC: [&str; 7] = [
     "kubernetes.io/hostname",

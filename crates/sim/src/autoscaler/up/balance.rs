@@ -1,7 +1,8 @@
 //! New nodes shared by groups that are alike: the smallest grows first.
 
+use kubernetes::go;
+
 use super::super::cloud::{Cloud, GroupId};
-use crate::scheduler::go;
 
 /// A group that grows.
 #[derive(Clone, Debug, PartialEq, Eq)]

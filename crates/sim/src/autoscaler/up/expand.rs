@@ -7,6 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use kubernetes::amounts::Amounts;
 use rand::RngExt;
 
 use super::super::Context;
@@ -15,7 +16,6 @@ use super::super::decision::Choice;
 use super::super::settings::Expander;
 use super::super::snapshot::Snapshot;
 use super::pods::PodGroup;
-use crate::scheduler::amounts::Amounts;
 
 /// A way to help.
 #[derive(Clone, Debug)]

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::NamespacedName;
 use rustc_hash::FxHashMap;
 
 use super::super::cloud::GroupId;
 use super::super::decision::Remaining;
 use super::super::similar::similar;
 use super::super::snapshot::Snapshot;
-use crate::scheduler::PodName;
 use crate::scheduler::ids::PodId;
 
 /// Words by the name of a node group.
@@ -19,7 +19,7 @@ pub(super) type Reasons = BTreeMap<Arc<str>, Vec<String>>;
 #[derive(Debug)]
 pub(super) struct PodGroup {
     pub pods: Vec<PodId>,
-    pub names: Arc<[PodName]>,
+    pub names: Arc<[NamespacedName]>,
     /// Whether all of them have one shape and take the same of a node.
     pub is_uniform: bool,
     /// Whether a new node of some group would take them.

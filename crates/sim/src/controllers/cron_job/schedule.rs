@@ -1,8 +1,7 @@
 //! Schedules: `30 6-16/4 * * 1-5`, `@daily`, `@every 90m`; read as github.com/robfig/cron does, which Kubernetes uses.
 
+use kubernetes::go::duration;
 use model::Moment;
-
-use crate::autoscaler::go_duration;
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
@@ -41,7 +40,7 @@ impl Schedule {
     pub(super) fn parse(text: &str, ahead: i64) -> Result<Schedule, String> {
         let text = text.trim();
         if let Some(every) = text.strip_prefix("@every ") {
-            let nanos = go_duration::parse(every).ok_or_else(|| format!("{every:?} is no span of time"))?;
+            let nanos = duration::parse(every).ok_or_else(|| format!("{every:?} is no span of time"))?;
             return Ok(Schedule::Every((nanos / SECOND).max(1)));
         }
         let fields = match text {

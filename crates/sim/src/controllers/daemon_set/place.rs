@@ -4,14 +4,13 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::Moment;
+use kubernetes::daemons::Wants;
+use model::{Moment, NamespacedName};
 
 use super::{Plan, Set};
 use crate::controllers::pod::{Phase, Pod};
 use crate::controllers::world::World;
 use crate::controllers::{Context, Controller};
-use crate::daemons::Wants;
-use crate::scheduler::PodName;
 
 const SECOND: i64 = 1_000_000_000;
 /// The longest that a failed pod is kept.
@@ -21,7 +20,7 @@ const LONGEST_BACKOFF: i64 = 15 * 60 * SECOND;
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) wants: Wants,
-    pub(super) pods: BTreeSet<PodName>,
+    pub(super) pods: BTreeSet<NamespacedName>,
     pub(super) counts: Counts,
     pub(super) backoff: Option<Backoff>,
 }

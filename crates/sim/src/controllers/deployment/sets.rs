@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use model::{Moment, NamespacedName, Object};
 use serde_json::{Value, json};
 
 use super::{DeploymentSpec, Work};
@@ -11,7 +11,6 @@ use crate::controllers::replica_set::{ReplicaSetSpec, ReplicaSetStatus};
 use crate::controllers::table::{Held, created_now, object_of};
 use crate::controllers::template::TEMPLATE_HASH;
 use crate::controllers::world::World;
-use crate::scheduler::PodName;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
@@ -188,7 +187,8 @@ impl Work<'_> {
         let hash = context.names.word(&spec.template, self.status.collision_count.unwrap_or(0));
         let longest = LONGEST_NAME.saturating_sub(hash.len() + 1);
         let base: String = held.name.name.chars().take(longest).collect();
-        let name = PodName { namespace: held.name.namespace.clone(), name: format!("{base}-{hash}").into() };
+        let name =
+            NamespacedName { namespace: held.name.namespace.clone(), name: format!("{base}-{hash}").into() };
         if context.world.replica_sets.get(&name).is_some() {
             *self.status.collision_count.get_or_insert(0) += 1;
             return false;

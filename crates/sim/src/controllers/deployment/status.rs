@@ -1,5 +1,6 @@
 //! What a Deployment says of itself.
 
+use kubernetes::read::nullable;
 use model::Moment;
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,6 @@ use super::{DeploymentSpec, Progress, Work};
 use crate::controllers::stamp::{Condition, Stamp};
 use crate::controllers::table::is_zero;
 use crate::controllers::{Context, Controller};
-use crate::scheduler::read::nullable;
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";

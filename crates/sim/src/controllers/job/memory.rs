@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 
 use super::{JobSpec, SECOND, ended_at, index_of, is_tracked, release};
 use crate::controllers::pod::{Phase, Pod};
@@ -11,7 +11,6 @@ use crate::controllers::queue::Queue;
 use crate::controllers::table::{Held, Owner};
 use crate::controllers::world::World;
 use crate::controllers::{Context, Controller};
-use crate::scheduler::PodName;
 
 /// How long the original waits for further news before it looks at a Job again.
 const BATCH: i64 = SECOND;
@@ -25,7 +24,7 @@ pub(in crate::controllers) struct Jobs {
     /// Pods that went before they were counted.
     pub(super) vanished: BTreeMap<Arc<str>, Vec<Ended>>,
     /// Pods of Jobs that are gone.
-    orphans: BTreeSet<PodName>,
+    orphans: BTreeSet<NamespacedName>,
 }
 
 /// How long no pod is made because pods failed.
@@ -95,7 +94,7 @@ impl Jobs {
         if is_gone && is_tracked(pod) && is_missed() {
             self.vanished.entry(owner.uid.clone()).or_default().push(Ended::of(pod));
         }
-        let name = PodName { namespace: pod.name.namespace.clone(), name: owner.name.clone() };
+        let name = NamespacedName { namespace: pod.name.namespace.clone(), name: owner.name.clone() };
         queue.add_at(now.plus_nanos(BATCH), Controller::Job, name);
     }
 

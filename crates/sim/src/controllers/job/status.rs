@@ -1,11 +1,11 @@
 //! What a Job says of itself.
 
+use kubernetes::read::nullable;
 use model::Moment;
 use serde::{Deserialize, Serialize};
 
 use crate::controllers::stamp::{Condition, Stamp};
 use crate::controllers::table::is_zero;
-use crate::scheduler::read::nullable;
 
 /// What a Job is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use kubernetes::go;
 use model::Moment;
 
 use crate::controllers::pod::Pod;
-use crate::scheduler::go;
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 

@@ -1,9 +1,8 @@
 //! What is read of the objects that tell how long things took.
 
+use kubernetes::read::{moment, nullable};
 use model::Moment;
 use serde::Deserialize;
-
-use crate::scheduler::read::{moment, nullable};
 
 #[derive(Deserialize)]
 pub(super) struct NodeJson {

@@ -7,7 +7,8 @@ use model::Moment;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::pace::{Delay, Pace, Step};
+use crate::autoscaler::Delay;
+use crate::pace::{Pace, Step};
 
 #[derive(Debug)]
 pub(super) struct Samples {

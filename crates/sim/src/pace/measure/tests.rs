@@ -1,10 +1,10 @@
 //! Histories made by hand, with what a stopwatch would have said.
 
+use model::Object;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pace::Delay;
-use model::Object;
+use crate::autoscaler::Delay;
 
 /// Milliseconds since the history began.
 fn at(millis: i64) -> Moment {

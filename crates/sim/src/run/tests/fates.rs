@@ -1,12 +1,12 @@
 //! What is told of a pod without its text is what the text says.
 
+use kubernetes::amounts::ScalarNames;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
 use crate::autoscaler::pod::Pod;
 use crate::run::body::{Body, Now};
-use crate::scheduler::amounts::ScalarNames;
 
 /// What became of a pod, owned.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ fn moment() -> impl Strategy<Value = Moment> {
 }
 
 fn lost_to() -> impl Strategy<Value = LostTo> {
-    let by = PodName { namespace: "shop".into(), name: "b".into() };
+    let by = NamespacedName { namespace: "shop".into(), name: "b".into() };
     prop_oneof![
         Just(LostTo::Preemption(by)),
         Just(LostTo::ScaleDown),

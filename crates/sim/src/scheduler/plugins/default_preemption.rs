@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use kubernetes::go;
 use smallvec::smallvec;
 
 use super::super::cards::Cards;
 use super::super::cycle::Diagnosis;
-use super::super::go;
 use super::super::ids::{NodeId, PodId};
 use super::super::look::{Hypothesis, Look};
 use super::super::message;

@@ -1,7 +1,8 @@
 //! Devices by claims. They are not simulated: a pod that wants some is refused, so that none is placed as if it wanted
 //! nothing. For all other pods it does what the original does.
 
-use super::super::amounts::ScalarNames;
+use kubernetes::amounts::ScalarNames;
+
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
 use super::super::pod::Shape;

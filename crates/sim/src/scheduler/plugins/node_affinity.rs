@@ -10,7 +10,9 @@ use super::super::verdict::Refusal;
 
 /// The only nodes that can match, by name, sorted; `None` for any.
 pub(in crate::scheduler) fn pre_filter(shape: &Shape) -> Result<Option<Vec<Arc<str>>>, Refusal> {
-    let Some(names) = shape.required_nodes.as_ref().and_then(|nodes| nodes.names()) else { return Ok(None) };
+    let Some(names) = shape.required_nodes.affinity.as_ref().and_then(|nodes| nodes.names()) else {
+        return Ok(None);
+    };
     if names.is_empty() {
         return Err(Refusal::unresolvable(Plugin::NodeAffinity, "pod affinity terms conflict"));
     }
@@ -29,7 +31,7 @@ pub(in crate::scheduler) fn filter(
         let reason = "node(s) didn't match scheduler-enforced node affinity";
         return Err(Refusal::unresolvable(Plugin::NodeAffinity, reason));
     }
-    if !shape.selects(&node.name, &node.labels) {
+    if !shape.required_nodes.selects(&node.name, &node.labels) {
         let reason = "node(s) didn't match Pod's node affinity/selector";
         return Err(Refusal::unresolvable(Plugin::NodeAffinity, reason));
     }

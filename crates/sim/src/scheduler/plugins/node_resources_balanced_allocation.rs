@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::{Resource, ScalarNames};
 use smallvec::SmallVec;
 
-use super::super::amounts::{Resource, ScalarNames};
 use super::super::node::{Load, NodeSpec};
 use super::super::pod::Shape;
 use super::super::settings::Version;

@@ -1,6 +1,7 @@
 //! Requests against what a node has left, and how much would be left as a score.
 
-use super::super::amounts::{Resource, ScalarNames, is_extended};
+use kubernetes::amounts::{Resource, ScalarNames, is_extended};
+
 use super::super::node::{Load, NodeSpec};
 use super::super::plugin::Plugin;
 use super::super::pod::Shape;

@@ -1,9 +1,10 @@
 //! Cordons.
 
+use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
+
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
 use super::super::pod::Shape;
-use super::super::taints::{NO_SCHEDULE, Taint, tolerated};
 use super::super::verdict::Refusal;
 
 /// A cordoned node takes only pods that tolerate the taint that goes with a cordon, whether the node has it or not.

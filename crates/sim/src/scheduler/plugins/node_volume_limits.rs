@@ -140,9 +140,9 @@ impl<'a> Changed<'a> {
 mod tests {
     use super::*;
     use crate::scheduler::PodId;
-    use crate::scheduler::labels::Labels;
     use crate::scheduler::plugins::volume_view::said;
     use crate::scheduler::storage::PodVolumes;
+    use kubernetes::labels::Labels;
     use serde_json::{Value, json};
 
     const FULL: &str = "NodeVolumeLimits Unschedulable: node(s) exceed max volume count";

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use kubernetes::go;
 use kubernetes::selector::Selector;
 use smallvec::SmallVec;
 
-use super::super::go;
 use super::super::ids::NodeId;
 use super::super::pod::{Pod, SpreadConstraint};
 use super::super::settings::{DefaultConstraint, SpreadDefaults};
@@ -127,10 +127,11 @@ fn with_label_keys(constraint: &SpreadConstraint, pod: &Pod) -> SpreadConstraint
 
 /// The nodes on which pods count for a constraint.
 fn counted_nodes(pod: &Pod, constraint: &SpreadConstraint, with_keys: Vec<KeyId>) -> CountedNodes {
-    let selects = pod.shape.node_selector.is_some() || pod.shape.required_nodes.is_some();
+    let selects = !pod.shape.required_nodes.is_none();
     CountedNodes {
         with_keys,
-        selected_by: (constraint.honor_affinity && selects).then(|| Arc::new(pod.shape.selecting())),
+        selected_by: (constraint.honor_affinity && selects)
+            .then(|| Arc::new(pod.shape.required_nodes.clone())),
         tolerated_by: constraint.honor_taints.then(|| pod.shape.tolerations.clone()),
     }
 }

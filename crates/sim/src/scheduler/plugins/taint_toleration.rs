@@ -1,10 +1,11 @@
 //! Taints and tolerations.
 
+use kubernetes::taints::{PREFER_NO_SCHEDULE, first_untolerated};
+
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
 use super::super::pod::Shape;
 use super::super::settings::Version;
-use super::super::taints::{PREFER_NO_SCHEDULE, first_untolerated};
 use super::super::verdict::Refusal;
 
 /// A taint that refuses must be tolerated.
@@ -20,5 +21,5 @@ pub(in crate::scheduler) fn filter(shape: &Shape, node: &NodeSpec, version: Vers
 /// How many taints that only discourage are not tolerated.
 pub(in crate::scheduler) fn score(shape: &Shape, node: &NodeSpec) -> i64 {
     let discouraging = node.taints.iter().filter(|taint| &*taint.effect == PREFER_NO_SCHEDULE);
-    discouraging.filter(|taint| !super::super::taints::tolerated(&shape.tolerations, taint)).count() as i64
+    discouraging.filter(|taint| !kubernetes::taints::tolerated(&shape.tolerations, taint)).count() as i64
 }

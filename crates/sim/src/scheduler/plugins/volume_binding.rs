@@ -6,11 +6,11 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::{SmallVec, smallvec};
 
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::scheduler::labels::Labels;
 use crate::scheduler::plugin::Plugin;
 use crate::scheduler::storage::{
     Binding, Claim, Class, InTreeDisk, PodVolume, Reservation, Storage, Trouble, Unreadable, Volume,

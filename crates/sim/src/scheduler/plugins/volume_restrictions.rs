@@ -91,8 +91,8 @@ impl State {
 mod tests {
     use super::*;
     use crate::scheduler::PodId;
-    use crate::scheduler::labels::Labels;
     use crate::scheduler::plugins::volume_view::said;
+    use kubernetes::labels::Labels;
     use serde_json::{Value, json};
 
     const TAKEN: &str = "VolumeRestrictions Unschedulable: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";

@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
+use kubernetes::labels::Labels;
 use model::{Kind, Object};
 use serde_json::Value;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod};
 use super::{node_volume_limits, volume_binding, volume_restrictions, volume_zone};
 use crate::scheduler::ids::PodId;
-use crate::scheduler::labels::Labels;
 use crate::scheduler::storage::{PodVolumes, Storage, StorageKind, VolumeJson};
 use crate::scheduler::verdict::Refusal;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
+
 use crate::scheduler::ids::PodId;
-use crate::scheduler::labels::Labels;
 use crate::scheduler::plugin::Plugin;
 use crate::scheduler::storage::{PodVolumes, Unreadable};
 use crate::scheduler::verdict::Refusal;

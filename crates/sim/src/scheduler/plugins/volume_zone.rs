@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
+
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::scheduler::labels::Labels;
 use crate::scheduler::plugin::Plugin;
 use crate::scheduler::storage::{Binding, OLD_REGION, OLD_ZONE, REGION, Storage, Trouble, Volume, ZONE};
 use crate::scheduler::verdict::Refusal;

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
+use kubernetes::amounts::ScalarNames;
+use kubernetes::labels::Labels;
 use kubernetes::owners::OwnerRef;
+use kubernetes::read::{moment, nullable, view};
 use kubernetes::requests::{Counting, PodResources};
-use kubernetes::selector::{LabelSelector, NodeSelector, NodeTerm, Selector};
-use model::{Moment, Object};
+use kubernetes::selector::{LabelSelector, NodeSelector, NodeTerm, RequiredNodeAffinity, Selector};
+use kubernetes::taints::Toleration;
+use model::{Moment, NamespacedName, Object};
 use serde::Deserialize;
 
-use super::super::amounts::ScalarNames;
-use super::super::answer::PodName;
-use super::super::labels::Labels;
-use super::super::read::{moment, nullable, view};
 use super::super::storage::{PodVolumes, VolumeJson};
-use super::super::taints::Toleration;
 use super::{Controller, ControllerKind, HostPort, Pod, Shape, SpreadConstraint, Term, Usage};
 
 const ALWAYS: &str = "Always";
@@ -259,7 +258,7 @@ pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Result<Pod, St
         ..shape(&namespace, &spec)?
     };
     Ok(Pod {
-        name: PodName { namespace, name: metadata.name.clone() },
+        name: NamespacedName { namespace, name: metadata.name.clone() },
         uid: metadata.uid.clone(),
         labels: metadata.labels,
         volumes: PodVolumes::read(&spec.volumes, &metadata.name, &metadata.uid),
@@ -326,11 +325,10 @@ fn shape(namespace: &Arc<str>, spec: &SpecJson) -> Result<Shape, String> {
         priority: spec.priority,
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         tolerations: spec.tolerations.clone(),
-        node_selector: spec
-            .node_selector
-            .as_ref()
-            .map(|labels| Selector::of_labels(labels.iter().map(|(key, value)| (&**key, &**value)))),
-        required_nodes: affinity.node_affinity.required.clone(),
+        required_nodes: RequiredNodeAffinity::new(
+            spec.node_selector.as_ref(),
+            affinity.node_affinity.required.clone(),
+        ),
         prefers_nodes: affinity.node_affinity.preferred.is_some(),
         preferred_nodes: preferred_nodes(affinity.node_affinity.preferred.as_deref().unwrap_or_default())?,
         ports: host_ports(spec.containers.iter().chain(sidecars)),

@@ -1,8 +1,8 @@
 //! Running the queue: trying pods in their turn, letting time pass, and hearing what became of bindings.
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 
-use super::super::answer::{Decision, PodName};
+use super::super::answer::Decision;
 use super::super::ids::PodId;
 use super::super::pod::Pod;
 use super::super::{Consequence, Promise, Scheduler};
@@ -13,7 +13,7 @@ use super::{Known, Place, Queue, Queued, State};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempted {
     /// The pod.
-    pub pod: PodName,
+    pub pod: NamespacedName,
     /// What came of it.
     pub decision: Decision,
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Moment, Object};
+use model::{Moment, NamespacedName, Object};
 
 use super::super::Scheduler;
-use super::super::answer::PodName;
 use super::super::ids::PodId;
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
@@ -75,7 +74,7 @@ impl Scheduler {
 
     pub(in crate::scheduler) fn set_pod(&mut self, now: Moment, object: &Object) {
         let pod = Pod::read(object, &mut self.world.scalars);
-        let PodName { namespace, name } = &pod.name;
+        let NamespacedName { namespace, name } = &pod.name;
         // One that has run to its end is not seen by the scheduler's informer.
         if pod.finished {
             self.lose_pod(now, namespace, name, || object.clone());

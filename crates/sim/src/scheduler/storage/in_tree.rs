@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
 use kubernetes::selector::NodeSelector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::attachable::Attachable;
 use super::read::{Fields, Unreadable};
-use crate::scheduler::labels::Labels;
 
 /// A plugin of Kubernetes' own whose work a CSI driver has taken over, also in the scheduler's eyes.
 ///

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
 use kubernetes::selector::{BadSelector, Expression, LabelSelector, NodeSelector, Selector};
 
 use super::attachable::{Attachable, ClaimKey};
 use super::in_tree::{BETWEEN_ZONES, InTree, InTreeDisk, OLD_REGION, OLD_ZONE, REGION, ZONE};
 use super::read::{Fields, Unreadable};
-use crate::scheduler::labels::Labels;
 
 /// A PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq)]

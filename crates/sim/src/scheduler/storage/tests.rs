@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use kubernetes::labels::Labels;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::scheduler::VolumeChange;
-use crate::scheduler::labels::Labels;
 use crate::scheduler::plugins::node_volume_limits;
 use crate::scheduler::plugins::volume_view::{VolumeHypothesis, VolumeNode, VolumePod};
 

@@ -12,11 +12,10 @@ mod wishes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Moment;
+use kubernetes::amounts::ScalarNames;
+use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 
-use super::amounts::ScalarNames;
-use super::answer::PodName;
 use super::ids::{NodeId, PodId};
 use super::node::NodeSpec;
 use super::pod::{Pod, Shape};
@@ -133,7 +132,7 @@ impl World {
         // Equal shapes are kept once.
         pod.shape = self.shapes.key(shape).clone();
         let id = self.free_pods.pop().unwrap_or(PodId(self.pods.len() as u32));
-        let PodName { namespace, name } = pod.name.clone();
+        let NamespacedName { namespace, name } = pod.name.clone();
         let node = pod.node_name.clone();
         let known = Some(Known { pod, identity, shape, on: None, assumed: false });
         if id.index() == self.pods.len() {
@@ -153,7 +152,7 @@ impl World {
         self.take_off(id);
         let known = self.pods[id.index()].take().expect("a pod's number is used while it is known");
         self.free_pods.push(id);
-        let PodName { namespace, name } = &known.pod.name;
+        let NamespacedName { namespace, name } = &known.pod.name;
         if let Some(others) = self.by_name.get_mut(namespace) {
             others.remove(name);
             if others.is_empty() {

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::selector::Selector;
+use kubernetes::labels::Labels;
+use kubernetes::selector::{RequiredNodeAffinity, Selector};
+use kubernetes::taints::{Toleration, first_untolerated};
 
 use super::super::ids::NodeId;
-use super::super::labels::Labels;
-use super::super::taints::{Toleration, first_untolerated};
-use super::super::{node::NodeSpec, pod::Shape};
+use super::super::node::NodeSpec;
 use super::registry::Registry;
 use super::tally::{Ground, Tally};
 use super::topology::{KeyId, Topology};
@@ -92,7 +92,7 @@ pub(in crate::scheduler) struct Nodes {
     /// Only nodes with all of these labels.
     pub with_keys: Vec<KeyId>,
     /// Only nodes that this shape selects, which says nothing else.
-    pub selected_by: Option<Arc<Shape>>,
+    pub selected_by: Option<Arc<RequiredNodeAffinity>>,
     /// Only nodes with no taint but those tolerated.
     pub tolerated_by: Option<Vec<Toleration>>,
 }
@@ -176,7 +176,7 @@ impl Where {
     fn place(&self, node: NodeId, spec: &NodeSpec, topology: &Topology) -> Option<usize> {
         let nodes = &self.nodes;
         let counts = nodes.with_keys.iter().all(|&key| topology.place(key, node).is_present())
-            && nodes.selected_by.as_ref().is_none_or(|shape| shape.selects(&spec.name, &spec.labels))
+            && nodes.selected_by.as_ref().is_none_or(|required| required.selects(&spec.name, &spec.labels))
             && nodes.tolerated_by.as_ref().is_none_or(|list| first_untolerated(&spec.taints, list).is_none());
         if counts { self.by.number(node, topology) } else { None }
     }

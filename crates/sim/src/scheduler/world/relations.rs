@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
+use kubernetes::read::{nullable, view};
 use kubernetes::selector::{LabelSelector, Selector};
 use model::Object;
 use serde::Deserialize;
 
-use super::super::labels::Labels;
 use super::super::pod::{Controller, ControllerKind};
-use super::super::read::{nullable, view};
 
 /// Those objects.
 #[derive(Debug, Default)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
 use rustc_hash::FxHashMap;
 
 use super::super::ids::NodeId;
-use super::super::labels::Labels;
 
 /// A label whose values are places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

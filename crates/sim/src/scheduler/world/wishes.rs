@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kubernetes::labels::Labels;
+
 use super::super::ids::NodeId;
-use super::super::labels::Labels;
 use super::super::pod::{Shape, Term};
 use super::registry::Registry;
 use super::topology::{KeyId, Topology};

@@ -1,14 +1,13 @@
 //! What an autoscaler makes of one pod, loop by loop.
 
-use model::Moment;
+use model::{Moment, NamespacedName};
 use sim::autoscaler::{About, Autoscaler, Event, Increase, Loop, PodView, ScaleUp, ScaleUpResult};
-use sim::scheduler::PodName;
 
 use super::why_ended;
 
 /// What loops said of a pod.
 pub(in crate::cli::explain) struct PodSeen {
-    pod: PodName,
+    pod: NamespacedName,
     /// What came of it in the last loop.
     pub(in crate::cli::explain) outcome: Option<Outcome>,
     /// The last search for new nodes in which it took part.
@@ -65,7 +64,7 @@ const MOST_SAID: usize = 100;
 // === impl PodSeen ===
 
 impl PodSeen {
-    pub(in crate::cli::explain) fn new(pod: PodName) -> PodSeen {
+    pub(in crate::cli::explain) fn new(pod: NamespacedName) -> PodSeen {
         PodSeen { pod, outcome: None, search: None, triggered: Vec::new(), said: Vec::new() }
     }
 
@@ -133,11 +132,11 @@ impl PodSeen {
     }
 }
 
-fn is_about(search: &ScaleUp, pod: &PodName) -> bool {
+fn is_about(search: &ScaleUp, pod: &NamespacedName) -> bool {
     search.looked_at.iter().any(|same| same.pods.iter().any(|other| other == pod))
 }
 
-fn outcome(search: &ScaleUp, pod: &PodName) -> Outcome {
+fn outcome(search: &ScaleUp, pod: &NamespacedName) -> Outcome {
     if search.result == ScaleUpResult::Error {
         return Outcome::Failed(search.error.clone().unwrap_or_default());
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::Key;
+use model::{Key, NamespacedName};
 use serde_json::{Value, json};
 use sim::autoscaler::{Choice, Increase, PodView, ScaleUp};
-use sim::scheduler::PodName;
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
@@ -49,7 +48,7 @@ pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Val
 /// What it makes of a pod.
 pub(super) fn of_pod(scaling: &Scaling, key: &Key) -> Value {
     let Scaling { setup, played, seen } = scaling;
-    let pod = PodName { namespace: key.namespace.clone(), name: key.name.clone() };
+    let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
     let mut shown = autoscaler(setup, played);
     if let Some(outcome) = &seen.outcome {
         shown["outcome"] = word(outcome).into();
@@ -107,7 +106,7 @@ fn word(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn search(search: &Search, pod: &PodName) -> Value {
+fn search(search: &Search, pod: &NamespacedName) -> Value {
     let ScaleUp { result, looked_at, options, best, choice, skipped, increases, .. } = &search.found;
     let same = looked_at.iter().find(|same| same.pods.iter().any(|other| other == pod));
     let options = options.iter().map(|option| {

@@ -1,8 +1,8 @@
 //! An explanation of a node for programs.
 
+use model::NamespacedName;
 use serde_json::{Value, json};
 use sim::autoscaler::{NodeView, UnremovableReason};
-use sim::scheduler::PodName;
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::json::{autoscaler, said};
@@ -117,6 +117,6 @@ fn verdict(all: &mut Value, told: &Told, verdict: &Verdict) {
     all["means"] = words::verdict(verdict, &told.setup).into();
 }
 
-fn pod(pod: &PodName) -> Value {
+fn pod(pod: &NamespacedName) -> Value {
     json!({"namespace": &*pod.namespace, "name": &*pod.name})
 }

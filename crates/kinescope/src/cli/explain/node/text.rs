@@ -1,9 +1,8 @@
 //! An explanation of a node for people.
 
 use anstyle::Style;
-use model::Moment;
+use model::{Moment, NamespacedName};
 use sim::autoscaler::{NodeView, UnremovableReason, Used};
-use sim::scheduler::PodName;
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::happened::times;
@@ -202,6 +201,6 @@ fn happened(out: &mut Out, told: &Told) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn named(pod: &PodName) -> String {
+fn named(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anstyle::Style;
+use model::NamespacedName;
 use sim::autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
-use sim::scheduler::PodName;
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
@@ -18,7 +18,12 @@ const FEW: usize = 8;
 const FEW_ASSUMED: usize = 3;
 
 /// Writes what the autoscaler makes of a pod; `wide` leaves nothing out.
-pub(super) fn write(out: &mut Out, pod: &PodName, scaling: &Scaling, wide: bool) -> anyhow::Result<()> {
+pub(super) fn write(
+    out: &mut Out,
+    pod: &NamespacedName,
+    scaling: &Scaling,
+    wide: bool,
+) -> anyhow::Result<()> {
     let Scaling { setup, played, seen } = scaling;
     let plain = Style::new();
     line(out, "Autoscaler", &setup.to_string(), plain)?;
@@ -120,7 +125,13 @@ fn in_words(outcome: &Outcome, setup: &Setup) -> (String, Style) {
 }
 
 /// The search in which the pod took part: in the last loop, or `before`.
-fn search(out: &mut Out, pod: &PodName, search: &Search, before: bool, wide: bool) -> anyhow::Result<()> {
+fn search(
+    out: &mut Out,
+    pod: &NamespacedName,
+    search: &Search,
+    before: bool,
+    wide: bool,
+) -> anyhow::Result<()> {
     let Search { at, found } = search;
     let plain = Style::new();
     if before {
@@ -142,7 +153,7 @@ fn search(out: &mut Out, pod: &PodName, search: &Search, before: bool, wide: boo
     listed(out, "Skipped", &reasons(&found.skipped), wide)
 }
 
-fn in_short(option: &ScaleUpOption, pod: &PodName) -> String {
+fn in_short(option: &ScaleUpOption, pod: &NamespacedName) -> String {
     let nodes = counted(option.nodes.unsigned_abs(), "node");
     let pods = counted(option.pods.len() as u64, "pod");
     let own = if option.pods.iter().any(|other| other == pod) { "" } else { ", not this one" };
@@ -152,7 +163,7 @@ fn in_short(option: &ScaleUpOption, pod: &PodName) -> String {
     format!("{}: {nodes} for {pods}{own}{shared}", option.group)
 }
 
-fn rejected<'a>(found: &'a ScaleUp, pod: &PodName) -> &'a BTreeMap<Arc<str>, Vec<String>> {
+fn rejected<'a>(found: &'a ScaleUp, pod: &NamespacedName) -> &'a BTreeMap<Arc<str>, Vec<String>> {
     static NONE: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
     let same = found.looked_at.iter().find(|same| same.pods.iter().any(|other| other == pod));
     same.map_or(&NONE, |same| &same.rejected)

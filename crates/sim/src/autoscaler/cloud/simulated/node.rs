@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use kubernetes::time::whole_second;
 use model::{Moment, Object};
 use serde_json::{Map, Value, json};
 
 use crate::autoscaler::groups::{Membership, NodeGroup};
-use crate::autoscaler::time::whole_second;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";

@@ -1,14 +1,14 @@
 //! What each drainability rule says of pods, and which is asked first.
 
-use serde_json::{Value, json};
-
-use super::super::tests::{Fixture, START, pod, replica_set};
-use super::*;
 use BlockingReason::{
     ControllerNotFound, LocalStorageRequested, MinReplicasReached, NotEnoughPdb, NotReplicated,
     NotSafeToEvictAnnotation, UnmovableKubeSystemPod,
 };
 use Verdict::{Blocks, Moves, Skipped, Waits};
+use serde_json::{Value, json};
+
+use super::super::tests::{Fixture, START, pod, replica_set};
+use super::*;
 
 /// A budget for pods that are `critical`.
 fn budget(namespace: &str, allowed: i64) -> Value {
@@ -31,7 +31,7 @@ fn verdict(settings: Settings, others: &[Value], change: impl FnOnce(&mut Value)
     change(&mut value);
     fixture.apply(value.clone());
     let namespace = value["metadata"]["namespace"].as_str().expect("every pod has one");
-    let name = PodName { namespace: namespace.into(), name: "p".into() };
+    let name = NamespacedName { namespace: namespace.into(), name: "p".into() };
     let id = fixture.cluster.find_pod(&name).expect("it was just added");
     let disruptions = Disruptions::of(&fixture.cluster);
     let rules = Rules {

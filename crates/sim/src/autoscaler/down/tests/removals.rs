@@ -1,13 +1,13 @@
 //! Whole removals, from the first look to the deleted node.
 
+use kubernetes::time::seconds;
+use model::NamespacedName;
 use serde_json::{Value, json};
 
 use super::super::super::TO_BE_DELETED;
 use super::super::super::decision::{Action, DeleteResult};
-use super::super::super::time::seconds;
 use super::super::*;
 use super::{Fixture, START, node, pod, replica_set};
-use crate::scheduler::PodName;
 
 /// A cluster with an unneeded node `a`, whose time has come, and a node `b` that is needed.
 fn unneeded_node(settings: Settings, pods_on_a: &[Value]) -> (Fixture, Down) {
@@ -86,7 +86,7 @@ fn a_node_is_drained_and_its_pods_are_waited_for() {
     leaving["spec"]["terminationGracePeriodSeconds"] = json!(900);
     let (mut fixture, mut down) = unneeded_node(Settings::default(), &[leaving.clone()]);
     let report = fixture.scale_down(&mut down, false);
-    let name = PodName { namespace: "default".into(), name: "p".into() };
+    let name = NamespacedName { namespace: "default".into(), name: "p".into() };
     assert_eq!(
         report.nodes,
         [RemovedNode { node: "a".into(), drain: vec![name.clone()], utilization: 0.05 }]

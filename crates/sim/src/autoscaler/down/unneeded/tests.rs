@@ -1,9 +1,9 @@
 //! Cases of cluster-autoscaler's own tests of unneeded nodes.
 
+use kubernetes::time::seconds;
 use serde_json::json;
 
 use super::super::super::settings::Settings;
-use super::super::super::time::seconds;
 use super::super::tests::Fixture;
 use super::*;
 

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Derived, ToldBy, derive};
-use crate::autoscaler::groups::{Delay, Measure, Membership};
+use crate::autoscaler::Delay;
+use crate::autoscaler::groups::{Measure, Membership};
 use crate::autoscaler::settings::{Expander, Version};
 
 /// What a real cluster-autoscaler 1.36.1 with its kwok provider had to do with, cut from a film.

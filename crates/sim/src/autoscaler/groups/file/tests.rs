@@ -3,7 +3,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::NodeGroups;
-use crate::autoscaler::groups::{Delay, FailureKind, Membership};
+use crate::autoscaler::Delay;
+use crate::autoscaler::groups::{FailureKind, Membership};
 use crate::autoscaler::settings::Expander;
 
 /// What the documentation shows, with how many groups each has.

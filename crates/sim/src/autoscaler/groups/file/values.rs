@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use kubernetes::go::duration;
 use kubernetes::quantity::Quantity;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::super::super::go_duration;
 use super::super::Delay;
 
 /// An amount; numbers need no quotes.
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for TaintFile {
 
 impl Span {
     fn parse<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
-        let nanos = go_duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
+        let nanos = duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
         let nanos =
             nanos.ok_or_else(|| E::custom(format!("{text:?} is not a span of time such as 90s or 5m")))?;
         Ok(Duration::from_nanos(nanos))

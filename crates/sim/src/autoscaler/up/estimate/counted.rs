@@ -1,11 +1,12 @@
 //! New nodes as what is left of them. It comes to what trying each pod comes to, when nothing matters to the pods but a
 //! node's own words, which are the same for every copy of a template, and how much it has left.
 
+use kubernetes::amounts::{Amounts, ScalarId};
+
 use super::super::super::snapshot::Snapshot;
 use super::super::super::templates::Template;
 use super::super::pods::PodGroup;
 use super::NewNodes;
-use crate::scheduler::amounts::{Amounts, ScalarId};
 
 /// New nodes as what is left of them.
 pub(super) struct Counted {

@@ -1,5 +1,6 @@
 //! Which group of pods gains most from being packed by arithmetic (`--fastpath-binpacking-enabled`).
 
+use kubernetes::read::{nullable, view};
 use kubernetes::requests::ResourceList;
 use serde::Deserialize;
 
@@ -8,7 +9,6 @@ use super::super::super::pod::Pod;
 use super::super::super::snapshot::Snapshot;
 use super::super::pods::PodGroup;
 use crate::scheduler::pod::Shape;
-use crate::scheduler::read::{nullable, view};
 
 #[derive(Deserialize)]
 struct PodJson<'a> {

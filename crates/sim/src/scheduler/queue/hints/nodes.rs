@@ -1,10 +1,11 @@
 //! What a new or changed node means to pods that were refused.
 
-use super::super::super::labels::Labels;
+use kubernetes::labels::Labels;
+use kubernetes::taints::first_untolerated;
+
 use super::super::super::node::NodeSpec;
 use super::super::super::pod::{Pod, SpreadConstraint};
 use super::super::super::settings::AddedAffinity;
-use super::super::super::taints::first_untolerated;
 use super::super::super::world::World;
 
 /// Whether the node is not cordoned, and was or is new.
@@ -27,13 +28,7 @@ pub(super) fn selected_now(pod: &Pod, added: &AddedAffinity, old: Option<&NodeSp
     if !enforced {
         return false;
     }
-    let selects = |node: &NodeSpec| {
-        let label = |key: &str| node.labels.get(key);
-        if pod.shape.node_selector.as_ref().is_some_and(|selector| !selector.matches(label)) {
-            return Ok(false);
-        }
-        pod.shape.required_nodes.as_ref().map_or(Ok(true), |nodes| nodes.matches(&node.name, label))
-    };
+    let selects = |node: &NodeSpec| pod.shape.required_nodes.matches(&node.name, &node.labels);
     match (selects(new), old.map(selects)) {
         (Ok(false), _) | (Ok(true), Some(Ok(true))) => false,
         (Ok(true), _) | (Err(_), _) => true,

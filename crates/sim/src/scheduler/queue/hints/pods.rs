@@ -1,12 +1,13 @@
 //! What it means to pods that were refused that another pod came, changed or left, or that they changed themselves.
 
-use super::super::super::amounts::Amounts;
-use super::super::super::labels::Labels;
+use kubernetes::amounts::Amounts;
+use kubernetes::labels::Labels;
+use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
+
 use super::super::super::plugin::Plugin;
 use super::super::super::plugins::pod_topology_spread::constraints;
 use super::super::super::pod::{Pod, SpreadConstraint, Term};
 use super::super::super::rules::Rules;
-use super::super::super::taints::{NO_SCHEDULE, Taint, tolerated};
 use super::super::super::world::World;
 
 /// How a pod was, and how it is.

@@ -3,7 +3,7 @@
 const LARGEST: u64 = 1 << 63;
 
 /// How many nanoseconds a text means to Go's `time.ParseDuration`; `None` where that gives an error.
-pub(crate) fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
@@ -93,7 +93,7 @@ fn nanos_of(unit: &str) -> Option<u64> {
 }
 
 /// A duration of so many nanoseconds as Go writes it: `15m0s`, `1h0m0.5s`, `20ms`.
-pub(crate) fn format(nanos: i64) -> String {
+pub fn format(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let all = nanos.unsigned_abs();
     let (unit, name) = match all {

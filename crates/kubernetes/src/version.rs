@@ -1,7 +1,7 @@
 //! Versions, as programs call themselves.
 
 /// Whether a text such as `v1.34.2` or `1.34.1-gke.7` names a version such as `1.34`.
-pub(crate) fn names(text: &str, version: &str) -> bool {
+pub fn names(text: &str, version: &str) -> bool {
     let numbers = text.strip_prefix('v').unwrap_or(text);
     let rest = numbers.strip_prefix(version);
     rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))

@@ -6,29 +6,29 @@ use serde::{Deserialize, Deserializer};
 
 /// Labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Labels(Vec<(Arc<str>, Arc<str>)>);
+pub struct Labels(Vec<(Arc<str>, Arc<str>)>);
 
 impl Labels {
     /// No labels.
-    pub(crate) const NONE: Labels = Labels(Vec::new());
+    pub const NONE: Labels = Labels(Vec::new());
 
     /// The value of a label.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.get_shared(key).map(|value| &**value)
     }
 
     /// The value of a label, to keep.
-    pub(crate) fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
+    pub fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
         self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|index| &self.0[index].1)
     }
 
     /// All labels, sorted by key.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
     /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

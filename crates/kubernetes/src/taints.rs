@@ -7,40 +7,51 @@ use serde::Deserialize;
 /// What keeps pods away from a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(crate) struct Taint {
+pub struct Taint {
+    /// Its key.
     pub key: Arc<str>,
-    #[serde(deserialize_with = "super::read::nullable")]
+    /// Its value, which may be empty.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub value: Arc<str>,
+    /// What it does to pods: one of the words below.
     pub effect: Arc<str>,
 }
 
 /// What lets a pod ignore a taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
-pub(crate) struct Toleration {
-    #[serde(deserialize_with = "super::read::nullable")]
+pub struct Toleration {
+    /// The taint's key; empty for all.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub key: Arc<str>,
-    #[serde(deserialize_with = "super::read::nullable")]
+    /// `Equal`, `Exists`, or nothing, which is `Equal`.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub operator: Arc<str>,
-    #[serde(deserialize_with = "super::read::nullable")]
+    /// The taint's value, for `Equal`.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub value: Arc<str>,
-    #[serde(deserialize_with = "super::read::nullable")]
+    /// The taint's effect; empty for all.
+    #[serde(deserialize_with = "crate::read::nullable")]
     pub effect: Arc<str>,
 }
 
-pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
-pub(crate) const NO_EXECUTE: &str = "NoExecute";
-pub(crate) const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
+/// Pods that do not tolerate it are not placed.
+pub const NO_SCHEDULE: &str = "NoSchedule";
+/// Nor may they stay.
+pub const NO_EXECUTE: &str = "NoExecute";
+/// They are placed elsewhere if that can be.
+pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
 impl Taint {
     /// Whether pods that do not tolerate it are not placed there.
-    pub(crate) fn refuses(&self) -> bool {
+    pub fn refuses(&self) -> bool {
         matches!(&*self.effect, NO_SCHEDULE | NO_EXECUTE)
     }
 }
 
 impl Toleration {
-    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+    /// Whether it is for that taint.
+    pub fn tolerates(&self, taint: &Taint) -> bool {
         let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         same(&self.effect, &taint.effect)
             && same(&self.key, &taint.key)
@@ -53,11 +64,11 @@ impl Toleration {
 }
 
 /// Whether one of the tolerations is for that taint.
-pub(crate) fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
 /// The first taint that keeps a pod with these tolerations away.
-pub(crate) fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
+pub fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
     taints.iter().find(|taint| taint.refuses() && !tolerated(tolerations, taint))
 }

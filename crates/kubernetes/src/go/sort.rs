@@ -2,7 +2,7 @@
 //! kube-scheduler sorts by a rule that calls each of two pods the lesser, so every comparison counts.
 
 /// Sorts as Go's `sort.Slice` does, step by step; `less` need not make sense.
-pub(crate) fn sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
+pub fn sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let (end, bad_pivots_allowed) = (items.len(), usize::BITS - items.len().leading_zeros());
     Sorting { items, less }.quick(0, end, bad_pivots_allowed);
 }

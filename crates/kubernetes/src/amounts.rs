@@ -4,25 +4,29 @@
 
 use std::sync::Arc;
 
+use crate::requests::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 use indexmap::IndexSet;
-use kubernetes::requests::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 /// A resource other than cpu, memory and ephemeral storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ScalarId(u32);
+pub struct ScalarId(u32);
 
 /// The names of such resources.
 #[derive(Debug, Default)]
-pub(crate) struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
+pub struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
 
 /// A resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Resource {
+pub enum Resource {
+    /// Processor time.
     Cpu,
+    /// Memory.
     Memory,
+    /// Disk of the node itself.
     EphemeralStorage,
+    /// Another one that the scheduler counts.
     Scalar(ScalarId),
     /// A name that the scheduler takes no account of.
     Other,
@@ -30,7 +34,7 @@ pub(crate) enum Resource {
 
 /// How much of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Amounts {
+pub struct Amounts {
     /// In thousandths.
     pub cpu: i64,
     /// In bytes.
@@ -45,7 +49,7 @@ pub(crate) struct Amounts {
 
 impl ScalarNames {
     /// The resource of that name.
-    pub(crate) fn resource(&mut self, name: &str) -> Resource {
+    pub fn resource(&mut self, name: &str) -> Resource {
         match name {
             CPU => Resource::Cpu,
             MEMORY => Resource::Memory,
@@ -55,12 +59,13 @@ impl ScalarNames {
         }
     }
 
-    pub(crate) fn name(&self, id: ScalarId) -> &Arc<str> {
+    /// The name of a resource.
+    pub fn name(&self, id: ScalarId) -> &Arc<str> {
         &self.0[id.0 as usize]
     }
 
     /// What the scheduler counts of a list.
-    pub(crate) fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
+    pub fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
         let mut amounts = Amounts::default();
         for (name, quantity) in list.iter() {
             match self.resource(name) {
@@ -88,7 +93,7 @@ impl ScalarNames {
 
 impl Amounts {
     /// How much of one resource; zero where it is not named.
-    pub(crate) fn get(&self, resource: Resource) -> i64 {
+    pub fn get(&self, resource: Resource) -> i64 {
         match resource {
             Resource::Cpu => self.cpu,
             Resource::Memory => self.memory,
@@ -99,20 +104,22 @@ impl Amounts {
     }
 
     /// How much of one scalar; zero where it is not named.
-    pub(crate) fn scalar(&self, id: ScalarId) -> i64 {
+    pub fn scalar(&self, id: ScalarId) -> i64 {
         self.scalars.iter().find(|(other, _)| *other == id).map_or(0, |(_, amount)| *amount)
     }
 
     /// Whether nothing is asked for: no scalar is even named.
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub fn is_nothing(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
     }
 
-    pub(crate) fn add(&mut self, other: &Amounts) {
+    /// Adds what another has, resource by resource.
+    pub fn add(&mut self, other: &Amounts) {
         self.combine(other, i64::wrapping_add);
     }
 
-    pub(crate) fn subtract(&mut self, other: &Amounts) {
+    /// Takes away what another has, resource by resource.
+    pub fn subtract(&mut self, other: &Amounts) {
         self.combine(other, i64::wrapping_sub);
     }
 
@@ -138,7 +145,7 @@ fn is_scalar(name: &str) -> bool {
 }
 
 /// Whether it is a resource of somebody else's: `example.com/gpu`.
-pub(crate) fn is_extended(name: &str) -> bool {
+pub fn is_extended(name: &str) -> bool {
     let Some((domain, rest)) = name.split_once('/') else { return false };
     if name.contains("kubernetes.io/") || name.starts_with("requests.") {
         return false;

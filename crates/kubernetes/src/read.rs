@@ -4,20 +4,20 @@ use model::{Moment, Object, Text};
 use serde::{Deserialize, Deserializer};
 
 /// Null is the default.
-pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A time as Kubernetes writes it.
-pub(crate) fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Moment>, D::Error> {
+pub fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Moment>, D::Error> {
     let text = Option::<Text<'de>>::deserialize(deserializer)?;
     text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
 }
 
 /// A view of an object, or what in it makes no sense, by its path.
-pub(crate) fn view<'a, T: Deserialize<'a>>(object: &'a Object) -> Result<T, String> {
+pub fn view<'a, T: Deserialize<'a>>(object: &'a Object) -> Result<T, String> {
     object.view().or_else(|_| {
         // Slower, and only now needed: it follows the path.
         let mut json = serde_json::Deserializer::from_str(object.as_str());

@@ -1,15 +1,16 @@
 //! What Go's standard library does where kube-scheduler's decisions depend on it: which of equal nodes is chosen,
 //! the last bit of a logarithm, the order of equal pods.
 
+pub mod duration;
 mod sort;
 
-pub(crate) use sort::sort;
+pub use sort::sort;
 
 /// The index of the highest score, as `container/heap` puts it on top. Among equals that is neither the first nor the
 /// last, but what the shape of the heap makes of their order.
 ///
 /// `heap` is room to work in; what is in it does not matter.
-pub(super) fn top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
+pub fn top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
     let count = scores.len();
     heap.clear();
     heap.extend(0..count as u32);
@@ -36,7 +37,7 @@ pub(super) fn top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
 
 /// The natural logarithm of a positive number. Go's differs from the C library's in the last bit here and there, and a
 /// sum of such bits can decide between two nodes.
-pub(super) fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     const LN2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
     const LN2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
     const L1: f64 = f64::from_bits(0x3fe5_5555_5555_5593);

@@ -1,0 +1,41 @@
+//! What a pod requires of its node's labels and name.
+
+use super::{BadSelector, NodeSelector, Selector};
+use crate::labels::Labels;
+
+/// A pod's `nodeSelector` and required node affinity, which must both match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RequiredNodeAffinity {
+    /// `nodeSelector`.
+    pub selector: Option<Selector>,
+    /// `requiredDuringSchedulingIgnoredDuringExecution`.
+    pub affinity: Option<NodeSelector>,
+}
+
+impl RequiredNodeAffinity {
+    /// What these fields of a pod's spec require.
+    pub fn new(node_selector: Option<&Labels>, affinity: Option<NodeSelector>) -> RequiredNodeAffinity {
+        let pairs =
+            |labels: &Labels| Selector::of_labels(labels.iter().map(|(key, value)| (&**key, &**value)));
+        RequiredNodeAffinity { selector: node_selector.map(pairs), affinity }
+    }
+
+    /// Whether nothing is required.
+    pub fn is_none(&self) -> bool {
+        self.selector.is_none() && self.affinity.is_none()
+    }
+
+    /// Whether a node matches, or that it cannot be said because terms make no sense.
+    pub fn matches(&self, name: &str, labels: &Labels) -> Result<bool, &BadSelector> {
+        let label = |key: &str| labels.get(key);
+        if self.selector.as_ref().is_some_and(|selector| !selector.matches(label)) {
+            return Ok(false);
+        }
+        self.affinity.as_ref().map_or(Ok(true), |nodes| nodes.matches(name, label))
+    }
+
+    /// Whether a node matches. A term that makes no sense never does.
+    pub fn selects(&self, name: &str, labels: &Labels) -> bool {
+        self.matches(name, labels).unwrap_or(false)
+    }
+}

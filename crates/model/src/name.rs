@@ -1,0 +1,12 @@
+//! The name of an object of a kind that is known.
+
+use std::sync::Arc;
+
+/// Namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamespacedName {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
