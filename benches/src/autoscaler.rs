@@ -4,13 +4,12 @@ mod stage;
 
 use std::time::Instant;
 
-use sim::autoscaler::ScaleUpResult;
+use autoscaler::ScaleUpResult;
 
 use crate::figure::{Figure, Figures, Unit};
 use crate::samples::Samples;
 use crate::studio::Studio;
 use crate::{Bench, Result};
-
 use stage::{Stage, burst, calm};
 
 /// What is measured of the autoscaler.

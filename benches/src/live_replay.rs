@@ -10,8 +10,8 @@ use history::Bulk;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use model::{Moment, Object, Observed, What};
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options};
 use tokio::task::JoinSet;
 
 use crate::figure::{Figure, Figures, Unit};

@@ -2,8 +2,8 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to whoever started it")]
 
+mod conformance;
 mod deny;
-mod judge;
 mod test;
 mod tidy;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             run(cargo(root()).args(["build", "--quiet", "--release", "-p", "kinescope"]))
                 && run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
         }
-        ("vectors" | "oracle" | "films", _) => judge::run_judge(root(), &arguments),
+        ("vectors" | "oracle" | "films", _) => conformance::compare(root(), &arguments),
         _ => {
             eprint!("there is no task {:?}\n\n{HELP}", arguments.join(" "));
             false

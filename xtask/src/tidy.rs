@@ -1,4 +1,4 @@
-//! What the compiler does not check: the rooms' order, the size of files, and what must not be left lying about.
+//! What the compiler does not check: the order of crates, the size of files, and what must not be left lying about.
 
 mod manifest;
 
@@ -19,18 +19,48 @@ pub(crate) struct Finding {
     what: String,
 }
 
-/// Each crate and those of the workspace it may lean on.
-const ROOMS: &[(&str, Leans)] = &[
+/// Each crate and those of the workspace that it may depend on.
+const CRATES: &[(&str, Leans)] = &[
     ("model", Leans::On(&[])),
     ("kubernetes", Leans::On(&["model"])),
     ("history", Leans::On(&["model"])),
     ("formats", Leans::On(&["model", "kubernetes"])),
     ("live", Leans::On(&["model", "kubernetes"])),
-    ("sim", Leans::On(&["model", "kubernetes"])),
-    ("replay", Leans::On(&["model", "kubernetes", "history", "formats", "sim"])),
-    ("workload", Leans::On(&["model", "sim"])),
-    ("peers", Leans::On(&[])),
-    ("judge", Leans::On(&["model", "formats", "sim", "peers"])),
+    ("scheduler", Leans::On(&["model", "kubernetes"])),
+    ("controllers", Leans::On(&["model", "kubernetes"])),
+    ("autoscaler", Leans::On(&["model", "kubernetes", "scheduler"])),
+    ("simulation", Leans::On(&["model", "kubernetes", "scheduler", "autoscaler", "controllers"])),
+    ("calibration", Leans::On(&["model", "kubernetes", "autoscaler", "simulation"])),
+    (
+        "replay",
+        Leans::On(&[
+            "model",
+            "kubernetes",
+            "history",
+            "formats",
+            "scheduler",
+            "autoscaler",
+            "controllers",
+            "simulation",
+            "calibration",
+        ]),
+    ),
+    ("workload", Leans::On(&["model", "scheduler", "autoscaler", "controllers", "simulation"])),
+    ("testcluster", Leans::On(&[])),
+    ("testobjects", Leans::On(&["model"])),
+    (
+        "conformance",
+        Leans::On(&[
+            "model",
+            "formats",
+            "scheduler",
+            "autoscaler",
+            "controllers",
+            "simulation",
+            "calibration",
+            "testcluster",
+        ]),
+    ),
     ("kinescope", Leans::OnAny),
     ("benches", Leans::OnAny),
     ("xtask", Leans::OnAny),
@@ -42,9 +72,12 @@ enum Leans {
 }
 
 /// What the tests of every crate may lean on besides.
-const FOR_TESTS: [&str; 3] = ["workload", "peers", "judge"];
+const FOR_TESTS: [&str; 4] = ["conformance", "testcluster", "testobjects", "workload"];
 
-/// Workspaces of their own: they look at the rooms from outside.
+/// What the tests of one crate may lean on besides: the shop's day must teach what it was made from.
+const FOR_TESTS_OF: [(&str, &str); 1] = [("workload", "calibration")];
+
+/// Workspaces of their own: they look at the crates from outside.
 const APART: [&str; 2] = ["fuzz/", "interop/"];
 
 const MOST_LINES: usize = 700;
@@ -67,8 +100,8 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
         let Ok(text) = String::from_utf8(fs::read(path)?) else { continue };
         let file = relative(root, path);
         check_file(&file, &text, &mut found);
-        let is_room = !APART.iter().any(|folder| file.starts_with(folder));
-        if is_room && path.file_name().is_some_and(|name| name == "Cargo.toml") {
+        let is_crate = !APART.iter().any(|folder| file.starts_with(folder));
+        if is_crate && path.file_name().is_some_and(|name| name == "Cargo.toml") {
             check_manifest(&file, &text, &mut found);
         }
     }
@@ -139,14 +172,16 @@ fn check_manifest(file: &str, text: &str, found: &mut Vec<Finding>) {
     if !manifest.has_workspace_lints {
         find("[lints] workspace = true is missing".to_owned());
     }
-    match ROOMS.iter().find(|(room, _)| room == name) {
+    match CRATES.iter().find(|(known, _)| known == name) {
         None => find(format!("{name} has no place in the order of crates: give it one in xtask/src/tidy.rs")),
         Some((_, Leans::OnAny)) => {}
         Some((_, Leans::On(allowed))) => {
-            let is_room = |name: &&String| ROOMS.iter().any(|(room, _)| room == name);
-            let is_for_tests = |other: &&String| FOR_TESTS.contains(&other.as_str());
+            let is_crate = |name: &&String| CRATES.iter().any(|(known, _)| known == name);
+            let is_for_tests = |other: &&String| {
+                FOR_TESTS.contains(&other.as_str()) || FOR_TESTS_OF.contains(&(name.as_str(), other.as_str()))
+            };
             let tests = manifest.test_dependencies.iter().filter(|other| !is_for_tests(other));
-            for other in manifest.dependencies.iter().chain(tests).filter(is_room) {
+            for other in manifest.dependencies.iter().chain(tests).filter(is_crate) {
                 if !allowed.contains(&other.as_str()) {
                     find(format!("{name} must not depend on {other}"));
                 }

@@ -1,8 +1,8 @@
 //! Clusters for the autoscaler to look at.
 
+use autoscaler::{Autoscaler, Loop, Membership, NodeGroup, ObservedCloud, Provisioning, Settings};
 use model::{Moment, Object, What};
 use serde_json::{Value, json};
-use sim::autoscaler::{Autoscaler, Loop, Membership, NodeGroup, ObservedCloud, Provisioning, Settings};
 
 /// A cluster, its cloud, and an autoscaler that looks at them.
 pub(super) struct Stage {

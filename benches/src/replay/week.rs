@@ -10,10 +10,10 @@ use history::Bulk;
 use model::{Moment, Object, Observed, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use scheduler::Settings;
 use serde_json::{Value, json};
-use sim::pace::Pace;
-use sim::run::{Again, Audience, Begun, Decided, Demand, DemandId, Given, Life, Run, Runs, Setup};
-use sim::scheduler::Settings;
+use simulation::pace::Pace;
+use simulation::{Again, Audience, Begun, Decided, Demand, DemandId, Given, Life, Run, Runs, Setup};
 
 use crate::Result;
 

@@ -32,7 +32,7 @@ impl Go {
     /// Builds it if need be. `None` without Go.
     pub(super) fn find() -> Result<Option<Go>> {
         let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/oracle/kube-scheduler");
-        let program = peers::build_module("kube-scheduler-oracle", Path::new(sources))?;
+        let program = testcluster::build_module("kube-scheduler-oracle", Path::new(sources))?;
         Ok(program.map(|program| Go { program }))
     }
 

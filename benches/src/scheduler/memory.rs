@@ -1,9 +1,9 @@
 //! The memory of a scheduler that knows a large cluster.
 
 use model::{Object, What};
+use scheduler::{Scheduler, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sim::scheduler::{Scheduler, Settings};
 
 use super::child;
 use super::manifest::{self, Template, affine, anti, avoids, plain, prefers, spread};

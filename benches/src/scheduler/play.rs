@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::{Moment, NamespacedName, Object, What};
+use scheduler::{Attempted, Decision, Scheduler, Settings};
 use serde::{Deserialize, Serialize};
-use sim::scheduler::{Attempted, Decision, Scheduler, Settings};
 
 use super::stage::{MEASURED, START, Stage};
 use crate::Result;

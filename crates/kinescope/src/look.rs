@@ -3,14 +3,14 @@
 mod amounts;
 mod as_of;
 mod audit;
-pub(crate) mod autoscaler;
+pub(crate) mod autoscaler_setup;
 mod chosen;
 mod edit;
 mod feed;
 mod kept;
 mod kind_words;
 mod labels;
-pub(crate) mod scheduler;
+pub(crate) mod scheduler_settings;
 mod summary;
 
 pub(crate) use self::amounts::{bytes, counted, grouped};

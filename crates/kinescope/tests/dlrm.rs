@@ -8,12 +8,13 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use common::run;
+use autoscaler::NodeGroups;
 use formats::{Format, Given, Input, Item};
 use model::{Moment, Object, What};
+use scheduler::{Fit, Settings};
 use serde_json::{Value, json};
-use sim::autoscaler::NodeGroups;
-use sim::scheduler::{Fit, Settings};
+
+use common::run;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 

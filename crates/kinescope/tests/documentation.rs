@@ -54,7 +54,7 @@ fn the_commands_of_the_readme_answer_as_it_says() {
 /// The lines that need a cluster, against a real one: what they answer differs from cluster to cluster.
 #[test]
 fn the_commands_about_a_cluster_work() {
-    let Some(cluster) = peers::Cluster::start(peers::Options::default()).unwrap() else {
+    let Some(cluster) = testcluster::Cluster::start(testcluster::Options::default()).unwrap() else {
         // Not by a macro, whose output the test runner would keep to itself.
         std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
         return;

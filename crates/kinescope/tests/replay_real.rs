@@ -17,10 +17,10 @@ mod server;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use peers::{Cluster, Options};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::Value;
+use testcluster::{Cluster, Options};
 
 use crate::common::run;
 use crate::recorder::Recorder;

@@ -7,13 +7,14 @@ mod common;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use common::{Film, Recording, Sight, churn, client, listed, now, recorded, send, start, undisturbed};
 use live::{Connection, Event, KindChoice, Known, State, Target, Wanted};
 use model::{Gap, Key, Kind, Object, Observed};
-use peers::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use testcluster::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 use tokio::sync::{mpsc, watch};
+
+use common::{Film, Recording, Sight, churn, client, listed, now, recorded, send, start, undisturbed};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";

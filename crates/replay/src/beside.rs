@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kubernetes::owners::Owners;
 use model::{Change, Kind, Moment, What};
-use sim::run::DemandId;
+use simulation::DemandId;
 
 use crate::causes::{Causes, LifeSeen, Lost};
 use crate::compare::{Evictions, Fidelity, Placements};

@@ -20,10 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
-use sim::run::{Again, DemandId, Life, Runs};
+use simulation::{Again, DemandId, Life, Runs};
+
+use self::store::Stored;
 
 pub use self::made::Made;
-use self::store::Stored;
 
 pub(crate) use store::Lives;
 pub use survey::Survey;

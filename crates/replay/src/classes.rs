@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use autoscaler::NodeGroup;
 use model::Object;
 use serde::Deserialize;
-use sim::autoscaler::{NodeGroup, made_for};
+use simulation::made_for;
 
 /// Tells what nodes are alike.
 #[derive(Clone, Debug, Default)]

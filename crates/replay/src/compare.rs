@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Moment, Object, What};
+use scheduler::{Inclined, Placement};
 use serde::Serialize;
-use sim::run::{Audience, Decided, Demand, LostTo, PodId};
-use sim::scheduler::{Inclined, Placement};
+use simulation::{Audience, Decided, Demand, LostTo, PodId};
 
 use crate::causes::{Causes, Lost};
 use crate::figures::{Figures, Ledger, Waits};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use autoscaler::{RemovedNode, ScaleUp};
 use model::{Moment, NamespacedName, What};
+use scheduler::{Inclined, Placement};
 use serde::Serialize;
-use sim::autoscaler::{RemovedNode, ScaleUp};
-use sim::run::{Audience, Decided, Demand, LostTo, PodId};
-use sim::scheduler::{Inclined, Placement};
+use simulation::{Audience, Decided, Demand, LostTo, PodId};
 
 use crate::causes::Causes;
 use crate::play::Follower;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kubernetes::quantity::Quantity;
 use model::{Moment, Object};
 use serde::{Deserialize, Serialize};
-use sim::run::Takes;
+use simulation::Takes;
 
 /// What happened, counted as it happens.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use history::Bulk;
 use model::{Kind, Moment, Object, Observed, What};
-use sim::run::{Audience, Decided, Demand};
+use simulation::{Audience, Decided, Demand};
 
 use crate::play::Follower;
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use controllers::Controller;
 use serde::{Deserialize, Serialize};
-use sim::controllers::Controller;
 
 /// What is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

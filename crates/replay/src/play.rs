@@ -7,19 +7,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
+use calibration::seen::Seen;
+use controllers::Controller;
 use history::{Changes, History, Selection};
 use kubernetes::kinds::is_secret;
 use model::{Key, Kind, Moment, Object, What, Window};
-use sim::controllers::Controller;
-use sim::run::{Audience, BadGiven, Demand, Given, Run, Setup};
-use sim::seen::Seen;
-
-pub use batches::{StepFollower, Steps, play_in_batches};
+use simulation::{Audience, BadGiven, Demand, Given, Run, Setup};
 
 use crate::causes::made::Recall;
 use crate::causes::{Causes, Survey};
 use crate::recorded::Recorded;
 use crate::script::{self, Script};
+
+pub use batches::{StepFollower, Steps, play_in_batches};
 
 /// Which part of a history is played.
 #[derive(Clone, Debug)]

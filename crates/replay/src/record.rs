@@ -3,7 +3,7 @@
 use std::io;
 
 use rustc_hash::FxHashMap;
-use sim::run::{DemandId, Life, PodId};
+use simulation::{DemandId, Life, PodId};
 
 use crate::causes::{Cause, Causes, LifeSeen};
 

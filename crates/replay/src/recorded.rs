@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use calibration::seen::{PodSeen, Seen};
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
-use sim::run::Takes;
-use sim::seen::{PodSeen, Seen};
+use simulation::Takes;
 
 use crate::figures::{Figures, Ledger};
 

@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use autoscaler::NodeGroup;
+use calibration::{Derived, derive};
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
-use sim::autoscaler::{Derived, NodeGroup, derive};
+
+use crate::play::{self, whole_from};
+use crate::snapshot::{ClusterSnapshot, Scaling, is_node, snapshot};
 
 pub use events::{ScalingEvent, ScalingTold};
 pub use replay::Replay;
 pub use report::{Batch, Decided, Decision, ReplayReport};
-
-use crate::play::{self, whole_from};
-use crate::snapshot::{ClusterSnapshot, Scaling, is_node, snapshot};
 
 /// A recorded cluster.
 pub struct Replayer {

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use calibration::seen::{OwnerKind, PodSeen};
 use history::Changes;
 use model::{Change, Moment, Object, Text, What};
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sim::run::{Again, Begun, Demand, DemandId, Given};
-use sim::seen::{OwnerKind, PodSeen};
+use simulation::{Again, Begun, Demand, DemandId, Given};
 
 use crate::causes::objects::is_being_removed;
 use crate::causes::{Act, Causes, Lives};

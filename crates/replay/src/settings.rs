@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Kind, Moment, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sim::pace::Pace;
+use simulation::pace::Pace;
 
 use crate::level::Level;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use autoscaler::{Membership, NodeGroup, Settings};
 use model::{Moment, Object};
 use serde::Deserialize;
-use sim::autoscaler::{Membership, NodeGroup, Settings};
 
 pub use formats::scaling_history::{
     MachineDeploymentInfo, NodeInfo, PodInfo, PriorityClassInfo, ScheduleStatus, SettingsInfo, WorkerPoolInfo,

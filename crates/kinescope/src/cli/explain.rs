@@ -18,7 +18,7 @@ use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use kubernetes::kinds;
 use model::{Key, Kind, Moment, NamespacedName, Object};
-use sim::scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler, Version};
+use scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler, Version};
 
 use self::autoscaler::{Outcome as Scaled, Played, PodSeen, play};
 use self::happened::Happened;
@@ -26,9 +26,9 @@ use self::life::Life;
 use self::state::State;
 use super::output::Out;
 use super::{Outcome, chosen, completion};
-use crate::look::autoscaler::{self as scaler, GroupsBy, Setup};
-use crate::look::scheduler::{self, Which};
-use crate::look::{AsOf, Chosen};
+use crate::look::autoscaler_setup::{GroupsBy, Setup};
+use crate::look::scheduler_settings::Which;
+use crate::look::{AsOf, Chosen, autoscaler_setup, scheduler_settings};
 
 const AFTER: &str = "\
 Examples:
@@ -97,8 +97,8 @@ pub(super) struct Explain {
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
     autoscaler_flags: Option<String>,
     /// Which cluster-autoscaler's rules are followed: 1.32 to 1.37, of which 1.36 alone is verified [default: as the history says, else 1.36]
-    #[arg(long, value_name = "VERSION", value_parser = sim::autoscaler::Version::parse)]
-    autoscaler_version: Option<sim::autoscaler::Version>,
+    #[arg(long, value_name = "VERSION", value_parser = ::autoscaler::Version::parse)]
+    autoscaler_version: Option<::autoscaler::Version>,
     /// How to print it
     #[arg(short, long, value_parser = ["table", "wide", "json"], default_value = "table")]
     output: String,
@@ -234,8 +234,8 @@ impl Explain {
         Ok(())
     }
 
-    fn autoscaler(&self) -> scaler::Asked<'_> {
-        scaler::Asked {
+    fn autoscaler(&self) -> autoscaler_setup::Asked<'_> {
+        autoscaler_setup::Asked {
             node_groups: self.node_groups.as_deref(),
             flags_by: "--autoscaler-flags",
             edits: &[],
@@ -248,7 +248,7 @@ impl Explain {
         let source = case.key.source.clone();
         let moment = case.as_of.moment();
         warn_of_gaps(out, chosen, &source, moment)?;
-        let asked = scheduler::Asked {
+        let asked = scheduler_settings::Asked {
             file: self.scheduler_config.as_deref(),
             version: self.scheduler_version.unwrap_or(Version::V1_36),
             edits: &[],

@@ -20,7 +20,7 @@ use replay::decisions::Decisions;
 use replay::level::Level;
 use replay::play::play;
 use replay::report::{Report, Reservation, Scaling, Span};
-use sim::scheduler::Version;
+use scheduler::Version;
 
 use self::clock::{Clock, Watched};
 use self::folder::{Folder, Scratch};
@@ -99,8 +99,8 @@ pub(super) struct Replay {
     #[arg(long, value_name = "recorded|off|FLAGS", default_value = "recorded", allow_hyphen_values = true)]
     autoscaler: String,
     /// Which cluster-autoscaler's rules are followed: 1.32 to 1.37, of which 1.36 alone is verified [default: as the history says, else 1.36]
-    #[arg(long, value_name = "VERSION", value_parser = sim::autoscaler::Version::parse)]
-    autoscaler_version: Option<sim::autoscaler::Version>,
+    #[arg(long, value_name = "VERSION", value_parser = autoscaler::Version::parse)]
+    autoscaler_version: Option<autoscaler::Version>,
     /// Set one place of a configuration otherwise; may be given several times
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<Edit>,

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use peers::Program;
 use serde_json::Value;
 use tempfile::TempDir;
+use testcluster::Program;
 
 use crate::common::{Said, said};
 
@@ -18,7 +18,7 @@ pub(crate) struct Renderer {
 impl Renderer {
     /// `None` without Go, and a word about it.
     pub(crate) fn find() -> Option<Renderer> {
-        let programs = peers::build(&[Program::Kubectl, Program::Helm]).unwrap();
+        let programs = testcluster::build(&[Program::Kubectl, Program::Helm]).unwrap();
         if programs.is_none() {
             no_go();
         }

@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testcluster::{Cluster, Options};
 
 use crate::common::{Said, command, run};
 use crate::rendered::{Renderer, objects, of_kind};

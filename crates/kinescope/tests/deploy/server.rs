@@ -1,8 +1,8 @@
 //! A real API server takes all of it, checking as strictly as it can.
 
 use model::Kind;
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options};
 
 use crate::EVERYTHING;
 use crate::rendered::{Renderer, deploy, no_go, objects, of_kind};

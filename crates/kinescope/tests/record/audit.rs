@@ -4,8 +4,8 @@ use std::path::Path;
 
 use history::{History, Selection};
 use model::{Kind, Moment};
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options};
 
 use crate::common::run;
 use crate::recorder::Recorder;

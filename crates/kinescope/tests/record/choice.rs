@@ -5,8 +5,8 @@ use std::path::Path;
 
 use history::{History, Selection};
 use model::{Kind, What};
-use peers::{Cluster, Options};
 use serde_json::json;
+use testcluster::{Cluster, Options};
 
 use crate::common::run;
 use crate::film::{Film, has, has_listed};

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use history::{Batch, History, Writer};
 use model::{Gap, Moment, Object, Observed, What};
-use peers::Cluster;
+use testcluster::Cluster;
 
 use crate::common::{command, run};
 use crate::film::{Film, has};

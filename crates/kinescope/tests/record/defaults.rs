@@ -5,8 +5,8 @@ use std::path::Path;
 use history::{History, Selection};
 use kube::client::Client;
 use model::{Change, Kind, What, Window};
-use peers::Options;
 use serde_json::json;
+use testcluster::Options;
 
 use crate::common::run;
 use crate::film::{Film, has};

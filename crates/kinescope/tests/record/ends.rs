@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use peers::Cluster;
+use testcluster::Cluster;
 
 use crate::film::{Film, has, has_listed, is_closed};
 use crate::recorder::Recorder;

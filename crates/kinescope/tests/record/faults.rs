@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use kubernetes::rules::{RedactKey, Rules};
 use model::Moment;
-use peers::{Asked, Fault, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use testcluster::{Asked, Fault, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 
 use crate::common::run;
 use crate::film::{Film, Tally, has, has_listed, is_closed, joined};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use history::History;
 use model::{Change, Gap, Kind};
-use peers::Options;
+use testcluster::Options;
 
 use crate::common::run;
 use crate::film::{Film, built_in_kinds, has, has_listed, is_closed};

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use history::{History, Selection};
 use model::{Change, Kind, Moment, Window};
-use peers::{Asked, Options, Plan, Proxy, Step, Trouble};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use testcluster::{Asked, Options, Plan, Proxy, Step, Trouble};
 
 use crate::film::{Film, Tally, has, has_listed};
 use crate::recorder::Recorder;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use history::{History, Selection};
 use kube::client::Client;
 use model::{Gap, Moment};
-use peers::{Cluster, Options};
 use serde_json::json;
+use testcluster::{Cluster, Options};
 
 use crate::common::{Said, command, run};
 use crate::film::{Film, has_listed};

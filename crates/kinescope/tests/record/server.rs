@@ -11,11 +11,11 @@ use http_body_util::BodyExt;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use model::{Kind, Moment, Object};
-use peers::{Cluster, Options};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use testcluster::{Cluster, Options};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Kinds whose objects need nothing beside them.

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::{Moment, Object};
-use peers::{Cluster, Options};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options};
 
 use crate::common::run;
 use crate::recorder::Recorder;

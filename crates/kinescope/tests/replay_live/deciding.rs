@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use peers::Options;
 use serde_json::Value;
+use testcluster::Options;
 
 use crate::common::run;
 use crate::server::start;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use peers::{Options, Plan, Proxy, Refusal, Trouble};
+use testcluster::{Options, Plan, Proxy, Refusal, Trouble};
 
 use crate::common::{run, said};
 use crate::server::{seed, start};

@@ -1,6 +1,6 @@
 //! Each film, as fast as it goes.
 
-use peers::Options;
+use testcluster::Options;
 
 use crate::common::films;
 use crate::server::start;

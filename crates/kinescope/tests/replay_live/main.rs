@@ -22,7 +22,7 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use peers::Cluster;
+use testcluster::Cluster;
 
 use crate::common::{Said, command, films, run, said};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use peers::Cluster;
 use serde_json::{Map, Value};
+use testcluster::Cluster;
 
 use crate::common::run;
 

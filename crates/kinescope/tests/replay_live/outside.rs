@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options};
 
 use crate::common::run;
 use crate::server::start;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use peers::{Cluster, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testcluster::{Cluster, Options};
 
 use crate::common::{run, said};
 use crate::server::start;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use peers::Options;
+use testcluster::Options;
 
 use crate::common::{run, said};
 use crate::server::start;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use history::{History, Selection};
 use model::{Kind, What, Window};
-use peers::{Cluster, Options, Plan, Proxy};
 use serde_json::{Value, json};
+use testcluster::{Cluster, Options, Plan, Proxy};
 
 use crate::common::{PROGRAM, run};
 use crate::server::Server;

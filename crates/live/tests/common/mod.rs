@@ -12,9 +12,9 @@ use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use live::{Connection, Event, Known, News, Seen, Target, Wanted};
 use model::{Key, Kind, Moment, Object, Observed, What};
-use peers::{Cluster, Options};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use testcluster::{Cluster, Options};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use calibration::seen::Seen;
+use controllers::{Controller, OwnerName, Words, word_of};
 use model::Object;
 use serde::Deserialize;
-use sim::controllers::{Controller, OwnerName, Words, word_of};
-use sim::run::{DemandId, Memory, Remembered};
-use sim::seen::Seen;
+use simulation::{DemandId, Memory, Remembered};
 
 use super::Causes;
 

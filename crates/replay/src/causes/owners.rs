@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use calibration::seen::{Owner, OwnerKind};
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
-use sim::run::{Again, DemandId, DemandMark};
-use sim::seen::{Owner, OwnerKind};
+use simulation::{Again, DemandId, DemandMark};
 
 /// A place for a pod that its owner will fill.
 #[derive(Clone, Debug)]

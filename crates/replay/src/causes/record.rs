@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Moment;
-use sim::run::{Again, DemandId, Life, Runs, Took};
+use simulation::{Again, DemandId, Life, Runs, Took};
 
 use super::{Act, Cause, LifeSeen, Lost};
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-use sim::run::DemandId;
+use simulation::DemandId;
 
 use super::Cause;
 use super::record::Field;
@@ -150,7 +150,10 @@ mod tests {
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
-    use sim::run::{Again, Life, Runs, Took};
+    use simulation::Again;
+    use simulation::Life;
+    use simulation::Runs;
+    use simulation::Took;
 
     use super::super::{Act, LifeSeen, Lost};
     use super::*;

@@ -8,17 +8,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use calibration::seen::{Disruption, Owner, OwnerKind, Phase, PodSeen, Seen};
+use controllers::Controller;
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
-use sim::controllers::Controller;
-use sim::run::{Again, DemandId, DemandMark, Life, Runs, Took};
-use sim::seen::{Disruption, Owner, OwnerKind, Phase, PodSeen, Seen};
+use simulation::{Again, DemandId, DemandMark, Life, Runs, Took};
 
 use super::made::Made;
-use super::objects;
 use super::owners::{self, Owners, Vacancy};
 use super::store::Store;
-use super::{Act, Cause, Causes, LifeSeen, Lost, Totals};
+use super::{Act, Cause, Causes, LifeSeen, Lost, Totals, objects};
 use crate::settings;
 
 /// Reads a recording for the first time.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use history::History;
 use model::{Moment, Object};
-use sim::run::{Begun, Given, Run, Setup};
+use simulation::{Begun, Given, Run, Setup};
 
 use super::{Error, Follower, Part, beginning, changes, each_ahead, give, run, upcast, what_matters};
 use crate::causes::Causes;

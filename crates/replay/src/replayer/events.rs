@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use autoscaler::NodeGroup;
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
 use rustc_hash::FxHashSet;
 use serde::Deserialize;
-use sim::autoscaler::NodeGroup;
 
 use crate::snapshot::group_of;
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use autoscaler::{NodeGroup, Settings};
+use calibration::seen::PodSeen;
 use formats::scaling_scenario::{ScalingResult, Scenario, SnapshotPart};
 use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxHashMap;
-use sim::autoscaler::{NodeGroup, Settings};
-use sim::run::{self, Audience, Demand};
-use sim::seen::PodSeen;
+use simulation as run;
+use simulation::{Audience, Demand};
 
 use super::report::{Batch, Decided, Decision};
 use crate::play::{Follower, StepFollower};

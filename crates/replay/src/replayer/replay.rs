@@ -3,12 +3,12 @@
 use std::io;
 use std::time::Duration;
 
+use autoscaler::NodeGroup;
+use calibration::Measure;
 use formats::scaling_scenario::Scenario;
 use model::{Moment, Object, Window};
-use sim::autoscaler::{Measure, NodeGroup, SimulatedCloud};
-use sim::pace::Pace;
-use sim::run::{AutoscalerSetup, Setup};
-use sim::{autoscaler, scheduler};
+use simulation::pace::Pace;
+use simulation::{AutoscalerSetup, Setup, SimulatedCloud};
 
 use super::follow::{Scenarios, Seen, Witness};
 use super::report::ReplayReport;

@@ -16,10 +16,12 @@ use model::{Moment, What, Window};
 use replay::play::{self, Follower, Part, StepFollower, Steps, play_in_batches, survey};
 use replay::replayer::{Decided, Error, ReplayReport, Replayer, ScalingTold};
 use replay::snapshot::{PodInfo, ScheduleStatus};
+use scheduler::Settings;
+use simulation as run;
+use simulation::pace::Pace;
+use simulation::{Audience, Demand, Setup};
+
 use shop::{END, GROUP, START, Shop, at};
-use sim::pace::Pace;
-use sim::run::{self, Audience, Demand, Setup};
-use sim::scheduler::Settings;
 
 const STEP: Duration = Duration::from_secs(10);
 

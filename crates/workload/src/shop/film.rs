@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use model::{Key, Kind, Moment, Object, Observed, What};
 use serde_json::json;
-use sim::run::{Audience, Decided, LostTo};
+use simulation::{Audience, Decided, LostTo};
 
-use super::LOOP_LASTS;
 use super::nodes::{object, second};
-use super::yaml;
+use super::{LOOP_LASTS, yaml};
 use crate::objects::SECOND;
 
 /// Films a run. Before it [rolls](Film::roll) it only remembers what there is.

@@ -1,8 +1,8 @@
 //! What the shop runs: services, databases, batch work, and what every cluster has.
 
+use autoscaler::Settings;
 use model::{Moment, Object};
 use serde_json::{Value, json};
-use sim::autoscaler::Settings;
 
 use super::nodes::{BATCH, DATA, DEDICATED, DISK, MEMORY, POOL, ZONE, object, second};
 use crate::objects::SECOND;

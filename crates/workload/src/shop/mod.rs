@@ -1,7 +1,7 @@
 //! A working day in the cluster of a shop: the story behind the demo.
 //!
 //! A hundred nodes carry a web shop, its databases and its batch work. What people want of them is made up here; what
-//! comes of it is decided by the controllers, the scheduler and the autoscaler of [`sim::run`], and filmed.
+//! comes of it is decided by the controllers, the scheduler and the autoscaler of [`simulation`], and filmed.
 
 mod film;
 mod hands;
@@ -15,11 +15,11 @@ mod yaml;
 
 use std::time::Duration;
 
+use autoscaler::Delay;
+use controllers::Controller;
 use model::{Key, Moment, Observed};
-use sim::autoscaler::{Delay, SimulatedCloud};
-use sim::controllers::Controller;
-use sim::pace::{Pace, Step};
-use sim::run::{AutoscalerSetup, Given, Run, Setup};
+use simulation::pace::{Pace, Step};
+use simulation::{AutoscalerSetup, Given, Run, Setup, SimulatedCloud};
 
 use self::film::Film;
 use self::hands::Hands;
@@ -104,7 +104,7 @@ fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
     let autoscaler = inventory::autoscaler(start);
     let setup = Setup {
         start,
-        scheduler: sim::scheduler::Settings::default(),
+        scheduler: scheduler::Settings::default(),
         autoscaler: Some(AutoscalerSetup { settings: inventory::settings(&autoscaler), cloud, start }),
         pace: pace(&mut chance),
         seed,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use autoscaler::{Delay, Membership, NodeGroup, Provisioning};
 use model::{Moment, Object};
 use serde_json::{Value, json};
-use sim::autoscaler::{Delay, Membership, NodeGroup, Provisioning};
 
 use crate::chance::Chance;
 use crate::objects::SECOND;

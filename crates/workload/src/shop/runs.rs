@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use controllers::OwnerName;
 use model::Object;
-use sim::controllers::OwnerName;
-use sim::run::{Memory, Remembered, Runs};
+use simulation::{Memory, Remembered, Runs};
 
 use crate::chance::Chance;
 

@@ -267,13 +267,13 @@ fn most_nodes(changes: &[Observed]) -> usize {
 fn the_history_says_how_the_autoscaler_is_set() {
     let changes = beginning(1, 3_000);
     let objects: Vec<Object> = changes.iter().filter_map(|change| change.what.state().cloned()).collect();
-    let derived = sim::autoscaler::derive(objects.iter());
-    assert_eq!(derived.told_by, Some(sim::autoscaler::ToldBy::Status), "{:?}", derived.assumed);
+    let derived = calibration::derive(objects.iter());
+    assert_eq!(derived.told_by, Some(calibration::ToldBy::Status), "{:?}", derived.assumed);
     let groups: Vec<(&str, i64, i64)> =
         derived.groups.iter().map(|group| (&*group.name, group.min, group.max)).collect();
     assert_eq!(groups, [("general", 20, 64), ("memory", 6, 20), ("batch", 2, 20)]);
     let settings = derived.settings.expect("its Deployment tells");
-    assert_eq!(settings.expander, [sim::autoscaler::Expander::LeastWaste]);
+    assert_eq!(settings.expander, [autoscaler::Expander::LeastWaste]);
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -4,7 +4,7 @@ mod others;
 mod play;
 mod pod;
 
-use sim::autoscaler::Loop;
+use autoscaler::Loop;
 
 pub(super) use self::play::{Played, play};
 pub(super) use self::pod::{Outcome, PodSeen, Search, Triggered};

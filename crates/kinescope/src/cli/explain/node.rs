@@ -8,17 +8,17 @@ mod words;
 use std::sync::Arc;
 
 use anyhow::bail;
-use model::{Key, Kind, Moment, NamespacedName};
-use sim::autoscaler::{
+use autoscaler::{
     Autoscaler, BlockingReason, GroupState, Loop, NodeView, ObservedCloud, ScaleDownResult, ScaleUpResult,
     Unremovable, UnremovableReason, Version,
 };
+use model::{Key, Kind, Moment, NamespacedName};
 
 use self::life::{Happened, Life};
 use super::Explain;
 use super::autoscaler::{Played, play, why_ended};
 use crate::cli::output::Out;
-use crate::look::autoscaler::{GroupsBy, Setup};
+use crate::look::autoscaler_setup::{GroupsBy, Setup};
 use crate::look::{AsOf, Chosen};
 
 /// All there is to show.

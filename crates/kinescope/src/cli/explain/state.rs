@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use history::Selection;
 use model::{Key, Kind, Moment, Object, What, Window};
-use sim::scheduler::{KINDS, Scheduler};
+use scheduler::{KINDS, Scheduler};
 
 use super::seen::Seen;
 use crate::look::{AsOf, Chosen, objects};

@@ -5,7 +5,7 @@ mod nodes;
 
 use anstyle::Style;
 use model::{Key, Moment, NamespacedName};
-use sim::scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
+use scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
 
 use super::Told;
 use super::happened::{Happened, Said, times};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use model::{Moment, What};
 use replay::play::Follower;
-use sim::run::{Audience, Decided, Demand};
+use simulation::{Audience, Decided, Demand};
 
 use super::{Speed, seconds};
 use crate::cli::progress::Progress;

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use autoscaler::{Delay, NodeGroup, Provisioning};
+use controllers::Controller;
 use model::{Gap, Kind, Moment, Object, Window};
 use replay::classes::Classes;
 use replay::film::Film;
@@ -15,18 +17,16 @@ use replay::level::Level;
 use replay::play::{Part, whole_from};
 use replay::report::{About, Reservation};
 use replay::settings::{NodesBy, ReplaySettings};
-use sim::autoscaler::{Delay, NodeGroup, Provisioning, SimulatedCloud};
-use sim::controllers::Controller;
-use sim::pace::Pace;
-use sim::run::{AutoscalerSetup, Setup as RunSetup};
-use sim::scheduler::Version;
+use scheduler::Version;
+use simulation::pace::Pace;
+use simulation::{AutoscalerSetup, Setup as RunSetup, SimulatedCloud};
 
 use self::nodes::Word;
 use super::Replay;
 use super::survey::Measured;
-use crate::look::autoscaler::{GroupsBy, Setup};
-use crate::look::scheduler::{self, Which};
-use crate::look::{Chosen, Edit, Root, kept};
+use crate::look::autoscaler_setup::{GroupsBy, Setup};
+use crate::look::scheduler_settings::Which;
+use crate::look::{Chosen, Edit, Root, kept, scheduler_settings};
 
 pub(super) use self::nodes::Nodes;
 
@@ -90,7 +90,7 @@ impl Plan {
             chosen,
             &source,
             &[from, end],
-            &scheduler::Asked {
+            &scheduler_settings::Asked {
                 file: asked.scheduler_config.as_deref(),
                 version,
                 edits: &edits_of(Root::Scheduler),

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::bail;
+use autoscaler::Provisioning;
+use calibration::seen::Seen;
+use calibration::{Measure, MeasurePace};
 use model::{Moment, Object, What};
 use replay::causes::{Causes, Lost};
 use replay::figures::Figures;
 use replay::play::survey;
 use replay::recorded::{Curve, Recorded};
 use serde::Deserialize;
-use sim::autoscaler::{Measure, Provisioning};
-use sim::pace::{MeasurePace, Pace};
-use sim::seen::Seen;
+use simulation::pace::Pace;
 
 use super::plan::{Nodes, Plan};
 use super::seconds;
@@ -135,7 +136,7 @@ impl<'a> Measuring<'a> {
         let meta = map.meta();
         let is_it = meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
         let status = map.view::<ConfigMap>().ok().filter(|_| is_it)?.data.remove("status")?;
-        sim::autoscaler::loop_of(&status).filter(|began| *began >= self.plan.part.window.from)
+        autoscaler::loop_of(&status).filter(|began| *began >= self.plan.part.window.from)
     }
 
     fn finish(self) -> Measured {

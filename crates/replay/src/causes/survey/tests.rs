@@ -1,6 +1,6 @@
+use controllers::OwnerName;
 use serde_json::{Value, json};
-use sim::controllers::OwnerName;
-use sim::run::{Memory, Remembered};
+use simulation::{Memory, Remembered};
 
 use super::*;
 use crate::causes::made::Recall;

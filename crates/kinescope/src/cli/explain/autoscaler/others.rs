@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use autoscaler::{Autoscaler, Cloud, GroupId, NodeGroup, ObservedCloud};
 use model::{Moment, Object, What};
 use serde::Deserialize;
-use sim::autoscaler::{Autoscaler, Cloud, GroupId, NodeGroup, ObservedCloud};
 
 /// What is known of others' doings.
 #[derive(Default)]

@@ -7,18 +7,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use autoscaler::{Autoscaler, KINDS, Loop, ObservedCloud, loop_of};
 use history::Selection;
 use model::{Kind, Moment, Object, What, Window};
 use serde::Deserialize;
-use sim::autoscaler::{Autoscaler, KINDS, Loop, ObservedCloud, loop_of};
-use sim::scheduler;
 
 use super::others::Others;
 use crate::cli::output::Out;
 use crate::cli::progress::Progress;
-use crate::look::AsOf;
-use crate::look::Chosen;
-use crate::look::autoscaler::Setup;
+use crate::look::autoscaler_setup::Setup;
+use crate::look::{AsOf, Chosen};
 
 /// What was played.
 pub(in crate::cli::explain) struct Played {

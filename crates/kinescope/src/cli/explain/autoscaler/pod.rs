@@ -1,7 +1,7 @@
 //! What an autoscaler makes of one pod, loop by loop.
 
+use autoscaler::{About, Autoscaler, Event, Increase, Loop, PodView, ScaleUp, ScaleUpResult};
 use model::{Moment, NamespacedName};
-use sim::autoscaler::{About, Autoscaler, Event, Increase, Loop, PodView, ScaleUp, ScaleUpResult};
 
 use super::why_ended;
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use autoscaler::{Choice, Increase, PodView, ScaleUp};
 use model::{Key, NamespacedName};
 use serde_json::{Value, json};
-use sim::autoscaler::{Choice, Increase, PodView, ScaleUp};
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
-use crate::look::autoscaler::{GroupsBy, SettingsBy, Setup};
+use crate::look::autoscaler_setup::{GroupsBy, SettingsBy, Setup};
 
 /// Which autoscaler it is, and what was played.
 pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Value {

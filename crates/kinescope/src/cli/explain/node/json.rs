@@ -1,8 +1,8 @@
 //! An explanation of a node for programs.
 
+use autoscaler::{NodeView, UnremovableReason};
 use model::NamespacedName;
 use serde_json::{Value, json};
-use sim::autoscaler::{NodeView, UnremovableReason};
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::json::{autoscaler, said};

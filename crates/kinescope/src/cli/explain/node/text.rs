@@ -1,8 +1,8 @@
 //! An explanation of a node for people.
 
 use anstyle::Style;
+use autoscaler::{NodeView, UnremovableReason, Used};
 use model::{Moment, NamespacedName};
-use sim::autoscaler::{NodeView, UnremovableReason, Used};
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::happened::times;

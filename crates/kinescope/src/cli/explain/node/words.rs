@@ -1,9 +1,9 @@
 //! cluster-autoscaler's reasons in plain words.
 
-use sim::autoscaler::{BlockingReason, Cooldown, CooldownAfter, UnremovableReason};
+use autoscaler::{BlockingReason, Cooldown, CooldownAfter, UnremovableReason};
 
 use super::{Held, Verdict};
-use crate::look::autoscaler::{GroupsBy, Setup};
+use crate::look::autoscaler_setup::{GroupsBy, Setup};
 
 /// What a verdict means.
 pub(super) fn verdict(verdict: &Verdict, setup: &Setup) -> String {

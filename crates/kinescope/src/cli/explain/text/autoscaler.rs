@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anstyle::Style;
+use autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
 use model::NamespacedName;
-use sim::autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
 use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, grouped};
-use crate::look::autoscaler::Setup;
+use crate::look::autoscaler_setup::Setup;
 
 /// So many groups, and so much of what was assumed, are shown.
 const FEW: usize = 8;

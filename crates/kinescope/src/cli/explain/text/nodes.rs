@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use sim::scheduler::{NodeVerdict, Plugin, PluginScore, Refusal};
+use scheduler::{NodeVerdict, Plugin, PluginScore, Refusal};
 
 use super::{Candidate, signed};
 use crate::cli::explain::Told;

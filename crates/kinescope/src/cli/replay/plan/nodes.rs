@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::bail;
+use calibration::ToldBy;
 use model::Moment;
 use replay::report::{About, Reservation};
 use replay::settings::NodesBy;
-use sim::autoscaler::ToldBy;
 
 use crate::cli::output::counted;
 use crate::cli::replay::Replay;
-use crate::look::autoscaler::{Asked, GroupsBy, SettingsBy, Setup};
+use crate::look::autoscaler_setup::{Asked, GroupsBy, SettingsBy, Setup};
 use crate::look::{AsOf, Chosen, Root};
 
 /// Who makes nodes come and go.

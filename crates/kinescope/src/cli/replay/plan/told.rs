@@ -4,8 +4,8 @@ use replay::report::{AutoscalerSettings, From, PaceSettings, SchedulerSettings, 
 use serde_json::Value;
 
 use super::{Nodes, Plan};
-use crate::look::autoscaler::{GroupsBy, SettingsBy};
-use crate::look::scheduler::ToldBy;
+use crate::look::autoscaler_setup::{GroupsBy, SettingsBy};
+use crate::look::scheduler_settings::ToldBy;
 
 impl Plan {
     /// How it is set, and who says so.

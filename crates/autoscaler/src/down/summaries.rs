@@ -1,0 +1,153 @@
+//! What is remembered of each node from loop to loop, so that only nodes that changed are looked at again.
+
+use model::Moment;
+use scheduler::ids::NodeId;
+
+use super::super::cloud::GroupId;
+use super::super::{Context, TO_BE_DELETED};
+use super::candidates::Candidate;
+use super::drainability::{Rules, gone_after};
+use super::eligibility::{eligibility, is_disabled, is_taken_for_going};
+use super::groups::Groups;
+use super::taints::marked_at;
+use super::utilization::{Ignored, Utilization, gpu_of};
+
+/// Summaries of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Summaries {
+    /// By number.
+    nodes: Vec<Option<Summary>>,
+    /// By number.
+    glances: Vec<Option<Glance>>,
+}
+
+/// As much of it as every loop wants to know of every node, so small that many are at hand at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glance {
+    /// It holds for this generation of the node,
+    generation: u64,
+    /// and up to this moment.
+    pub until: Moment,
+    /// Without one nothing else is known.
+    pub group: Option<GroupId>,
+    pub empty: bool,
+    pub waits: bool,
+    /// It is worth a closer look.
+    pub eligible: bool,
+}
+
+/// What a node and the pods on it come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summary {
+    /// It holds for this generation of the node,
+    generation: u64,
+    /// and up to this moment: then a pod that should be gone does not count any more.
+    until: Moment,
+    /// `None` for a node that does not say how much it has.
+    pub utilization: Option<Utilization>,
+    /// Nobody has to move, as far as pods tell by themselves.
+    pub empty: bool,
+    /// It is empty but for pods it has to wait for.
+    pub waits: bool,
+    /// It has a GPU, or is to have one.
+    pub has_gpu: bool,
+    /// It asks to be left alone.
+    pub disabled: bool,
+    /// When it was marked as one that is being deleted.
+    pub marked: Option<Moment>,
+}
+
+impl Summaries {
+    /// Of a node as it is in the snapshot now.
+    pub(super) fn get(&mut self, context: &mut Context<'_>, id: NodeId, ignored: Ignored) -> Summary {
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize(id.index() + 1, None);
+        }
+        let generation = context.cluster.snapshot.trial.generation(id);
+        if let Some(known) = self.nodes[id.index()]
+            && known.generation == generation
+            && !context.clock.is_past(known.until)
+        {
+            return known;
+        }
+        let summary = Summary::of(context, id, ignored, generation);
+        self.nodes[id.index()] = Some(summary);
+        summary
+    }
+
+    /// The most important of a node as it is in the snapshot now.
+    pub(super) fn glance(&mut self, context: &mut Context<'_>, groups: &Groups, id: NodeId) -> Glance {
+        if self.glances.len() <= id.index() {
+            self.glances.resize(id.index() + 1, None);
+        }
+        let generation = context.cluster.snapshot.trial.generation(id);
+        if let Some(known) = self.glances[id.index()]
+            && known.generation == generation
+            && !context.clock.is_past(known.until)
+        {
+            return known;
+        }
+        let glance = self.look_closer(context, groups, id, generation);
+        self.glances[id.index()] = Some(glance);
+        glance
+    }
+
+    fn look_closer(
+        &mut self,
+        context: &mut Context<'_>,
+        groups: &Groups,
+        id: NodeId,
+        generation: u64,
+    ) -> Glance {
+        let mut glance = Glance {
+            generation,
+            until: Moment::MAX,
+            group: None,
+            empty: false,
+            waits: false,
+            eligible: false,
+        };
+        let Some(standing) = context.standing(id) else { return glance };
+        let Some(group) = standing.group else { return glance };
+        glance.group = Some(group);
+        let summary = self.get(context, id, groups.get(group).ignored);
+        (glance.empty, glance.waits) = (summary.empty, summary.waits);
+        let (reason, _) = eligibility(context, groups, self, Candidate { node: id, group });
+        glance.eligible = reason.is_none();
+        let going_until = summary.marked.and_then(|marked| is_taken_for_going(marked, context.clock));
+        glance.until = going_until.map_or(summary.until, |until| until.min(summary.until));
+        glance
+    }
+}
+
+// === impl Summary ===
+
+impl Summary {
+    fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u64) -> Summary {
+        let clock = context.clock;
+        let snapshot = &mut context.cluster.snapshot;
+        let ids = snapshot.trial.load(id).pods.clone();
+        let node = snapshot.node(id).clone();
+        let pods: Vec<_> = ids.iter().map(|id| snapshot.pod(*id).clone()).collect();
+        let rules = Rules { settings: context.settings, clock, controllers: None, disruptions: None };
+        let drain = rules.drain(snapshot, &ids).ok().filter(|drain| drain.pods.is_empty());
+        let changes = pods.iter().filter_map(|pod| gone_after(pod)).filter(|moment| !clock.is_past(*moment));
+        Summary {
+            generation,
+            until: changes.min().unwrap_or(Moment::MAX),
+            utilization: Utilization::of(
+                &node,
+                pods.iter().map(|pod| &**pod),
+                ignored,
+                context.cloud.gpu_label(),
+                snapshot.trial.scalars(),
+                clock,
+            ),
+            empty: drain.is_some(),
+            waits: drain.is_some_and(|drain| drain.waits),
+            has_gpu: gpu_of(&node, context.cloud.gpu_label()).is_some(),
+            disabled: is_disabled(&node),
+            marked: marked_at(&node, TO_BE_DELETED),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::Object;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::known::{self, FLAGS, Flag, Shape};
+use super::{BadFlags, sizes};
+use crate::settings::{Expander, Range, Settings, Version};
+
+const FLAGS_OF_VERSIONS: &str = include_str!("../../../../testdata/autoscaler/flags.jsonl");
+const COMMAND_LINES: &str = include_str!("../../../../testdata/autoscaler/command_lines.jsonl");
+
+#[derive(Deserialize)]
+struct OfVersion {
+    version: String,
+    /// What each takes, and its default.
+    flags: BTreeMap<String, (String, String)>,
+}
+
+#[derive(Deserialize)]
+struct CommandLine {
+    args: Vec<String>,
+    error: Option<String>,
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+}
+
+fn read(line: &str) -> Result<Settings, BadFlags> {
+    Settings::from_flags(Version::V1_36, &arguments(line))
+}
+
+fn arguments(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[track_caller]
+fn refused(line: &str, message: &str) {
+    assert_eq!(read(line).unwrap_err().to_string(), message);
+}
+
+fn versions() -> Vec<(Version, OfVersion)> {
+    let read = |line: &str| serde_json::from_str::<OfVersion>(line).unwrap();
+    FLAGS_OF_VERSIONS.lines().map(read).map(|read| (Version::parse(&read.version).unwrap(), read)).collect()
+}
+
+fn shape(name: &str) -> Shape {
+    match name {
+        "switch" => Shape::Switch,
+        "count" => Shape::Count,
+        "share" => Shape::Share,
+        "span" => Shape::Span,
+        "text" => Shape::Text,
+        "each" => Shape::Each,
+        "names" => Shape::Names,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn every_version_takes_its_flags_and_no_other() {
+    let mut named = BTreeSet::new();
+    for (version, OfVersion { flags, .. }) in versions() {
+        for (name, (takes, _)) in &flags {
+            let (_, flag) = known::find(name).unwrap_or_else(|| panic!("{name} is missing"));
+            assert_eq!(flag.shape(), shape(takes), "{name}");
+            assert!(matches!(known::life(name, version), known::Life::Now), "{name} of {version}");
+            named.insert(name.clone());
+        }
+        for (name, _) in FLAGS.iter().filter(|(name, _)| !flags.contains_key(*name)) {
+            let is_foreign = !matches!(known::life(name, version), known::Life::Now);
+            let (_, flag) = known::find(name).unwrap();
+            // Those of logging, feature gates and leader election come from libraries.
+            assert!(
+                is_foreign || matches!(flag, Flag::Idle(_)) || *name == "feature-gates",
+                "{name} of {version}"
+            );
+        }
+    }
+    assert_eq!(named.len(), 140);
+}
+
+#[test]
+fn defaults_are_those_of_each_version() {
+    for (version, OfVersion { flags, .. }) in versions() {
+        let plain = Settings::from_flags(version, &[]).unwrap();
+        for (name, (takes, default)) in flags {
+            if takes == "each" || name == "drain-priority-config" {
+                continue;
+            }
+            let given = Settings::from_flags(version, &[format!("--{name}={default}")]);
+            assert_eq!(given.as_ref(), Ok(&plain), "--{name}={default} of {version}");
+        }
+    }
+}
+
+#[test]
+fn every_flag_that_counts_sets_something_of_its_own() {
+    let plain = Settings::from_flags(Version::V1_36, &[]).unwrap();
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for (name, flag) in
+        FLAGS.iter().filter(|(name, _)| matches!(known::life(name, Version::V1_36), known::Life::Now))
+    {
+        let values: &[&str] = match (flag, flag.shape()) {
+            (Flag::Idle(_) | Flag::Own(..), _) => continue,
+            (_, Shape::Switch) => &["true", "false"],
+            (_, Shape::Count) => &["77"],
+            (_, Shape::Share) => &["0.77"],
+            (_, Shape::Span) => &["77m"],
+            (_, Shape::Text | Shape::Each | Shape::Names) => &["x"],
+        };
+        let other = values.iter().map(|value| read(&format!("--{name}={value}")).unwrap());
+        let changed: Vec<Settings> = other.filter(|settings| *settings != plain).collect();
+        assert_eq!(changed.len(), 1, "{name}");
+        let twin = seen.insert(format!("{changed:?}"), name);
+        assert!(
+            twin.is_none() || (twin, *name) == (Some("ignore-taint"), "startup-taint"),
+            "{twin:?} and {name}"
+        );
+    }
+}
+
+/// The truth is pflag 1.0.10 with Go's flags added to it as cluster-autoscaler adds them.
+#[test]
+fn command_lines_are_read_as_pflag_reads_them() {
+    for line in COMMAND_LINES.lines() {
+        let CommandLine { args, error, set } = serde_json::from_str(line).unwrap();
+        let ours = Settings::from_flags(Version::V1_36, &args);
+        let last = args.last().unwrap();
+        // It takes these, and they would make no sense: negative spans, what is no number, numbers of powers of two.
+        if ["--scan-interval=-5s", "nan", "0x1p-2"].iter().any(|odd| last.ends_with(odd)) {
+            assert!(error.is_none() && ours.is_err(), "{args:?}");
+            continue;
+        }
+        assert_eq!(ours.is_err(), error.is_some(), "{args:?}: {ours:?}");
+        let Ok(ours) = ours else { continue };
+        for (name, value) in set {
+            let given = match name.as_str() {
+                "scan-interval" => json!(ours.scan_interval.as_nanos() as u64),
+                "max-nodes-total" => json!(ours.max_nodes_total.to_string()),
+                "scale-down-enabled" => json!(ours.scale_down_enabled.to_string()),
+                "scale-down-utilization-threshold" => {
+                    let share = ours.group_defaults.scale_down_utilization_threshold;
+                    json!(if share.is_infinite() { "+Inf".to_owned() } else { share.to_string() })
+                }
+                "bypassed-scheduler-names" => {
+                    let mut sorted: Vec<Value> = value.as_array().unwrap().clone();
+                    sorted.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+                    assert_eq!(json!(ours.bypassed_scheduler_names), json!(sorted), "{args:?}");
+                    continue;
+                }
+                "startup-taint" => json!(ours.startup_taints),
+                "gpu-total" => {
+                    let text = |(kind, range): &(std::sync::Arc<str>, Range)| {
+                        format!("{kind}:{}:{}", range.min, range.max)
+                    };
+                    json!(ours.gpu_total.iter().map(text).collect::<Vec<_>>())
+                }
+                "namespace" => json!(ours.namespace),
+                "v" => continue,
+                other => panic!("{other}"),
+            };
+            assert_eq!(given, value, "{args:?}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_and_named() {
+    refused("--nope=1", "bad autoscaler flag --nope=1: there is no such flag");
+    refused(
+        "--expander=cheapest",
+        "bad autoscaler flag --expander=cheapest: there is no expander \"cheapest\": give random, most-pods, least-waste, least-nodes, price or priority",
+    );
+    refused("--expander=price,price", "bad autoscaler flag --expander=price,price: price is there twice");
+    refused(
+        "--expander=random,price",
+        "bad autoscaler flag --expander=random,price: price never has its turn: random leaves one",
+    );
+    refused(
+        "--estimator=old",
+        "bad autoscaler flag --estimator=old: there is no other estimator than binpacking",
+    );
+    refused(
+        "--cores-total=8",
+        "bad autoscaler flag --cores-total=8: it takes the fewest and the most, such as 8:64",
+    );
+    refused(
+        "--cores-total=9:8",
+        "bad autoscaler flag --cores-total=9:8: the most, 8, is less than the fewest, 9",
+    );
+    refused(
+        "--cores-total=-1:8",
+        "bad autoscaler flag --cores-total=-1:8: the fewest, -1, may not be negative",
+    );
+    refused(
+        "--gpu-total=8:9",
+        "bad autoscaler flag --gpu-total=8:9: it takes a kind of GPU, the fewest and the most, such as nvidia-tesla-k80:0:16",
+    );
+    refused("--nodes=3:2:a", "bad autoscaler flag --nodes=3:2:a: the most, 2, is less than the fewest, 3");
+    refused(
+        "--scan-interval=-5s",
+        "bad autoscaler flag --scan-interval=-5s: a span of time may not be negative",
+    );
+    refused("--scan-interval", "bad autoscaler flag --scan-interval: it needs a value");
+    refused("--predicate-parallelism=0", "bad autoscaler flag --predicate-parallelism=0: it takes 1 or more");
+    refused(
+        "--max-empty-bulk-delete=3",
+        "bad autoscaler flag --max-empty-bulk-delete=3: cluster-autoscaler 1.36 does not know it: it went with 1.33",
+    );
+    refused(
+        "--enable-graceful-degradation",
+        "bad autoscaler flag --enable-graceful-degradation: cluster-autoscaler 1.36 does not know it: it came with 1.37",
+    );
+    refused(
+        "--drain-priority-config=0:60 --max-graceful-termination-sec=60",
+        "bad autoscaler flag --drain-priority-config: it excludes --max-graceful-termination-sec",
+    );
+    refused(
+        "--drain-priority-config=0:x",
+        "bad autoscaler flag --drain-priority-config=0:x: \"0:x\" is not a priority and its seconds, such as 1000:60",
+    );
+    refused(
+        "--bypassed-scheduler-names=a --allowed-scheduler-names=b",
+        "bad autoscaler flag --bypassed-scheduler-names: --allowed-scheduler-names does not have a",
+    );
+    refused(
+        "--enable-dynamic-resource-allocation=false",
+        "bad autoscaler flag --enable-dynamic-resource-allocation=false: it cannot be turned off any more",
+    );
+}
+
+#[test]
+fn values_of_their_own_form_are_kept() {
+    let settings = read("--expander=priority,least-nodes --cores-total=8:64 --memory-total=1:2 --drain-priority-config=1000:100,-5:20,0:60 --gpu-total=k80:0:16").unwrap();
+    assert_eq!(settings.expander, [Expander::Priority, Expander::LeastNodes]);
+    assert_eq!(settings.cores_total, Range { min: 8, max: 64 });
+    assert_eq!(settings.memory_total, Range { min: 1, max: 2 });
+    assert_eq!(settings.drain_priority_config, [(-5, 20), (0, 60), (1000, 100)]);
+    assert_eq!(settings.gpu_total, [("k80".into(), Range { min: 0, max: 16 })]);
+    let named = sizes(&arguments("./ca --nodes=1:10:a --nodes 0:3:https://b:c --v=4 --nodes=x:1:d --nodes"));
+    let named: Vec<_> = named.iter().map(|size| (&*size.name, size.min, size.max)).collect();
+    assert_eq!(named, [("a", 1, 10), ("https://b:c", 0, 3)]);
+}
+
+#[test]
+fn what_is_not_simulated_is_told_unless_it_changes_nothing() {
+    assert_eq!(read("--max-binpacking-time=300s --enable-proactive-scaleup=f").unwrap().left_out, [""; 0]);
+    let settings =
+        read("--max-binpacking-time=1m --enable-proactive-scaleup --max-binpacking-time=2m --expander=grpc")
+            .unwrap();
+    assert_eq!(
+        settings.left_out,
+        [
+            "--enable-proactive-scaleup=true: pods that controllers have yet to make are not made up",
+            "--max-binpacking-time=2m: a decision takes no time here, so its limit is never reached",
+            "--expander=grpc: the expander behind grpc is not asked: it leaves all that it is given",
+        ]
+    );
+    assert_eq!(settings.expander, [Expander::Random]);
+}
+
+#[test]
+fn a_document_has_flags_under_their_names() {
+    let settings = Settings::read(&json!({
+        "version": "1.32", "seed": 7, "expander": ["price", "random"], "scan-interval": "30s",
+        "max-empty-bulk-delete": 4, "scale-down-enabled": false, "scale-down-utilization-threshold": 0.65,
+        "startup-taint": ["a", "b,c"], "bypassed-scheduler-names": ["x", "y,z"],
+    }))
+    .unwrap();
+    assert_eq!((settings.version, settings.seed), (Version::V1_32, 7));
+    assert_eq!(settings.expander, [Expander::Price, Expander::Random]);
+    assert_eq!((settings.scan_interval, settings.max_empty_bulk_delete), (Duration::from_secs(30), 4));
+    assert!(!settings.scale_down_enabled);
+    assert!((settings.group_defaults.scale_down_utilization_threshold - 0.65).abs() < 1e-9);
+    assert_eq!(settings.startup_taints, ["a".into(), "b,c".into()]);
+    assert_eq!(settings.bypassed_scheduler_names, ["x".into(), "y,z".into()]);
+    for (document, message) in [
+        (json!([]), "bad autoscaler flag settings: they are not flags with values"),
+        (json!({"version": 1.36}), "bad autoscaler flag version: 1.36 is not a text: put it in quotes"),
+        (json!({"scanInterval": "5s"}), "bad autoscaler flag scanInterval: there is no such flag"),
+        (
+            json!({"scan-interval": ["5s"]}),
+            "bad autoscaler flag scan-interval: it takes one value, not a list",
+        ),
+        (json!({"scan-interval": null}), "bad autoscaler flag scan-interval: it has no value: leave it out"),
+        (json!({"expander": {"a": 1}}), "bad autoscaler flag expander: its value is not a plain one"),
+        (json!({"seed": -1}), "bad autoscaler flag seed: it takes a whole number"),
+    ] {
+        assert_eq!(Settings::read(&document).unwrap_err().to_string(), message);
+    }
+}
+
+fn deployment(container: Value) -> Object {
+    let spec =
+        json!({"template": {"spec": {"containers": [{"name": "sidecar", "args": ["--v=4"]}, container]}}});
+    let object =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec});
+    Object::parse(&object.to_string()).unwrap()
+}
+
+#[test]
+fn a_deployment_tells_version_and_flags() {
+    let running = Settings::from_deployment(&deployment(json!({
+        "name": "aws", "image": "registry.k8s.io:443/autoscaling/cluster-autoscaler:v1.33.2@sha256:0f",
+        "command": ["./cluster-autoscaler", "--cloud-provider=aws"], "args": ["--nodes=1:10:a", "--expander", "price"],
+    })))
+    .unwrap()
+    .unwrap();
+    assert_eq!((running.settings.version, &*running.settings.cloud_provider), (Version::V1_33, "aws"));
+    assert_eq!(running.settings.expander, [Expander::Price]);
+    assert_eq!(running.sizes.len(), 1);
+    assert_eq!(running.assumed, [""; 0]);
+}
+
+#[test]
+fn a_deployment_without_version_is_of_one_that_knows_its_flags() {
+    let running = Settings::from_deployment(&deployment(json!({
+        "name": "cluster-autoscaler", "command": ["./cluster-autoscaler", "--max-empty-bulk-delete=3"],
+    })))
+    .unwrap()
+    .unwrap();
+    assert_eq!(running.settings.version, Version::V1_32);
+    assert_eq!(
+        running.assumed,
+        [
+            "no image names a version of cluster-autoscaler",
+            "it is taken for 1.32, which knows all of its flags",
+        ]
+    );
+}
+
+#[test]
+fn a_deployment_may_start_it_by_a_shell_or_not_at_all() {
+    let script =
+        "exec /cluster-autoscaler --v=4 --scan-interval=7s --expander='price' 1>>/var/log/ca.log 2>&1 --nope";
+    let container = json!({"name": "c", "image": "ca:v1.30.2", "command": ["/bin/sh", "-c", script]});
+    let running = Settings::from_deployment(&deployment(container)).unwrap().unwrap();
+    assert_eq!(running.settings.scan_interval, Duration::from_secs(7));
+    assert_eq!(running.settings.expander, [Expander::Price]);
+    assert_eq!(
+        running.assumed,
+        [
+            "the autoscaler is started by a shell; its flags are taken as they stand there",
+            "cluster-autoscaler v1.30.2 is not simulated",
+            "it is taken for 1.32, which knows all of its flags",
+        ]
+    );
+    assert_eq!(
+        Settings::from_deployment(&deployment(json!({"name": "web", "image": "nginx:1.29"}))),
+        Ok(None)
+    );
+}
+
+#[test]
+fn every_flag_has_a_row_in_the_table_of_compatibility() {
+    let table = include_str!("../../../../COMPATIBILITY.md");
+    for (name, _) in FLAGS {
+        assert!(table.contains(&format!("| `{name}` |")), "--{name}");
+    }
+}
+
+#[test]
+fn further_flags_count_more_than_those_before() {
+    let before = read("--expander=most-pods --scale-down-unneeded-time=2m --startup-taint=a").unwrap();
+    let after = before.clone().with_flags(&arguments("--expander=price --startup-taint=b")).unwrap();
+    assert_eq!(after.expander, [Expander::Price]);
+    assert_eq!(after.startup_taints, ["a".into(), "b".into()]);
+    let expander = before.expander.clone();
+    assert_eq!(Settings { expander, startup_taints: before.startup_taints.clone(), ..after }, before);
+    let stray = before.clone().with_flags(&arguments("--scale-down-enabled false")).unwrap_err();
+    assert_eq!(stray.to_string(), "bad autoscaler flag false: it is no flag: give --name=value");
+    let error = before.with_flags(&arguments("--wombat=1")).unwrap_err();
+    assert_eq!(error.to_string(), "bad autoscaler flag --wombat=1: there is no such flag");
+}
+
+/// Every version's own settings become those of every other; what was said stays.
+#[test]
+fn settings_become_those_of_another_version() {
+    for (from, _) in versions() {
+        for (to, _) in versions() {
+            let other = Settings::for_version(from).for_other_version(to);
+            assert_eq!(other, Settings::for_version(to), "{from} to {to}");
+        }
+    }
+    let said = Settings::from_flags(Version::V1_36, &arguments("--expander=most-pods")).unwrap();
+    assert_eq!(said.for_other_version(Version::V1_32).expander, [Expander::MostPods]);
+}

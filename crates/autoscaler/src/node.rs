@@ -1,0 +1,242 @@
+//! A node as the autoscaler sees it.
+
+use std::sync::Arc;
+
+use kubernetes::amounts::ScalarNames;
+use kubernetes::labels::Labels;
+use kubernetes::quantity::Quantity;
+use kubernetes::read::{moment, nullable, view};
+use kubernetes::requests::ResourceList;
+use model::{Moment, Object};
+use scheduler::node::NodeSpec;
+use serde::Deserialize;
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub name: Arc<str>,
+    /// What the cloud calls it.
+    pub provider_id: Arc<str>,
+    pub created: Moment,
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub taints: Vec<NodeTaint>,
+    pub unschedulable: bool,
+    pub conditions: Vec<NodeCondition>,
+    /// By name, sorted.
+    pub capacity: Resources,
+    /// By name, sorted.
+    pub allocatable: Resources,
+    /// The same for the filters.
+    pub spec: NodeSpec,
+}
+
+/// Amounts of resources by name, sorted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Resources(pub Vec<(Arc<str>, Quantity)>);
+
+/// What keeps pods away from a node, and since when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeTaint {
+    pub key: Arc<str>,
+    pub value: Arc<str>,
+    pub effect: Arc<str>,
+    pub added: Option<Moment>,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeCondition {
+    pub kind: Arc<str>,
+    pub status: Arc<str>,
+    pub changed: Option<Moment>,
+}
+
+#[derive(Deserialize)]
+struct NodeJson<'a> {
+    #[serde(default, deserialize_with = "nullable")]
+    metadata: MetadataJson,
+    #[serde(default, deserialize_with = "nullable")]
+    spec: SpecJson,
+    #[serde(default, borrow, deserialize_with = "nullable")]
+    status: StatusJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct MetadataJson {
+    #[serde(deserialize_with = "moment")]
+    creation_timestamp: Option<Moment>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SpecJson {
+    #[serde(rename = "providerID", deserialize_with = "nullable")]
+    provider_id: Arc<str>,
+    #[serde(deserialize_with = "nullable")]
+    taints: Vec<TaintJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaintJson {
+    #[serde(default, deserialize_with = "nullable")]
+    key: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    value: Arc<str>,
+    #[serde(default, deserialize_with = "nullable")]
+    effect: Arc<str>,
+    #[serde(default, deserialize_with = "moment")]
+    time_added: Option<Moment>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusJson<'a> {
+    #[serde(borrow)]
+    capacity: ResourceList<'a>,
+    #[serde(borrow)]
+    allocatable: ResourceList<'a>,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<ConditionJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionJson {
+    #[serde(rename = "type", default)]
+    kind: Arc<str>,
+    #[serde(default)]
+    status: Arc<str>,
+    #[serde(default, deserialize_with = "moment")]
+    last_transition_time: Option<Moment>,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// What an object says of a node. What makes no sense is told in `spec.trouble`: such a node takes no pods.
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> Node {
+        let mut spec = NodeSpec::read(object, scalars);
+        let json = match view::<NodeJson<'_>>(object) {
+            Ok(json) => json,
+            Err(trouble) => {
+                spec.trouble.get_or_insert_with(|| trouble.into());
+                return Node { name: spec.name.clone(), spec, ..Node::default() };
+            }
+        };
+        Node {
+            name: spec.name.clone(),
+            provider_id: json.spec.provider_id,
+            created: json.metadata.creation_timestamp.unwrap_or_default(),
+            labels: spec.labels.clone(),
+            annotations: spec.annotations.clone(),
+            taints: json.spec.taints.into_iter().map(NodeTaint::from).collect(),
+            unschedulable: spec.unschedulable,
+            conditions: json.status.conditions.into_iter().map(NodeCondition::from).collect(),
+            capacity: Resources::from(&json.status.capacity),
+            allocatable: Resources::from(&json.status.allocatable),
+            spec,
+        }
+    }
+
+    /// What the cloud calls it; a node that says nothing of that goes by its own name.
+    pub(crate) fn instance(&self) -> &Arc<str> {
+        if self.provider_id.is_empty() { &self.name } else { &self.provider_id }
+    }
+
+    /// The value of a label.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+
+    /// Whether it is no machine.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.label("type") == Some("virtual-kubelet")
+    }
+
+    /// The first taint of that key.
+    pub(crate) fn taint(&self, key: &str) -> Option<&NodeTaint> {
+        self.taints.iter().find(|taint| &*taint.key == key)
+    }
+
+    /// The first condition of that type.
+    pub(crate) fn condition(&self, kind: &str) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| &*condition.kind == kind)
+    }
+
+    /// Gives it these taints, for the filters too.
+    pub(crate) fn set_taints(&mut self, taints: Vec<NodeTaint>) {
+        self.spec.taints = taints.iter().map(NodeTaint::for_filters).collect();
+        self.taints = taints;
+    }
+
+    /// Gives it these labels, for the filters too.
+    pub(crate) fn set_labels(&mut self, labels: Labels) {
+        self.spec.labels = labels.clone();
+        self.labels = labels;
+    }
+
+    /// Gives it another name, for the filters too.
+    pub(crate) fn set_name(&mut self, name: Arc<str>) {
+        self.spec.name = name.clone();
+        self.name = name;
+    }
+}
+
+// === impl Resources ===
+
+impl Resources {
+    pub(crate) fn get(&self, name: &str) -> Option<&Quantity> {
+        let index = self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
+        Some(&self.0[index].1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Quantity)> {
+        self.0.iter().map(|(name, quantity)| (name, quantity))
+    }
+
+    /// In thousandths; zero if it is not named.
+    pub(crate) fn milli(&self, name: &str) -> i64 {
+        self.get(name).map_or(0, Quantity::milli_value)
+    }
+
+    /// Rounded up; zero if it is not named.
+    pub(crate) fn value(&self, name: &str) -> i64 {
+        self.get(name).map_or(0, Quantity::value)
+    }
+}
+
+impl From<&ResourceList<'_>> for Resources {
+    fn from(list: &ResourceList<'_>) -> Resources {
+        let mut amounts: Vec<(Arc<str>, Quantity)> =
+            list.iter().map(|(name, quantity)| (name.into(), quantity.clone())).collect();
+        amounts.sort_by(|a, b| a.0.cmp(&b.0));
+        Resources(amounts)
+    }
+}
+
+// === impl NodeTaint ===
+
+impl NodeTaint {
+    fn for_filters(&self) -> kubernetes::taints::Taint {
+        kubernetes::taints::Taint {
+            key: self.key.clone(),
+            value: self.value.clone(),
+            effect: self.effect.clone(),
+        }
+    }
+}
+
+impl From<TaintJson> for NodeTaint {
+    fn from(json: TaintJson) -> NodeTaint {
+        NodeTaint { key: json.key, value: json.value, effect: json.effect, added: json.time_added }
+    }
+}
+
+impl From<ConditionJson> for NodeCondition {
+    fn from(json: ConditionJson) -> NodeCondition {
+        NodeCondition { kind: json.kind, status: json.status, changed: json.last_transition_time }
+    }
+}

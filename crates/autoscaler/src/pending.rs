@@ -1,0 +1,350 @@
+//! Which of the waiting pods new nodes are to be found for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kubernetes::go;
+use kubernetes::go::duration;
+use kubernetes::time::nanos;
+use model::{Moment, Object};
+use rustc_hash::FxHashSet;
+use scheduler::ids::PodId;
+use serde_json::Value;
+
+use super::Context;
+use super::clock::Clock;
+use super::packing::Packing;
+use super::pod::Pod;
+use super::settings::Settings;
+use super::snapshot::Snapshot;
+
+const TPU_PREFIX: &str = "cloud-tpus.google.com/";
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+const SCALE_UP_DELAY: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
+
+/// The pods that a scale-up may help, out of those that no node takes: without expendable ones, with those of nodes that
+/// are being drained, without those that find a place after all (they stay there), without those of DaemonSets, and
+/// without young ones. Ordered by priority, and then as they were.
+pub(crate) fn to_help(
+    context: &mut Context<'_>,
+    packing: &mut Packing,
+    unschedulable: Vec<PodId>,
+    drained: &BTreeSet<Arc<str>>,
+) -> Vec<PodId> {
+    let mut pods = unschedulable;
+    pods.retain_mut(|pod| {
+        *pod = without_tpu(&mut context.cluster.snapshot, *pod);
+        !context.cluster.is_expendable(context.cluster.snapshot.pod(*pod))
+    });
+    pods.extend(on_drained_nodes(&mut context.cluster.snapshot, drained));
+    leave_out_schedulable(context, packing, &mut pods);
+    pods.retain(|pod| {
+        let pod = context.cluster.snapshot.pod(*pod);
+        !pod.is_of_daemon_set() && young_until(pod, context.clock, context.settings).is_none()
+    });
+    pods
+}
+
+/// The pod, or if it asks for TPUs one like it that does not: those come with any node.
+pub(crate) fn without_tpu(snapshot: &mut Snapshot, id: PodId) -> PodId {
+    if snapshot.pod(id).spec.shape.requests.scalars.is_empty() {
+        return id;
+    }
+    let pod = snapshot.pod(id).clone();
+    let scalars = snapshot.trial.scalars();
+    let mut asked = pod.spec.shape.requests.scalars.iter().map(|(scalar, _)| scalars.name(*scalar));
+    if !asked.any(|name| name.starts_with(TPU_PREFIX)) {
+        return id;
+    }
+    let mut object = pod.object.value().unwrap_or_default();
+    let containers = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        if let Some(Value::Object(requests)) = container.pointer_mut("/resources/requests") {
+            requests.retain(|name, _| !name.starts_with(TPU_PREFIX));
+        }
+    }
+    let pod = Pod::read(&Object::trusted(object.to_string()), scalars);
+    add_twin(snapshot, pod)
+}
+
+/// Pods on nodes that are being drained which will be made anew elsewhere, as if they waited already.
+fn on_drained_nodes(snapshot: &mut Snapshot, drained: &BTreeSet<Arc<str>>) -> Vec<PodId> {
+    let nodes: Vec<_> = drained.iter().filter_map(|name| snapshot.find(name)).collect();
+    let pods: Vec<_> = nodes.into_iter().flat_map(|node| snapshot.pods_on(node)).collect();
+    let mut twins = Vec::new();
+    for id in pods {
+        let pod = snapshot.pod(id);
+        let is_static = pod.annotation(CONFIG_SOURCE).is_some_and(|source| source != "api");
+        if pod.deleted.is_some() || is_static || pod.is_mirror() || pod.is_of_daemon_set() {
+            continue;
+        }
+        let twin = Pod { node: None, ..(**pod).clone() };
+        twins.push(add_twin(snapshot, twin));
+    }
+    twins
+}
+
+/// Adds a pod that is there already, to wait for a place. To the filters it is another pod: no pod has such a name.
+fn add_twin(snapshot: &mut Snapshot, mut pod: Pod) -> PodId {
+    let spec = Arc::make_mut(&mut pod.spec);
+    spec.name.name = format!("{}/twin", spec.name.name).into();
+    snapshot.add_waiting_pod(Arc::new(pod))
+}
+
+/// Puts pods where there is room, the most important first, and leaves those that found none.
+fn leave_out_schedulable(context: &mut Context<'_>, packing: &mut Packing, pods: &mut Vec<PodId>) {
+    let snapshot = &mut context.cluster.snapshot;
+    let mut by_priority: Vec<(i32, PodId)> =
+        pods.iter().map(|pod| (snapshot.pod(*pod).priority.unwrap_or(0), *pod)).collect();
+    go::sort(&mut by_priority, |a, b| a.0 > b.0);
+    *pods = by_priority.into_iter().map(|(_, pod)| pod).collect();
+
+    let placed = packing.place(snapshot, context.settings.version, pods, false, &|_| true);
+    if packing.drop_old_hints(|node| context.cluster.has_node(node)) {
+        context.clock.disturb();
+    }
+    let placed: FxHashSet<PodId> = placed.into_iter().map(|(pod, _)| pod).collect();
+    pods.retain(|pod| !placed.contains(pod));
+}
+
+/// When a pod has waited for long enough if it has not yet: as long as the flag says, or the pod itself if that is longer.
+pub(crate) fn young_until(pod: &Pod, clock: &Clock, settings: &Settings) -> Option<Moment> {
+    let least = nanos(settings.new_pod_scale_up_delay);
+    let own = pod.annotation(SCALE_UP_DELAY).and_then(duration::parse);
+    let wait = own.unwrap_or(least).max(least);
+    Some(pod.created.plus_nanos(wait)).filter(|until| !clock.is_past(*until))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use model::What;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cloud::Cloud;
+    use crate::cloud::CloudError;
+    use crate::cloud::GroupId;
+    use crate::cloud::Instance;
+    use crate::cloud::Pricing;
+    use crate::cloud::Registered;
+    use crate::cluster::Cluster;
+    use crate::groups::NodeGroup;
+    use crate::registry::Registry;
+    use crate::settings::Version;
+    use crate::templates::Templates;
+
+    const NOW: Moment = Moment::from_nanos(1_000_000_000_000_000_000);
+
+    struct NoCloud;
+
+    impl Cloud for NoCloud {
+        fn groups(&self) -> &[NodeGroup] {
+            &[]
+        }
+        fn group_of(&self, _: &Registered<'_>) -> Option<GroupId> {
+            None
+        }
+        fn target(&self, _: GroupId) -> i64 {
+            0
+        }
+        fn instances(&self, _: GroupId) -> Arc<[Instance]> {
+            Arc::default()
+        }
+        fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
+            None
+        }
+        fn increase(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
+            Ok(())
+        }
+        fn delete(&mut self, _: Moment, _: GroupId, _: &[Arc<str>]) -> Result<(), CloudError> {
+            Ok(())
+        }
+        fn decrease(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
+            Ok(())
+        }
+        fn pricing(&self) -> Option<&Pricing> {
+            None
+        }
+        fn gpu_label(&self) -> &str {
+            ""
+        }
+    }
+
+    /// A pod by name, with what it asks for, created a minute ago.
+    fn pod(name: &str, requests: Value) -> Value {
+        let created = NOW.plus_nanos(-60_000_000_000).timestamp().to_string();
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
+    }
+
+    fn cpu(name: &str, milli: i64) -> Value {
+        pod(name, json!({"cpu": format!("{milli}m")}))
+    }
+
+    fn set(mut object: Value, path: &str, value: Value) -> Value {
+        let mut place = &mut object;
+        for key in path.split('.') {
+            place = &mut place[key.replace('~', ".")];
+        }
+        *place = value;
+        object
+    }
+
+    fn on(node: &str, pod: Value) -> Value {
+        set(pod, "spec.nodeName", node.into())
+    }
+
+    struct Case {
+        settings: Settings,
+        nodes: Vec<Value>,
+        pods: Vec<Value>,
+        waiting: Vec<Value>,
+        drained: BTreeSet<Arc<str>>,
+        now: Moment,
+    }
+
+    /// One node of two cores.
+    fn case(pods: Vec<Value>, waiting: Vec<Value>) -> Case {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+            "status": {"allocatable": {"cpu": "2", "pods": 100}}});
+        let settings = Settings::for_version(Version::V1_36);
+        Case { settings, nodes: vec![node], pods, waiting, drained: BTreeSet::new(), now: NOW }
+    }
+
+    impl Case {
+        /// Expects these pods to be left, and these to have found a place.
+        #[track_caller]
+        fn check(self, expected: &[&str], placed: &[&str]) {
+            let Case { settings, nodes, pods, waiting, drained, now } = self;
+            let mut cluster = Cluster::new(&settings);
+            for object in nodes.iter().chain(&pods).chain(&waiting) {
+                cluster.apply(&What::Added(Object::parse(&object.to_string()).unwrap()));
+            }
+            let order = cluster.nodes().collect();
+            cluster.snapshot.begin(order);
+            let find = |object: &Value| {
+                let name = object["metadata"]["name"].as_str().unwrap().into();
+                cluster.find_pod(&model::NamespacedName { namespace: "default".into(), name }).unwrap()
+            };
+            let waiting: Vec<PodId> = waiting.iter().map(find).collect();
+            let before: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();
+            let mut context = Context {
+                clock: &Clock::at(now),
+                settings: &settings,
+                cloud: &mut NoCloud,
+                cluster: &mut cluster,
+                registry: &mut Registry::new(&settings, now),
+                templates: &Templates::default(),
+                standing: &[],
+                revision: 0,
+                marked: 0,
+                dice: &mut Pcg64::seed_from_u64(0),
+                events: &mut Vec::new(),
+                actions: &mut Vec::new(),
+            };
+            let left = to_help(&mut context, &mut Packing::default(), waiting, &drained);
+            let name = |pod: PodId| cluster.snapshot.pod(pod).name.name.to_string();
+            assert_eq!(left.iter().map(|pod| name(*pod)).collect::<Vec<_>>(), expected);
+            let there: Vec<PodId> = cluster.nodes().flat_map(|node| cluster.snapshot.pods_on(node)).collect();
+            assert_eq!(there[before..].iter().map(|pod| name(*pod)).collect::<Vec<_>>(), placed);
+            cluster.snapshot.end();
+            let after: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();
+            assert_eq!(after, before);
+        }
+
+        fn drained(mut self) -> Case {
+            self.drained.insert("n".into());
+            self
+        }
+    }
+
+    /// Cases of cluster-autoscaler's own TestFilterOutSchedulable.
+    #[test]
+    fn pods_that_find_a_place_need_no_help() {
+        let check = |pods: Vec<Value>, waiting: Vec<Value>, expected: &[&str], placed: &[&str]| {
+            case(pods.into_iter().map(|pod| on("n", pod)).collect(), waiting).check(expected, placed);
+        };
+        check(vec![], vec![], &[], &[]);
+        check(vec![], vec![cpu("pod", 500)], &[], &["pod"]);
+        let many = || vec![cpu("pod1", 200), cpu("pod2", 500), cpu("pod3", 800)];
+        check(vec![], many(), &[], &["pod1", "pod2", "pod3"]);
+        check(vec![], vec![cpu("pod1", 3000)], &["pod1"], &[]);
+        let various = || vec![cpu("pod1", 200), cpu("pod2", 500), cpu("pod3", 1800)];
+        check(vec![], various(), &["pod3"], &["pod1", "pod2"]);
+        let priority = |pod, priority: i32| set(pod, "spec.priority", priority.into());
+        let some = vec![cpu("pod1", 200), priority(cpu("pod2", 500), 10), priority(cpu("pod3", 1800), 20)];
+        check(vec![], some, &["pod2"], &["pod3", "pod1"]);
+        let one = vec![cpu("pod1", 500)];
+        let three = vec![cpu("pod2", 1000), cpu("pod3", 300), cpu("pod4", 300)];
+        check(one, three, &["pod4"], &["pod2", "pod3"]);
+        let two = vec![cpu("pod1", 500), cpu("pod2", 1000)];
+        let three = vec![cpu("pod3", 1000), cpu("pod4", 300), cpu("pod5", 300)];
+        check(two, three, &["pod3", "pod5"], &["pod4"]);
+    }
+
+    /// Cases of cluster-autoscaler's own TestFilterOutYoungPods.
+    #[test]
+    fn young_pods_wait() {
+        let delayed = |name: &str, text: &str| {
+            set(cpu(name, 9000), "metadata.annotations", json!({SCALE_UP_DELAY: text}))
+        };
+        let check = |flag: u64, minutes: i64, pods: [Value; 2], expected: &[&str]| {
+            let mut case = case(vec![], pods.to_vec());
+            case.settings.new_pod_scale_up_delay = Duration::from_secs(60 * flag);
+            case.now = NOW.plus_nanos(minutes * 60_000_000_000);
+            case.check(expected, &[]);
+        };
+        let p1 = || cpu("p1", 9000);
+        check(0, 0, [p1(), delayed("p2", "5m")], &["p1"]);
+        check(0, 5, [p1(), delayed("p2", "5m")], &["p1", "p2"]);
+        check(5, 0, [p1(), delayed("p2", "5m")], &[]);
+        check(5, 2, [p1(), delayed("p3", "2m")], &[]);
+        check(0, 0, [p1(), delayed("p4", "error")], &["p1", "p4"]);
+        // As old as the flag says is too young.
+        check(1, 0, [p1(), delayed("p3", "2m")], &[]);
+    }
+
+    #[test]
+    fn expendable_pods_and_those_of_daemon_sets_get_no_help() {
+        let low = set(cpu("low", 9000), "spec.priority", json!(-11));
+        let edge = set(cpu("edge", 9000), "spec.priority", json!(-10));
+        let owner = json!([{"kind": "DaemonSet", "uid": "u", "name": "d", "controller": true}]);
+        let daemon = set(cpu("daemon", 9000), "metadata.ownerReferences", owner);
+        case(vec![], vec![low, edge, daemon]).check(&["edge"], &[]);
+    }
+
+    /// Cases of cluster-autoscaler's own TestCurrentlyDrainedNodesPodListProcessor.
+    #[test]
+    fn pods_of_drained_nodes_look_for_another_place() {
+        let on = |name: &str| on("n", cpu(name, 900));
+        case(vec![on("p1")], vec![cpu("p3", 9000)]).check(&["p3"], &[]);
+        case(vec![on("p1"), on("p2")], vec![cpu("p3", 9000)]).drained().check(&["p3", "p1", "p2"], &[]);
+        let deleted = set(on("p2"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z".into());
+        case(vec![on("p1"), deleted], vec![]).drained().check(&["p1"], &[]);
+        let annotated = |key: &str, value: &str| set(on("p1"), "metadata.annotations", json!({key: value}));
+        let owner = json!([{"kind": "DaemonSet", "uid": "u", "name": "d", "controller": true}]);
+        let staying = [
+            annotated("kubernetes.io/config.mirror", "x"),
+            annotated("kubernetes.io/config.source", "file"),
+            annotated("cluster-autoscaler.kubernetes.io/daemonset-pod", "true"),
+            set(on("p1"), "metadata.ownerReferences", owner),
+        ];
+        for pod in staying {
+            case(vec![pod, on("p2")], vec![]).drained().check(&["p2"], &[]);
+        }
+        let from_server = annotated("kubernetes.io/config.source", "api");
+        case(vec![from_server, on("p2")], vec![]).drained().check(&["p1", "p2"], &[]);
+    }
+
+    #[test]
+    fn tpus_are_not_asked_for() {
+        let tpu = |name: &str, resource: &str| pod(name, json!({"cpu": "1", resource: 8}));
+        let waiting = vec![tpu("a", "cloud-tpus.google.com/v2"), tpu("b", "example.com/other")];
+        case(vec![], waiting).check(&["b"], &["a"]);
+    }
+}

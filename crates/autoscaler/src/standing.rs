@@ -1,0 +1,62 @@
+//! What a loop needs to know of every node, worked out once for each change of it.
+
+use std::sync::Arc;
+
+use model::Moment;
+
+use super::cloud::{Cloud, GroupId, Registered};
+use super::node::Node;
+use super::readiness::Readiness;
+use super::settings::Settings;
+use super::{CANDIDATE, SUSPENDED, TO_BE_DELETED};
+
+/// How a node stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    /// The node that this is about: in the course of a loop another may get its number.
+    pub node: Arc<Node>,
+    pub readiness: Readiness,
+    /// The group it belongs to.
+    pub group: Option<GroupId>,
+    pub created: Moment,
+    pub unschedulable: bool,
+    /// It is marked as one that is being deleted.
+    pub going: bool,
+    /// It is marked as one that could be deleted.
+    pub candidate: bool,
+    /// It was put to sleep.
+    pub suspended: bool,
+    /// It is no machine, and none of the cluster's limits means it.
+    pub is_virtual: bool,
+}
+
+impl Standing {
+    pub(crate) fn of(node: &Arc<Node>, settings: &Settings, cloud: &dyn Cloud) -> Standing {
+        Standing {
+            node: node.clone(),
+            readiness: Readiness::of(node, settings, cloud.gpu_label()),
+            group: cloud.group_of(&Registered::of(node)),
+            created: node.created,
+            unschedulable: node.unschedulable,
+            going: node.taint(TO_BE_DELETED).is_some(),
+            candidate: node.taint(CANDIDATE).is_some(),
+            suspended: node.condition(SUSPENDED).is_some_and(|condition| &*condition.status == "True"),
+            is_virtual: node.is_virtual(),
+        }
+    }
+
+    /// Whether it is a node of a group that is marked as one that could be deleted, and is not on its way out.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.candidate && self.is_ours()
+    }
+
+    /// Whether it is a node of a group, and not on its way out.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.group.is_some() && !self.going
+    }
+
+    /// Whether it is ready and takes pods.
+    pub(crate) fn is_open(&self) -> bool {
+        self.readiness.ready && !self.unschedulable
+    }
+}

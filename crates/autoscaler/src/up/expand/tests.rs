@@ -1,0 +1,201 @@
+use scheduler::ids::PodId;
+use serde_json::{Value, json};
+
+use super::super::super::cloud::Pricing;
+use super::super::super::settings::Expander;
+use super::super::tests::{Fixture, node, pod};
+use super::*;
+
+/// Groups by name, with cpu and memory (MiB) of a node, and an option for each: nodes, and how many of the pods.
+struct Case {
+    fixture: Fixture,
+    groups: Vec<PodGroup>,
+    candidates: Vec<Candidate>,
+}
+
+impl Case {
+    fn new(options: &[(&str, i64, i64, i64, usize)], pods: &[(i64, i64)]) -> Case {
+        let groups: Vec<_> = options
+            .iter()
+            .map(|(name, cpu, memory, ..)| (*name, 0, 10, node(name, *cpu, *memory, 10)))
+            .collect();
+        let mut fixture = Fixture::new(&groups);
+        for (n, (cpu, memory)) in pods.iter().enumerate() {
+            fixture.apply([pod(&format!("p{n}"), &format!("c{n}"), *cpu, *memory, Value::Null)]);
+        }
+        let ids: Vec<PodId> = fixture.cluster.waiting().collect();
+        let groups = PodGroup::all(&fixture.cluster.snapshot, &ids);
+        let candidates = (0..).zip(options).map(|(place, (name, _, _, nodes, helped))| Candidate {
+            group: GroupId(place),
+            name: (*name).into(),
+            nodes: *nodes,
+            helped: (0..*helped).map(|pods| (pods, 1)).collect(),
+            similar: Vec::new(),
+        });
+        Case { candidates: candidates.collect(), fixture, groups }
+    }
+
+    fn choose(&mut self, expanders: &[Expander]) -> (Option<String>, Vec<Choice>) {
+        self.fixture.settings.expander = expanders.to_vec();
+        let Case { fixture, groups, candidates } = self;
+        let (best, choices) = fixture.with(|context| choose(context, groups, candidates));
+        (best.map(|place| self.candidates[place].name.to_string()), choices)
+    }
+
+    /// The groups that one expander leaves.
+    fn left(&mut self, expander: Expander) -> Vec<Arc<str>> {
+        self.choose(&[expander]).1[0].left.clone()
+    }
+}
+
+/// TestLeastWaste of cluster-autoscaler.
+#[test]
+fn least_is_wasted() {
+    let (balanced, high) = (("balanced", 8000, 16_000, 1, 1), ("highmem", 8000, 32_000, 1, 1));
+    let mut case = Case::new(&[balanced, high], &[(500, 1000)]);
+    assert_eq!(case.choose(&[Expander::LeastWaste]).0.as_deref(), Some("balanced"));
+    let mut case = Case::new(&[balanced, high, ("lowcpu", 4000, 16_000, 1, 1)], &[(500, 1000)]);
+    let (best, choices) = case.choose(&[Expander::LeastWaste]);
+    assert_eq!(best.as_deref(), Some("lowcpu"));
+    assert_eq!(choices[0].scores[0], ("balanced".into(), 15.0 / 16.0 + 15.0 / 16.0));
+}
+
+/// Where nothing is to be had of a resource, its waste is no number: the first such option stays.
+#[test]
+fn waste_of_nothing_is_no_number() {
+    let mut case = Case::new(&[("none", 0, 16_000, 1, 1), ("some", 8000, 16_000, 1, 1)], &[(0, 0)]);
+    assert_eq!(case.left(Expander::LeastWaste), ["none".into()]);
+    let mut case = Case::new(&[("some", 8000, 16_000, 1, 1), ("none", 0, 16_000, 1, 1)], &[(0, 0)]);
+    assert_eq!(case.left(Expander::LeastWaste), ["some".into()]);
+}
+
+#[test]
+fn most_pods_and_least_nodes_leave_equals() {
+    let options = [("c", 1, 1, 2, 2), ("b", 1, 1, 3, 2), ("a", 1, 1, 2, 1)];
+    let mut case = Case::new(&options, &[(1, 1), (1, 1)]);
+    assert_eq!(case.left(Expander::MostPods), ["c".into(), "b".into()]);
+    assert_eq!(case.left(Expander::LeastNodes), ["c".into(), "a".into()]);
+    let (best, choices) = case.choose(&[Expander::MostPods, Expander::LeastNodes]);
+    assert_eq!((best.as_deref(), choices.len(), choices[1].tie), (Some("c"), 2, false));
+    // Equals to the end: the first by name, and it is said.
+    let (best, choices) = case.choose(&[Expander::LeastNodes]);
+    assert_eq!((best.as_deref(), choices[0].tie), (Some("a"), true));
+}
+
+#[test]
+fn chance_is_seeded_and_ends_the_chain() {
+    let mut case = Case::new(&[("a", 1, 1, 1, 1), ("b", 1, 1, 1, 1)], &[(1, 1)]);
+    let (best, choices) = case.choose(&[Expander::MostPods, Expander::Random]);
+    assert!(best.is_some() && !choices[1].tie && choices[1].left.len() == 1);
+    assert_eq!(case.choose(&[Expander::MostPods, Expander::Random]).0, best);
+}
+
+/// Cases of TestPriceExpander of cluster-autoscaler, with prices that stand in the same relation.
+#[test]
+fn the_cheapest_wins_all_things_considered() {
+    // A core costs 20, so p1 costs 20, p2 10 and the pod that steadies 10.
+    let pricing = Pricing { cpu: 20.0, memory_gib: 0.0 };
+    let check = |nodes: [i64; 2], helped: [usize; 2], prices: [f64; 2], there: usize, expected: &str| {
+        let options = [("ng1", 1000, 1000, nodes[0], helped[0]), ("ng2", 4000, 1000, nodes[1], helped[1])];
+        let mut case = Case::new(&options, &[(1000, 0), (500, 0)]);
+        case.fixture.apply((0..there).map(|n| node(&format!("n{n}"), 1, 1, 1)));
+        case.fixture.cloud.pricing = Some(pricing);
+        for (group, price) in case.fixture.cloud.groups.iter_mut().zip(prices) {
+            group.price = Some(price);
+        }
+        assert_eq!(case.choose(&[Expander::Price]).0.as_deref(), Some(expected));
+    };
+    // With three to six nodes two cores are preferred, with seven to twenty four.
+    check([2, 1], [2, 2], [20.0, 200.0], 3, "ng1");
+    check([2, 1], [2, 2], [50.0, 200.0], 7, "ng2");
+    check([80, 40], [2, 2], [20.0, 200.0], 7, "ng1");
+    check([2, 1], [2, 2], [200.0, 100.0], 3, "ng2");
+    check([2, 1], [1, 2], [200.0, 200.0], 3, "ng2");
+}
+
+#[test]
+fn groups_without_a_price_are_dropped() {
+    let mut case = Case::new(&[("a", 1000, 1000, 1, 1), ("b", 1000, 1000, 1, 1)], &[(1, 1)]);
+    case.fixture.cloud.pricing = Some(Pricing { cpu: 1.0, memory_gib: 1.0 });
+    assert_eq!(case.choose(&[Expander::Price]).0, None);
+    case.fixture.cloud.groups[1].price = Some(9.0);
+    assert_eq!(case.choose(&[Expander::Price]).0.as_deref(), Some("b"));
+}
+
+const MICRO: &str = "my-asg.t2.micro";
+const LARGE: &str = "my-asg.t2.large";
+const LARGE3: &str = "my-asg.t3.large";
+const XLARGE: &str = "my-asg.m4.4xlarge";
+const CONFIG: &str = "5:\n  - \".*t2\\\\.micro.*\"\n10: \n  - \".*t2\\\\.large.*\"\n  - \".*t3\\\\.large.*\"\n\
+                      50: \n  - \".*m4\\\\.4xlarge.*\"\n";
+
+/// What is left by a map, and the events there are.
+#[track_caller]
+fn check_priority(data: Option<Value>, groups: &[&str], left: &[&str], events: &[&str]) {
+    let options: Vec<_> = groups.iter().map(|name| (*name, 1, 1, 1, 1)).collect();
+    let mut case = Case::new(&options, &[(1, 1)]);
+    case.fixture.apply(data.map(|data| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data, "metadata": {
+            "namespace": "kube-system", "name": "cluster-autoscaler-priority-expander"}})
+    }));
+    let found = case.left(Expander::Priority);
+    assert_eq!(found.iter().map(|name| &**name).collect::<Vec<_>>(), left);
+    let told: Vec<String> =
+        case.fixture.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+    assert_eq!(told, events);
+    assert!(case.fixture.events.iter().all(|event| event.warning));
+}
+
+/// Cases of TestPriorityExpander… of cluster-autoscaler.
+#[test]
+fn the_highest_priority_wins() {
+    let config = |text: &str| Some(json!({"priorities": text}));
+    check_priority(config(CONFIG), &[LARGE], &[LARGE], &[]);
+    check_priority(config(CONFIG), &[LARGE, MICRO, XLARGE], &[XLARGE], &[]);
+    check_priority(config(CONFIG), &[LARGE, LARGE3, MICRO], &[LARGE, LARGE3], &[]);
+    check_priority(config("5:\n  - \".*\"\n10:\n  - \".t2\\\\.large.*\"\n"), &[LARGE, MICRO], &[LARGE], &[]);
+    let unknown = |group: &str| {
+        format!(
+            "PriorityConfigMapNotMatchedGroup Priority expander: node group {group} not found in priority \
+             expander configuration. The group won't be used."
+        )
+    };
+    let one = config("10: \n  - \".*t2\\\\.large.*\"\n");
+    check_priority(one.clone(), &[LARGE, LARGE3, XLARGE], &[LARGE], &[&unknown(LARGE3), &unknown(XLARGE)]);
+    let nobody = "PriorityConfigMapNoGroupMatched Priority expander: no priorities info found for any of the \
+                  expansion options. No options filtered.";
+    check_priority(one, &[LARGE3, XLARGE], &[LARGE3, XLARGE], &[&unknown(LARGE3), &unknown(XLARGE), nobody]);
+    // Minus one counts, less does not.
+    check_priority(config("-1: [a]\n-2: [b]\n"), &["a", "b"], &["a"], &[]);
+    check_priority(config("-2: [b]\n"), &["b"], &["b"], &[nobody]);
+}
+
+/// The messages are those that cluster-autoscaler 1.36.1 printed for the vectors, or those of its tests.
+#[test]
+fn a_map_that_makes_no_sense_is_told_and_ignored() {
+    check_priority(None, &["a", "b"], &["a", "b"], &[]);
+    let check = |data: Value, event: &str| {
+        check_priority(Some(data), &["a", "b"], &["a", "b"], &[&format!("PriorityConfigMapInvalid {event}")]);
+    };
+    check(
+        json!({"other": ""}),
+        "Wrong configmap for priority expander, doesn't contain priorities key. Ignoring update.",
+    );
+    check(
+        json!({"priorities": ""}),
+        "Wrong configuration for priority expander: priority configuration in \
+         cluster-autoscaler-priority-expander configmap is empty; please provide valid configuration. \
+         Ignoring update.",
+    );
+    check(
+        json!({"priorities": "10:\n- \"(\"\n"}),
+        "Wrong configuration for priority expander: Can't compile regexp rule for priority 10 and rule (: \
+         error parsing regexp: missing closing ): `(`. Ignoring update.",
+    );
+    check(
+        json!({"priorities": "not a map"}),
+        "Wrong configuration for priority expander: Can't parse YAML with priorities in the configmap: error \
+         unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type \
+         map[int][]string. Ignoring update.",
+    );
+}

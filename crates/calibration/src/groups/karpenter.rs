@@ -1,0 +1,81 @@
+//! Groups made up from Karpenter's node pools: each type of machine that a pool was seen to use, in each zone.
+
+use std::collections::BTreeMap;
+
+use autoscaler::NodeGroup;
+use autoscaler::node_template::{INSTANCE_TYPE, ZONE};
+use kubernetes::quantity::Quantity;
+use serde_json::Value;
+
+use super::{Derived, Found, label, listed, name, nodes};
+
+const POOL: &str = "karpenter.sh/nodepool";
+const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
+
+/// The most nodes of a group whose pool has no limits.
+const UNLIMITED: i64 = 1000;
+
+/// Adds the groups of node pools.
+pub(super) fn groups(found: &Found, derived: &mut Derived) {
+    let mut unseen = Vec::new();
+    for pool in &found.node_pools {
+        let of_pool = found.nodes.iter().filter(|node| label(node, POOL) == Some(name(pool)));
+        let mut alike: BTreeMap<Vec<&str>, Vec<&Value>> = BTreeMap::new();
+        for node in of_pool {
+            let Some(kind) = label(node, INSTANCE_TYPE) else { continue };
+            let more = [CAPACITY_TYPE, ZONE].map(|key| label(node, key).unwrap_or_default());
+            alike.entry(vec![name(pool), kind, more[0], more[1]]).or_default().push(node);
+        }
+        let types = named_types(pool);
+        let is_seen = |kind: &&str| alike.keys().any(|parts| parts[1] == *kind);
+        unseen.extend(
+            types.into_iter().filter(|kind| !is_seen(kind)).map(|kind| format!("{kind} of {}", name(pool))),
+        );
+        for (parts, nodes) in &alike {
+            let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+            let group = nodes::node_group(&parts.join("/"), nodes, 0, most(pool, nodes));
+            derived.groups.extend(group.map(|group| NodeGroup { target: Some(nodes.len() as i64), ..group }));
+        }
+    }
+    if !derived.groups.is_empty() {
+        derived.assumed.push("node groups are the types of machines that each of Karpenter's node pools uses, by zone and kind of capacity, as if an autoscaler with groups had to do its work; each may grow from none to the limits of its pool".to_owned());
+    }
+    if !unseen.is_empty() {
+        derived.assumed.push(format!(
+            "no node shows what these types are like, so none is made of them: {}",
+            listed(&unseen)
+        ));
+    }
+}
+
+/// The types of machines that a pool asks for by name.
+fn named_types(pool: &Value) -> Vec<&str> {
+    let requirements = pool["spec"]["template"]["spec"]["requirements"].as_array();
+    let by_type =
+        |requirement: &&Value| requirement["key"] == INSTANCE_TYPE && requirement["operator"] == "In";
+    let requirements = requirements.into_iter().flatten().filter(by_type);
+    requirements
+        .filter_map(|requirement| requirement["values"].as_array())
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// How many such nodes the limits of a pool allow.
+fn most(pool: &Value, nodes: &[&Value]) -> i64 {
+    let Some(node) = nodes::model_of(nodes) else { return UNLIMITED };
+    let amount = |value: &Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Quantity::parse(&text).ok()
+    };
+    let limits = pool["spec"]["limits"].as_object().into_iter().flatten();
+    let counts = limits.filter_map(|(resource, limit)| {
+        let limit = amount(limit)?.milli_value().max(0);
+        let one = match resource.as_str() {
+            "nodes" => 1000,
+            resource => amount(&node["status"]["capacity"][resource])?.milli_value(),
+        };
+        (one > 0).then(|| limit / one)
+    });
+    counts.min().unwrap_or(UNLIMITED).max(nodes.len() as i64)
+}

@@ -1,0 +1,164 @@
+//! Groups of cluster-autoscaler's kwok provider, which reads them from ConfigMaps or from the nodes that are there.
+
+use std::time::Duration;
+
+use autoscaler::node_template::object;
+use autoscaler::{Delay, Membership, NodeGroup, Provisioning, yaml};
+use serde_json::{Value, json};
+
+use super::{Derived, Found, annotation, label, name};
+
+const CONFIG: &str = "kwok-provider-config";
+const GROUP: &str = "cluster-autoscaler.kwok.nodegroup/name";
+const MIN: &str = "cluster-autoscaler.kwok.nodegroup/min-count";
+const MAX: &str = "cluster-autoscaler.kwok.nodegroup/max-count";
+
+/// How nodes are sorted into groups.
+enum By<'a> {
+    Label(&'a str),
+    Annotation(&'a str),
+}
+
+/// Adds the groups of the kwok provider, if the cluster has one.
+pub(super) fn groups(found: &Found, derived: &mut Derived) {
+    if found.cloud_provider().is_some_and(|cloud| cloud != "kwok") {
+        return;
+    }
+    let Some(config_map) = found.config_map(CONFIG) else { return };
+    if let Err(why) = read(config_map, found, derived) {
+        derived.assumed.push(format!("the ConfigMap {CONFIG} does not count: {why}"));
+    }
+}
+
+fn read(config_map: &Value, found: &Found, derived: &mut Derived) -> Result<(), String> {
+    let config = yaml::parse(config_map["data"]["config"].as_str().ok_or("it has no config")?)?;
+    let key = |field: &str| config["nodegroups"][field].as_str().filter(|key| !key.trim().is_empty());
+    let by = match (key("fromNodeLabelKey"), key("fromNodeAnnotationKey")) {
+        (Some(key), None) => By::Label(key),
+        (None, Some(key)) => By::Annotation(key),
+        _ => return Err("it names not one label or annotation of groups".to_owned()),
+    };
+    let nodes = match config["readNodesFrom"].as_str() {
+        Some("configmap") => templates(config["configmap"]["name"].as_str().unwrap_or_default(), found)?,
+        Some("cluster") => {
+            derived.assumed.push("node groups are made of the nodes that are there now, as the kwok provider makes them when it starts".to_owned());
+            found.nodes.clone()
+        }
+        _ => return Err("readNodesFrom is neither configmap nor cluster".to_owned()),
+    };
+    let with_taint = config["nodes"]["skipTaint"] != true;
+    if let Some(key) = config["nodes"]["gpuConfig"]["gpuLabelKey"].as_str() {
+        derived.gpu_label = key.into();
+    }
+    for node in &nodes {
+        let marked = match by {
+            By::Label(key) => label(node, key),
+            By::Annotation(key) => annotation(node, key),
+        };
+        let Some(marked) = marked else { continue };
+        let group = annotation(node, GROUP).unwrap_or(marked);
+        if derived.groups.iter().any(|other| &*other.name == group) {
+            continue;
+        }
+        match node_group(node, group, with_taint) {
+            Ok(group) => derived.groups.push(group),
+            Err(why) => derived.assumed.push(format!("the node group {group} does not count: {why}")),
+        }
+    }
+    if !derived.groups.is_empty() {
+        derived.assumed.push(format!(
+            "node groups are those of the kwok provider: new nodes are there at once, and a group is to have as many as it has; the order of groups is that of {CONFIG}"
+        ));
+    }
+    Ok(())
+}
+
+fn templates(name: &str, found: &Found) -> Result<Vec<Value>, String> {
+    let config_map = found.config_map(name).ok_or_else(|| format!("there is no ConfigMap {name:?}"))?;
+    let text = config_map["data"]["templates"].as_str().ok_or_else(|| format!("{name} has no templates"))?;
+    let mut documents = yaml::documents(text)?;
+    documents.retain(|document| !document.is_null());
+    if let [list] = documents.as_mut_slice()
+        && list["kind"] == "List"
+        && let Value::Array(items) = list["items"].take()
+    {
+        documents = items;
+    }
+    documents.retain(|document| document["kind"] == "Node");
+    Ok(documents)
+}
+
+fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, String> {
+    let size = |key: &str, usual: i64| match annotation(node, key) {
+        Some(text) => text.parse::<i64>().map_err(|_| format!("{key}, {text:?}, is not a whole number")),
+        None => Ok(usual),
+    };
+    let (min, max) = (size(MIN, 0)?, size(MAX, 200)?);
+    if min < 0 || max < min {
+        return Err(format!("it has from {min} to {max} nodes"));
+    }
+    let at_once = Delay::Constant(Duration::ZERO);
+    Ok(NodeGroup {
+        name: group.into(),
+        min,
+        max,
+        target: None,
+        members: Membership::Annotation { key: GROUP.into(), value: group.into() },
+        template: object(&template(node.clone(), group, with_taint)).ok_or("its template is no Node")?,
+        pods: Vec::new(),
+        believed: object(&kube_proxy(group)).into_iter().collect(),
+        price: None,
+        options: None,
+        provisioning: Provisioning { registers_after: at_once.clone(), ready_after: at_once },
+        failures: Vec::new(),
+    })
+}
+
+/// What the provider makes of a node when it takes it for a template.
+fn template(mut node: Value, group: &str, with_taint: bool) -> Value {
+    let name = format!("kwok-fake-{}", name(&node));
+    let Some(metadata) = node["metadata"].as_object_mut() else { return node };
+    for field in ["resourceVersion", "generation", "uid", "creationTimestamp", "managedFields"] {
+        metadata.remove(field);
+    }
+    metadata.insert("name".to_owned(), json!(name));
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert("kwok.x-k8s.io/node".to_owned(), json!("fake"));
+        annotations.insert(GROUP.to_owned(), json!(group));
+    }
+    if !node["spec"].is_object() {
+        node["spec"] = json!({});
+    }
+    node["spec"]["providerID"] = json!(format!("kwok:{name}"));
+    if with_taint {
+        let taint = json!({ "key": "kwok-provider", "value": "true", "effect": "NoSchedule" });
+        match node["spec"]["taints"].as_array_mut() {
+            Some(taints) => taints.push(taint),
+            None => node["spec"]["taints"] = json!([taint]),
+        }
+    }
+    node
+}
+
+/// The pod that every new node of this provider is taken to have. The provider makes Nodes and nothing else, so none has.
+fn kube_proxy(group: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("kube-proxy-{group}"),
+            "namespace": "kube-system",
+            "labels": { "component": "kube-proxy", "tier": "node" },
+            "annotations": {
+                "kubernetes.io/config.source": "file",
+                "kubernetes.io/config.mirror": "1234567890abcdef",
+            },
+        },
+        "spec": {
+            "containers": [{ "image": "kubeproxy", "resources": { "requests": { "cpu": "100m" } } }],
+            "priority": 2_000_000_000,
+        },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}

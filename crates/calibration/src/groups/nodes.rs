@@ -1,0 +1,89 @@
+//! Groups made up from the nodes that are there: alike in pool, type and zone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use autoscaler::node_template::{INSTANCE_TYPE, POOL_LABELS, ZONE, object, stripped};
+use autoscaler::{Membership, NodeGroup, Provisioning};
+use serde_json::Value;
+
+use super::{Derived, Found, label, name};
+
+/// Adds groups of nodes that are alike.
+pub(super) fn groups(found: &Found, derived: &mut Derived) {
+    let mut alike: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for node in found.nodes.iter().filter(|node| !is_of_control_plane(node)) {
+        match group_name(node) {
+            Some(group) => alike.entry(group).or_default().push(node),
+            None => alone.push(name(node)),
+        }
+    }
+    for (group, nodes) in &alike {
+        let count = nodes.len() as i64;
+        derived.groups.extend(node_group(group, nodes, 0, count.saturating_mul(10)));
+    }
+    if !derived.groups.is_empty() {
+        derived.assumed.push("nothing tells of node groups: nodes of the same pool, type and zone are taken for a group, which may have from none to ten times as many nodes as it has".to_owned());
+        derived.assumed.push(
+            "new nodes are like the youngest ready one of their group, less what is its own".to_owned(),
+        );
+    }
+    if !alone.is_empty() {
+        derived
+            .assumed
+            .push(format!("no label tells of a group, so none is taken to have {}", super::listed(&alone)));
+    }
+}
+
+/// A group that has these nodes, and more like the best of them; `None` without nodes.
+pub(super) fn node_group(group: &str, nodes: &[&Value], min: i64, max: i64) -> Option<NodeGroup> {
+    let template = object(&stripped(model_of(nodes)?, group))?;
+    Some(NodeGroup {
+        name: group.into(),
+        min,
+        max,
+        target: None,
+        members: members(nodes),
+        template,
+        pods: Vec::new(),
+        believed: Vec::new(),
+        price: None,
+        options: None,
+        provisioning: Provisioning::default(),
+        failures: Vec::new(),
+    })
+}
+
+/// These nodes by name.
+pub(super) fn members(nodes: &[&Value]) -> Membership {
+    Membership::Named(nodes.iter().map(|node| name(node).into()).collect::<BTreeSet<_>>())
+}
+
+/// The youngest that is ready, or else the youngest; of several, the last by name.
+pub(super) fn model_of<'a>(nodes: &[&'a Value]) -> Option<&'a Value> {
+    let created = |node: &Value| node["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+    nodes.iter().copied().max_by_key(|node| (is_ready(node), created(node), name(node)))
+}
+
+pub(super) fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    let mut ready = conditions.into_iter().flatten().filter(|condition| condition["type"] == "Ready");
+    ready.any(|condition| condition["status"] == "True")
+}
+
+fn is_of_control_plane(node: &Value) -> bool {
+    let labels = &node["metadata"]["labels"];
+    ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"]
+        .iter()
+        .any(|role| labels.get(*role).is_some())
+}
+
+fn group_name(node: &Value) -> Option<String> {
+    let pool = POOL_LABELS.iter().find_map(|key| label(node, key));
+    let kind = label(node, INSTANCE_TYPE).or_else(|| label(node, "beta.kubernetes.io/instance-type"));
+    let zone = label(node, ZONE).or_else(|| label(node, "failure-domain.beta.kubernetes.io/zone"));
+    // A zone alone says nothing of what a node is like.
+    pool.or(kind)?;
+    let parts: Vec<&str> = [pool, kind, zone].into_iter().flatten().collect();
+    Some(parts.join("/"))
+}

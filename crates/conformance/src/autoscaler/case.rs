@@ -1,0 +1,390 @@
+//! A case: a cluster, a cloud, changes, and what the real autoscaler decided at each of its loops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use autoscaler::{
+    Delay, Failure, FailureKind, GroupId, GroupOptions, Membership, NodeGroup, Pricing, Provisioning,
+    Settings, Version,
+};
+use model::{Moment, Object};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use simulation::SimulatedCloud;
+
+use super::step::Step;
+use crate::{Error, Lines, Result};
+
+/// Second 0: 2026-01-01T00:00:00Z.
+const START: i64 = 1_767_225_600;
+
+/// A cluster, a cloud, changes, and what the real autoscaler decided at each of its loops.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name.
+    pub id: String,
+    /// What it tries out.
+    pub family: String,
+    /// How the autoscaler is set.
+    pub settings: Settings,
+    /// The cloud at the beginning.
+    pub cloud: SimulatedCloud,
+    /// The cluster at the beginning.
+    pub objects: Vec<Object>,
+    /// Changes, by second.
+    pub timeline: Vec<Moved>,
+    /// Whether pods are put on nodes before each loop.
+    pub binds: bool,
+    /// Nodes of a group stand for each other.
+    pub loose: bool,
+    /// What was decided, loop by loop.
+    pub expect: Vec<Step>,
+}
+
+/// Changes at one second.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// When.
+    pub at: i64,
+    /// What comes.
+    pub create: Vec<Object>,
+    /// Nodes as they are from then on.
+    pub update: Vec<Object>,
+    /// Pods that go, as namespace and name.
+    pub delete: Vec<(String, String)>,
+}
+
+/// The cases of a file, one in memory at a time.
+pub struct Cases {
+    lines: Lines,
+    count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CaseJson<'a> {
+    id: String,
+    family: String,
+    options: Option<BTreeMap<String, String>>,
+    pricing: Option<PricingJson>,
+    #[serde(borrow)]
+    node_groups: Vec<GroupJson<'a>>,
+    #[serde(borrow)]
+    objects: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    timeline: Vec<MovedJson<'a>>,
+    binding: Binding,
+    steps: Vec<i64>,
+    expect: Vec<Step>,
+    /// The lists are handed over in the stated order here.
+    #[serde(default, rename = "orderSensitive")]
+    _order_sensitive: bool,
+    #[serde(default)]
+    loose: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Binding {
+    FirstFit,
+    None,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PricingJson {
+    cpu: f64,
+    #[serde(rename = "memoryGiB")]
+    memory_gib: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GroupJson<'a> {
+    name: String,
+    min: i64,
+    max: i64,
+    #[serde(borrow)]
+    template: &'a RawValue,
+    #[serde(default)]
+    missing: i64,
+    #[serde(default)]
+    unregistered: i64,
+    price: Option<f64>,
+    #[serde(default = "a_minute")]
+    provision_seconds: u64,
+    #[serde(default)]
+    ready_seconds: u64,
+    options: Option<OptionsJson>,
+    #[serde(default)]
+    failures: Vec<FailureJson>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OptionsJson {
+    #[serde(default)]
+    zero_or_max_node_scaling: bool,
+    max_node_provision_seconds: Option<u64>,
+    scale_down_utilization_threshold: Option<f64>,
+    scale_down_unneeded_seconds: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailureJson {
+    from: i64,
+    to: i64,
+    kind: KindJson,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum KindJson {
+    IncreaseError,
+    NoInstance,
+    NeverRegister,
+    CreateError,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MovedJson<'a> {
+    at: i64,
+    #[serde(borrow, default)]
+    create: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    update: Vec<&'a RawValue>,
+    #[serde(default)]
+    delete: Vec<String>,
+}
+
+// === impl Cases ===
+
+impl Cases {
+    /// The cases that these lines hold.
+    pub fn of(lines: Lines) -> Cases {
+        Cases { lines, count: 0 }
+    }
+
+    /// The next case. A file without any is an error.
+    pub fn read(&mut self) -> Result<Option<Case>> {
+        let Some(line) = self.lines.read()? else {
+            if self.count == 0 {
+                return Err(Error::Empty { file: self.lines.file().to_owned(), what: "no case" });
+            }
+            return Ok(None);
+        };
+        self.count += 1;
+        match Case::parse(line) {
+            Ok(case) => Ok(Some(case)),
+            Err(why) => Err(self.lines.bad(why)),
+        }
+    }
+}
+
+// === impl Case ===
+
+impl Case {
+    /// Whether a line is a case of the autoscaler's, and not one of the scheduler's.
+    pub fn is_in(line: &str) -> bool {
+        let fields: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(line).ok();
+        fields.is_some_and(|fields| fields.contains_key("nodeGroups") && fields.contains_key("steps"))
+    }
+
+    /// Reads a line; the error says what is wrong with it.
+    pub fn parse(line: &str) -> std::result::Result<Case, String> {
+        let json: CaseJson<'_> =
+            serde_json::from_str(line).map_err(|error| format!("not a case: {error}"))?;
+        let id = json.id;
+        let within = |error: String| format!("{id}: {error}");
+        if !json.steps.iter().eq(json.expect.iter().map(|step| &step.at)) {
+            return Err(within("steps and expectations are not of the same seconds".to_owned()));
+        }
+        let settings = settings(&json.options.unwrap_or_default()).map_err(within)?;
+        let objects = parse(json.objects.unwrap_or_default()).map_err(within)?;
+        let mut timeline = Vec::new();
+        for moved in json.timeline {
+            timeline.push(Moved::parse(moved).map_err(within)?);
+        }
+        timeline.sort_by_key(|moved| moved.at);
+        let cloud = cloud(json.node_groups, json.pricing, &objects).map_err(within)?;
+        let binds = matches!(json.binding, Binding::FirstFit);
+        let (family, loose, expect) = (json.family, json.loose, json.expect);
+        Ok(Case { id, family, settings, cloud, objects, timeline, binds, loose, expect })
+    }
+}
+
+// === impl Moved ===
+
+impl Moved {
+    fn parse(json: MovedJson<'_>) -> std::result::Result<Moved, String> {
+        let pod = |text: &String| match text.splitn(3, '/').collect::<Vec<_>>()[..] {
+            ["Pod", namespace, name] => Ok((namespace.to_owned(), name.to_owned())),
+            _ => Err(format!("{text:?} is no pod to delete")),
+        };
+        Ok(Moved {
+            at: json.at,
+            create: parse(json.create)?,
+            update: parse(json.update)?,
+            delete: json.delete.iter().map(pod).collect::<std::result::Result<_, String>>()?,
+        })
+    }
+}
+
+/// A second of a case.
+pub(super) fn moment(second: i64) -> Moment {
+    Moment::from_nanos(START.saturating_add(second).saturating_mul(1_000_000_000))
+}
+
+/// The second of a case that a moment is in.
+pub(super) fn second(moment: Moment) -> i64 {
+    moment.nanos().div_euclid(1_000_000_000) - START
+}
+
+/// How an autoscaler with these flags is set, with a cloud that it knows nothing of.
+fn settings(flags: &BTreeMap<String, String>) -> std::result::Result<Settings, String> {
+    let arguments: Vec<String> = flags.iter().map(|(name, value)| format!("--{name}={value}")).collect();
+    let settings = Settings::from_flags(Version::V1_36, &arguments).map_err(|error| error.to_string())?;
+    Ok(Settings { cloud_provider: "fake".into(), ..settings })
+}
+
+fn a_minute() -> u64 {
+    60
+}
+
+fn parse(texts: Vec<&RawValue>) -> std::result::Result<Vec<Object>, String> {
+    let parse = |text: &RawValue| Object::parse(text.get()).map_err(|error| error.to_string());
+    texts.into_iter().map(parse).collect()
+}
+
+fn cloud(
+    groups: Vec<GroupJson<'_>>,
+    pricing: Option<PricingJson>,
+    objects: &[Object],
+) -> std::result::Result<SimulatedCloud, String> {
+    let names: BTreeSet<&str> = groups.iter().map(|group| &*group.name).collect();
+    if names.len() < groups.len() {
+        return Err("two groups of one name".to_owned());
+    }
+    let nodes: Vec<(&Object, String)> = objects
+        .iter()
+        .filter(|object| object.meta().kind == "Node")
+        .map(|node| (node, provider_id(node)))
+        .collect();
+    let lost: Vec<(String, i64)> =
+        groups.iter().map(|group| (group.name.clone(), group.unregistered)).collect();
+    let mut made = Vec::new();
+    for group in groups {
+        let prefix = format!("fake://{}/", group.name);
+        let own = nodes.iter().filter(|(_, id)| id.starts_with(&prefix)).count() as i64;
+        made.push(group.into_group(&prefix, own)?);
+    }
+    let mut cloud = SimulatedCloud::new(made, 0);
+    if let Some(pricing) = pricing {
+        cloud = cloud.with_pricing(Pricing { cpu: pricing.cpu, memory_gib: pricing.memory_gib });
+    }
+    for (node, _) in nodes {
+        cloud.adopt(node);
+    }
+    for (index, (name, lost)) in lost.into_iter().enumerate() {
+        for number in 1..=lost {
+            cloud.adopt_lost(GroupId(index as u32), &format!("{name}-lost-{number}"));
+        }
+    }
+    Ok(cloud)
+}
+
+fn provider_id(node: &Object) -> String {
+    let value = node.value().unwrap_or(Value::Null);
+    value["spec"]["providerID"].as_str().unwrap_or_default().to_owned()
+}
+
+// === impl GroupJson ===
+
+impl GroupJson<'_> {
+    fn into_group(self, prefix: &str, own: i64) -> std::result::Result<NodeGroup, String> {
+        let constant = |seconds| Delay::Constant(Duration::from_secs(seconds));
+        let template = Object::parse(self.template.get())
+            .map_err(|error| format!("the template of {}: {error}", self.name))?;
+        let failure = |json: FailureJson| Failure {
+            from: moment(json.from),
+            to: moment(json.to),
+            kind: match json.kind {
+                KindJson::IncreaseError => FailureKind::IncreaseError,
+                KindJson::NoInstance => FailureKind::NoInstance,
+                KindJson::NeverRegister => FailureKind::NeverRegister,
+                KindJson::CreateError => FailureKind::CreateError,
+            },
+        };
+        Ok(NodeGroup {
+            name: self.name.into(),
+            min: self.min,
+            max: self.max,
+            target: Some(own + self.unregistered + self.missing),
+            members: Membership::ProviderIdPrefix(prefix.into()),
+            template,
+            pods: Vec::new(),
+            believed: Vec::new(),
+            price: self.price,
+            options: self.options.map(|json| GroupOptions {
+                zero_or_max_node_scaling: json.zero_or_max_node_scaling,
+                max_node_provision_time: json.max_node_provision_seconds.map(Duration::from_secs),
+                scale_down_utilization_threshold: json.scale_down_utilization_threshold,
+                scale_down_unneeded_time: json.scale_down_unneeded_seconds.map(Duration::from_secs),
+                ..GroupOptions::default()
+            }),
+            provisioning: Provisioning {
+                registers_after: constant(self.provision_seconds),
+                ready_after: constant(self.ready_seconds),
+            },
+            failures: self.failures.into_iter().map(failure).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use autoscaler::Cloud;
+
+    const WHOLE: &str = r#"{"id":"x-1","family":"x","options":{"max-nodes-total":"3"},"nodeGroups":[{"name":"a",
+        "min":0,"max":5,"missing":1,"unregistered":2,"template":{"apiVersion":"v1","kind":"Node",
+        "metadata":{"name":"t"}}}],"objects":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"a-1"},
+        "spec":{"providerID":"fake://a/a-1"}}],"timeline":[{"at":3,"delete":["Pod/b/c"]}],"binding":"first-fit",
+        "steps":[0],"expect":[{"at":0}]}"#;
+
+    #[track_caller]
+    fn refused(line: &str, because: &str) {
+        let error = Case::parse(line).expect_err(line);
+        assert!(error.contains(because), "{error:?} should say {because:?}");
+    }
+
+    #[test]
+    fn the_cloud_begins_with_what_is_there_lost_and_missing() {
+        let case = Case::parse(WHOLE).unwrap();
+        assert_eq!(case.settings.max_nodes_total, 3);
+        assert_eq!(case.timeline[0].delete, [("b".to_owned(), "c".to_owned())]);
+        assert_eq!(case.cloud.target(GroupId(0)), 4);
+        let ids: Vec<String> =
+            case.cloud.instances(GroupId(0)).iter().map(|instance| instance.id.to_string()).collect();
+        assert_eq!(ids, ["fake://a/a-1", "fake://a/a-lost-1", "fake://a/a-lost-2"]);
+    }
+
+    #[test]
+    fn what_is_no_case_is_refused_with_the_reason() {
+        refused(&WHOLE[..WHOLE.len() - 1], "EOF");
+        refused(&WHOLE.replace(r#""missing""#, r#""mising""#), "unknown field `mising`");
+        refused(&WHOLE.replace(r#""at":0"#, r#""at":10"#), "not of the same seconds");
+        refused(&WHOLE.replace("max-nodes-total", "max-nodes-totals"), "max-nodes-totals");
+        refused(&WHOLE.replace("Pod/b/c", "Node/b"), "is no pod to delete");
+    }
+
+    #[test]
+    fn a_case_of_the_schedulers_is_told_apart() {
+        assert!(Case::is_in(WHOLE));
+        assert!(!Case::is_in(r#"{"id":"x-1","family":"x","objects":[],"pending":[],"expect":[]}"#));
+        assert!(!Case::is_in("nothing"));
+    }
+}

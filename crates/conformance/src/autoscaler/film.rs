@@ -1,0 +1,281 @@
+//! Films of clusters in which a real autoscaler was at work: what it decided in each of its loops, and what ours decides
+//! on what the real one knew.
+//!
+//! The real one writes the moment at which each loop began into its status ConfigMap. Ours sees the film up to there, and
+//! what it decides has no effect: the film goes on as it went. The real one has watches of its own, which show a little
+//! less or more at that moment than the film's: the film is played several times, with ours looking so much earlier or
+//! later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use autoscaler::{About, Autoscaler, ObservedCloud, loop_of};
+use calibration::{Derived, derive};
+use model::{Moment, What};
+use serde_json::Value;
+
+use crate::film::Line;
+use crate::{Error, Lines, Result};
+
+/// What the real autoscaler said, and what ours does.
+#[derive(Debug)]
+pub struct Compared {
+    /// The film's name.
+    pub name: String,
+    /// How many loops were run.
+    pub loops: usize,
+    /// Every `TriggeredScaleUp` of the real one.
+    pub scale_ups: Vec<Said>,
+    /// Every node that the real one began to delete.
+    pub scale_downs: Vec<Said>,
+    /// What each loop wrote of each group: sizes, health, nodes that could go.
+    pub statuses: Vec<Said>,
+}
+
+/// Something the real one said.
+#[derive(Debug)]
+pub struct Said {
+    /// When.
+    pub at: Moment,
+    /// About whom.
+    pub about: String,
+    /// What.
+    pub real: String,
+    /// What ours said of it, looking when the real one did: at any time of Events, which come late; in the same loop of
+    /// anything else.
+    pub ours: BTreeSet<String>,
+    /// How much earlier or later ours had to look to say the same, in milliseconds.
+    pub equal_at: Option<i64>,
+    /// Whether ours said the same of others: which of the pods that wait find a place on the nodes there are, and which
+    /// call for new ones, is chance in the real one.
+    pub of_others: bool,
+}
+
+/// What ours said in one run of a film.
+#[derive(Default)]
+struct Ours {
+    triggered: BTreeMap<String, BTreeSet<String>>,
+    deleted: BTreeSet<String>,
+    /// By loop and group.
+    statuses: Vec<BTreeMap<String, String>>,
+}
+
+/// How much earlier or later ours looks than the real one says it did, in milliseconds.
+const LAGS: [i64; 13] = [0, 5, -5, 10, -10, 20, -20, 50, -50, 100, -100, 200, -200];
+
+struct Film {
+    seen: Vec<(Moment, What)>,
+    /// When loops began, and what was written at their end.
+    loops: Vec<(Moment, Value)>,
+    triggered: Vec<(Moment, String, String)>,
+    marked: Vec<(Moment, String)>,
+}
+
+/// Whether a film shows a real autoscaler at work; then what it said, and what ours does.
+pub fn compare(lines: Lines) -> Result<Option<Compared>> {
+    let name = lines.file().rsplit('/').next().unwrap_or_default().to_owned();
+    let film = Film::read(lines)?;
+    let Some((first, _)) = film.loops.first() else { return Ok(None) };
+    let known: Vec<(Moment, What)> = film.seen.iter().take_while(|(at, _)| at <= first).cloned().collect();
+    let mut objects = BTreeMap::new();
+    for (_, what) in &known {
+        let object = what.object();
+        match what {
+            What::Added(_) | What::Modified(_) => objects.insert(object.key(&"".into()), object.clone()),
+            What::Deleted(_) => objects.remove(&object.key(&"".into())),
+        };
+    }
+    let derived = derive(objects.values());
+    let runs: Vec<Ours> = LAGS.iter().map(|lag| play(&film, &derived, *lag)).collect();
+    let said = |at: Moment, about: &str, real: &str, of: &dyn Fn(&Ours) -> BTreeSet<String>| Said {
+        at,
+        about: about.to_owned(),
+        real: real.to_owned(),
+        ours: of(&runs[0]),
+        equal_at: LAGS.iter().zip(&runs).find(|(_, run)| of(run).contains(real)).map(|(lag, _)| *lag),
+        of_others: runs[0].triggered.values().any(|said| said.contains(real)),
+    };
+    let scale_ups = film.triggered.iter().map(|(at, about, real)| {
+        said(*at, about, real, &|run| run.triggered.get(about).cloned().unwrap_or_default())
+    });
+    let scale_downs = film.marked.iter().map(|(at, about)| {
+        let of = |run: &Ours| run.deleted.contains(about).then(|| DELETED.to_owned()).into_iter().collect();
+        said(*at, about, DELETED, &of)
+    });
+    let mut statuses = Vec::new();
+    for (place, (now, written)) in film.loops.iter().enumerate() {
+        for (group, real) in groups(written) {
+            let of = |run: &Ours| run.statuses[place].get(&group).cloned().into_iter().collect();
+            statuses.push(said(*now, &group, &real, &of));
+        }
+    }
+    Ok(Some(Compared {
+        name,
+        loops: film.loops.len(),
+        scale_ups: scale_ups.collect(),
+        scale_downs: scale_downs.collect(),
+        statuses,
+    }))
+}
+
+const DELETED: &str = "deleted";
+
+/// Runs ours through a film, looking so many milliseconds later than the real one says it did.
+fn play(film: &Film, derived: &Derived, lag: i64) -> Ours {
+    let settings = derived.settings.clone().unwrap_or_default();
+    let mut cloud = ObservedCloud::new(derived.groups.clone(), None, derived.gpu_label.clone());
+    let mut autoscaler = Autoscaler::new(settings, film.loops[0].0);
+    let mut ours = Ours::default();
+    let mut rest = film.seen.iter().peekable();
+    for (now, _) in &film.loops {
+        let until = now.plus_nanos(lag * 1_000_000);
+        while let Some((_, what)) = rest.next_if(|(at, _)| *at <= until) {
+            cloud.see(what);
+            autoscaler.apply(what);
+        }
+        cloud.begin();
+        autoscaler.background(*now, &mut cloud);
+        let did = autoscaler.run_once(*now, &mut cloud);
+        for event in did.events {
+            if let (About::Pod(pod), "TriggeredScaleUp") = (&event.about, event.reason) {
+                ours.triggered.entry(pod.name.to_string()).or_default().insert(event.message);
+            }
+        }
+        ours.deleted.extend(did.scale_down.nodes.iter().map(|node| node.node.to_string()));
+        ours.statuses.push(groups(&autoscaler.status().unwrap_or_default()));
+    }
+    ours
+}
+
+/// What a status says of each group, in a line.
+fn groups(status: &Value) -> BTreeMap<String, String> {
+    let groups = status["nodeGroups"].as_array().map_or(&[][..], Vec::as_slice);
+    let said = groups.iter().map(|group| {
+        let health = &group["health"];
+        let counts = &health["nodeCounts"]["registered"];
+        let number = |value: &Value| value.as_i64().unwrap_or(0);
+        let line = format!(
+            "target {}, registered {}, ready {}, {}, {}, {} candidates",
+            number(&health["cloudProviderTarget"]),
+            number(&counts["total"]),
+            number(&counts["ready"]),
+            health["status"].as_str().unwrap_or_default(),
+            group["scaleUp"]["status"].as_str().unwrap_or_default(),
+            number(&group["scaleDown"]["candidates"]),
+        );
+        (group["name"].as_str().unwrap_or_default().to_owned(), line)
+    });
+    said.collect()
+}
+
+// === impl Film ===
+
+impl Film {
+    fn read(mut lines: Lines) -> Result<Film> {
+        let mut film =
+            Film { seen: Vec::new(), loops: Vec::new(), triggered: Vec::new(), marked: Vec::new() };
+        while let Some(line) = lines.read()? {
+            if let Err(why) = film.take(line) {
+                return Err(lines.bad(why));
+            }
+        }
+        if film.seen.is_empty() {
+            return Err(Error::Empty { file: lines.file().to_owned(), what: "no event" });
+        }
+        Ok(film)
+    }
+
+    fn take(&mut self, line: &str) -> std::result::Result<(), String> {
+        let Some((at, what)) = Line::read(line)? else { return Ok(()) };
+        let object = what.object();
+        let meta = object.meta();
+        match &*meta.kind {
+            "Event" => {
+                if let What::Added(_) = what {
+                    self.note(at, &object.value().map_err(|error| error.to_string())?);
+                }
+                return Ok(());
+            }
+            "ConfigMap" if !matches!(what, What::Deleted(_)) => {
+                let value = object.value().map_err(|error| error.to_string())?;
+                if let Some(status) = value["data"]["status"].as_str()
+                    && let Some(began) = loop_of(status)
+                {
+                    let status =
+                        formats::manifests::of_yaml("status", status).map_err(|error| error.to_string())?;
+                    self.loops.push((began, status));
+                }
+            }
+            _ => {}
+        }
+        self.seen.push((at, what));
+        Ok(())
+    }
+
+    /// What an Event tells of the autoscaler's decisions.
+    fn note(&mut self, at: Moment, event: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let about = text(&event["regarding"]["name"]);
+        match (text(&event["reason"]).as_str(), text(&event["note"])) {
+            ("TriggeredScaleUp", note) => self.triggered.push((at, about, note)),
+            ("ScaleDown", note) if note.starts_with("marked the node as toBeDeleted") => {
+                self.marked.push((at, about));
+            }
+            _ => {}
+        }
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// Whether ours said the same, looking when the real one did.
+    pub fn is_equal(&self) -> bool {
+        self.equal_at == Some(0)
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ours: Vec<&str> = self.ours.iter().map(String::as_str).collect();
+        write!(f, "{} {}\n  real: {}\n  ours: {}", self.at, self.about, self.real, ours.join("; "))
+    }
+}
+
+// === impl Compared ===
+
+impl Compared {
+    /// What ours did not say, whenever it looked.
+    pub fn different(&self) -> impl Iterator<Item = &Said> {
+        let all = self.scale_ups.iter().chain(&self.scale_downs).chain(&self.statuses);
+        all.filter(|said| said.equal_at.is_none())
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} loops of a real cluster-autoscaler", self.name, self.loops)?;
+        let parts = [
+            ("scale-ups", &self.scale_ups),
+            ("scale-downs", &self.scale_downs),
+            ("group states", &self.statuses),
+        ];
+        for (what, said) in parts {
+            let equal = said.iter().filter(|one| one.is_equal()).count();
+            write!(f, "  {what:<14}{equal}/{} equal", said.len())?;
+            for within in [5, 10, 20, 50, 100, 200] {
+                let near = |one: &&Said| one.equal_at.is_some_and(|lag| lag != 0 && lag.abs() == within);
+                match said.iter().filter(near).count() {
+                    0 => {}
+                    count => write!(f, ", {count} more looking {within} ms earlier or later")?,
+                }
+            }
+            match said.iter().filter(|one| one.equal_at.is_none() && one.of_others).count() {
+                0 => {}
+                count => write!(f, ", {count} more of other pods")?,
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! What our autoscaler decided, in the words of the cases.
+
+use std::collections::BTreeMap;
+
+use autoscaler::{DeleteResult, Event, Loop, ScaleUp, ScaleUpResult};
+use model::NamespacedName;
+
+use super::case::second;
+use super::step::{self, Step, count};
+
+/// The events that the cases tell of.
+const EVENTS: [&str; 9] = [
+    "ScaleUpTimedOut",
+    "ScaleUpFailed",
+    "FailedToRevertScaleUp",
+    "DeleteUnregistered",
+    "DeleteUnregisteredFailed",
+    "FailedToScaleUpGroup",
+    "MaxNodesTotalReached",
+    "ClusterUnhealthy",
+    "ScaleDownFailed",
+];
+
+/// Pods by the name of their controller, or else their own.
+pub(super) type Names<'a> = &'a dyn Fn(&NamespacedName) -> String;
+
+/// What a loop came to. What happened around it is for the caller to add.
+pub(super) fn told(done: &Loop, names: Names<'_>) -> Step {
+    // A search that was not made is not told of beside that for groups below their least size.
+    let is_told = |round: &&ScaleUp| done.min_size.is_none() || was_made(round.result);
+    let mut rounds = done.scale_ups.iter().filter(is_told).map(|round| scale_up(round, names));
+    let mut unhealthy: Vec<String> = Vec::new();
+    if !done.healthy {
+        unhealthy.push("cluster".to_owned());
+    }
+    let groups = || done.groups.iter();
+    unhealthy.extend(groups().filter(|group| !group.healthy).map(|group| group.name.to_string()));
+    Step {
+        at: second(done.at),
+        error: done.error.clone(),
+        scale_up: rounds.next(),
+        salvo: rounds.collect(),
+        min_size_scale_up: done.min_size.as_ref().map(|round| scale_up(round, names)),
+        scale_down: scale_down(done),
+        targets: groups().map(|group| (group.name.to_string(), group.target)).collect(),
+        upcoming: groups().map(|group| (group.name.to_string(), group.upcoming)).collect(),
+        backoff: groups().filter(|group| group.backed_off).map(|group| group.name.to_string()).collect(),
+        unhealthy,
+        events: done.events.iter().filter_map(event).collect(),
+        ..Step::default()
+    }
+}
+
+fn was_made(result: ScaleUpResult) -> bool {
+    use ScaleUpResult::{Error, NoOptionsAvailable, Successful};
+    matches!(result, Successful | Error | NoOptionsAvailable)
+}
+
+/// An event, if the cases tell of such.
+pub(super) fn event(event: &Event) -> Option<String> {
+    let told = EVENTS.contains(&event.reason) || event.reason.starts_with("PriorityConfigMap");
+    told.then(|| format!("{}: {}", event.reason, event.message))
+}
+
+fn scale_up(round: &ScaleUp, names: Names<'_>) -> step::ScaleUp {
+    let texts = |names: &[std::sync::Arc<str>]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+    let pods = |pods: &[NamespacedName]| count(pods.iter().map(names));
+    let options = round.options.iter().map(|option| step::Way {
+        group: option.group.to_string(),
+        nodes: option.nodes,
+        pods: count(option.pods.iter().map(names)),
+        similar: texts(&option.similar),
+    });
+    let increases = round.increases.iter().map(|one| step::Increase {
+        group: one.group.to_string(),
+        from: one.from,
+        to: one.to,
+    });
+    step::ScaleUp {
+        result: round.result.to_string(),
+        error: round.error.clone(),
+        options: options.collect(),
+        best: best(round),
+        increases: increases.collect(),
+        triggered: pods(&round.triggered),
+        remaining: remaining(round, names),
+        awaiting: pods(&round.awaiting),
+        failed_groups: texts(&round.failed_groups),
+    }
+}
+
+/// The chosen group, or the first by name of it and those that share with it: which of them is asked is chance.
+fn best(round: &ScaleUp) -> Option<String> {
+    let best = round.best.as_ref()?;
+    let option = round.options.iter().find(|option| option.group == *best);
+    let similar = option.map(|option| &option.similar[..]).unwrap_or_default();
+    similar.iter().chain([best]).min().map(|name| name.to_string())
+}
+
+fn remaining(round: &ScaleUp, names: Names<'_>) -> Vec<step::Remaining> {
+    type Reasons = BTreeMap<String, Vec<String>>;
+    let reasons = |all: &BTreeMap<std::sync::Arc<str>, Vec<String>>| -> Reasons {
+        let sorted = |reasons: &Vec<String>| {
+            let mut reasons = reasons.clone();
+            reasons.sort();
+            reasons
+        };
+        all.iter().map(|(group, reasons)| (group.to_string(), sorted(reasons))).collect()
+    };
+    let mut counts: BTreeMap<(String, Reasons, Reasons), i64> = BTreeMap::new();
+    for one in &round.remaining {
+        *counts.entry((names(&one.pod), reasons(&one.rejected), reasons(&one.skipped))).or_default() += 1;
+    }
+    let told = |((pod, rejected, skipped), count)| step::Remaining { pod, count, rejected, skipped };
+    counts.into_iter().map(told).collect()
+}
+
+fn scale_down(done: &Loop) -> step::ScaleDown {
+    let down = &done.scale_down;
+    let text = |pod: &NamespacedName| format!("{}/{}", pod.namespace, pod.name);
+    let removed = |one: &autoscaler::RemovedNode| step::Removed {
+        node: one.node.to_string(),
+        drain: one.drain.iter().map(text).collect(),
+    };
+    let unremovable = |one: &autoscaler::Unremovable| {
+        let (pod, pod_reason) =
+            one.blocking.as_ref().map(|(pod, reason)| (text(pod), reason.to_string())).unwrap_or_default();
+        step::Unremovable { node: one.node.to_string(), reason: one.reason.to_string(), pod, pod_reason }
+    };
+    let ended = |result: &DeleteResult| match result {
+        DeleteResult::NodeDeleteOk => "Ok".to_owned(),
+        other => other.to_string(),
+    };
+    step::ScaleDown {
+        result: down.result.to_string(),
+        nodes: down.nodes.iter().map(removed).collect(),
+        unneeded: down
+            .unneeded
+            .iter()
+            .map(|(node, since)| step::Unneeded { node: node.to_string(), since: second(*since) })
+            .collect(),
+        unremovable: down.unremovable.iter().map(unremovable).collect(),
+        utilization: down.utilization.iter().map(|(node, used)| (node.to_string(), *used)).collect(),
+        delete_results: down
+            .delete_results
+            .iter()
+            .map(|(node, result)| (node.to_string(), ended(result)))
+            .collect(),
+    }
+}

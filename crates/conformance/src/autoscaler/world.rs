@@ -1,0 +1,393 @@
+//! The cluster of a case: its objects, and what happens to them.
+
+use std::collections::BTreeMap;
+
+use autoscaler::{Action, Autoscaler};
+use model::{Moment, NamespacedName, Object, What};
+use scheduler::{Fit, Settings};
+use serde_json::{Value, json};
+use simulation::made_ready;
+
+use super::case::second;
+use super::daemons::{daemon_pod, wants};
+use super::step::{Happened, Kind};
+
+const SOFT: &str = "DeletionCandidateOfClusterAutoscaler";
+const HARD: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The cluster of a case. Whatever happens is told to the autoscaler at once.
+pub(super) struct World {
+    pub(super) autoscaler: Autoscaler,
+    fit: Fit,
+    nodes: BTreeMap<String, Object>,
+    pods: BTreeMap<(String, String), Value>,
+    daemon_sets: BTreeMap<(String, String), Value>,
+    /// By pod, for all that ever were: what they are counted as.
+    owners: BTreeMap<(String, String), String>,
+    /// What happened since the last loop.
+    pub(super) happened: Vec<Happened>,
+}
+
+impl World {
+    pub(super) fn new(autoscaler: Autoscaler, objects: &[Object]) -> World {
+        let mut world = World {
+            autoscaler,
+            fit: Fit::new(&Settings::default()),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            daemon_sets: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            happened: Vec::new(),
+        };
+        for object in objects {
+            world.create(object);
+        }
+        world
+    }
+
+    fn tell(&mut self, what: What) {
+        self.fit.apply(&what);
+        self.autoscaler.apply(&what);
+    }
+
+    /// Something is there from now on.
+    pub(super) fn create(&mut self, object: &Object) {
+        let meta = object.meta();
+        let key = (meta.namespace.to_string(), meta.name.to_string());
+        match &*meta.kind {
+            "Node" => drop(self.nodes.insert(meta.name.to_string(), object.clone())),
+            "Pod" => {
+                let pod = object.value().unwrap_or(Value::Null);
+                let name = owner(&pod).and_then(|owner| owner["name"].as_str()).unwrap_or(&key.1);
+                self.owners.insert(key.clone(), format!("{}/{name}", key.0));
+                self.pods.insert(key, pod);
+            }
+            "DaemonSet" => drop(self.daemon_sets.insert(key, object.value().unwrap_or(Value::Null))),
+            _ => {}
+        }
+        self.tell(What::Added(object.clone()));
+    }
+
+    /// What the pods of a controller are counted as.
+    pub(super) fn counted_as(&self, pod: &NamespacedName) -> String {
+        let key = (pod.namespace.to_string(), pod.name.to_string());
+        self.owners.get(&key).cloned().unwrap_or_else(|| format!("{}/{}", key.0, key.1))
+    }
+
+    // Nodes.
+
+    pub(super) fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    /// A node registers, with a pod of every DaemonSet that wants it.
+    pub(super) fn register(&mut self, node: &Object, now: Moment) {
+        self.create(node);
+        let sets: Vec<Value> = self.daemon_sets.values().cloned().collect();
+        for set in sets {
+            if wants(&set, node) {
+                let pod = daemon_pod(&set, &node.meta().name, now);
+                self.create(&pod);
+                let name = format!("{}/{}", pod.meta().namespace, pod.meta().name);
+                self.note(second(now), Kind::PodBound, node.meta().name.to_string(), name);
+            }
+        }
+    }
+
+    /// A node becomes ready.
+    pub(super) fn ready(&mut self, name: &str, now: Moment) {
+        if let Some(node) = self.nodes.get(name) {
+            let node = made_ready(node, now);
+            self.set_node(name, node);
+        }
+    }
+
+    /// A node goes with all that is on it.
+    pub(super) fn remove_node(&mut self, name: &str) {
+        let Some(node) = self.nodes.remove(name) else { return };
+        let on_it: Vec<(String, String)> = self
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod["spec"]["nodeName"] == name)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in on_it {
+            self.remove_pod(&key);
+        }
+        self.tell(What::Deleted(node));
+    }
+
+    /// A node is otherwise from now on; what the autoscaler did to it stays.
+    pub(super) fn update_node(&mut self, node: &Object) {
+        let name = node.meta().name.to_string();
+        let Some(old) = self.nodes.get(&name) else { return };
+        let (mut value, new) = (old.value().unwrap_or(Value::Null), node.value().unwrap_or(Value::Null));
+        value["metadata"]["labels"] = new["metadata"]["labels"].clone();
+        value["status"] = new["status"].clone();
+        let kept = taints(&value).into_iter().filter(is_own);
+        value["spec"]["taints"] =
+            taints(&new).into_iter().filter(|taint| !is_own(taint)).chain(kept).collect();
+        self.set_node(&name, Object::trusted(value.to_string()));
+    }
+
+    fn set_node(&mut self, name: &str, node: Object) {
+        self.nodes.insert(name.to_owned(), node.clone());
+        self.tell(What::Modified(node));
+    }
+
+    fn change_node(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let mut value = node.value().unwrap_or(Value::Null);
+        change(&mut value);
+        self.set_node(name, Object::trusted(value.to_string()));
+    }
+
+    /// The nodes that may be removed.
+    pub(super) fn soft_tainted(&self) -> Vec<String> {
+        self.tainted(SOFT)
+    }
+
+    /// The nodes that are being removed.
+    pub(super) fn hard_tainted(&self) -> Vec<String> {
+        self.tainted(HARD)
+    }
+
+    fn tainted(&self, key: &str) -> Vec<String> {
+        let has = |node: &Object| {
+            taints(&node.value().unwrap_or(Value::Null)).iter().any(|taint| taint["key"] == key)
+        };
+        self.nodes.iter().filter(|(_, node)| has(node)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Gives the autoscaler's taints to these nodes and to no others.
+    pub(super) fn force_taints(&mut self, soft: &[String], hard: &[String], now: Moment) {
+        for (key, effect, wanted) in [(SOFT, "PreferNoSchedule", soft), (HARD, "NoSchedule", hard)] {
+            for node in self.tainted(key).iter().filter(|node| !wanted.contains(node)) {
+                self.untaint(node, key);
+                if key == HARD {
+                    self.cordon(node, false);
+                }
+            }
+            let there = self.tainted(key);
+            for node in wanted.iter().filter(|node| !there.contains(node)) {
+                let value = (now.nanos() / 1_000_000_000).to_string();
+                self.taint(node, key, &value, effect);
+                if key == HARD {
+                    self.cordon(node, true);
+                }
+            }
+        }
+    }
+
+    fn taint(&mut self, node: &str, key: &str, value: &str, effect: &str) {
+        self.change_node(node, |node| {
+            let others = taints(node).into_iter().filter(|taint| taint["key"] != key);
+            let new = json!({"key": key, "value": value, "effect": effect});
+            node["spec"]["taints"] = others.chain([new]).collect();
+        });
+    }
+
+    fn untaint(&mut self, node: &str, key: &str) {
+        self.change_node(node, |node| {
+            node["spec"]["taints"] = taints(node).into_iter().filter(|taint| taint["key"] != key).collect();
+        });
+    }
+
+    fn cordon(&mut self, node: &str, unschedulable: bool) {
+        self.change_node(node, |node| node["spec"]["unschedulable"] = unschedulable.into());
+    }
+
+    /// Does what the autoscaler wants done to nodes; evictions only if they count.
+    pub(super) fn act(&mut self, actions: &[Action], evicts: bool, now: Moment, at: i64) {
+        for action in actions {
+            match action {
+                Action::Taint { node, key, value, effect } => self.taint(node, key, value, effect),
+                Action::Untaint { node, key } => self.untaint(node, key),
+                Action::Cordon { node, unschedulable } => self.cordon(node, *unschedulable),
+                Action::Evict { pod, .. } if evicts => {
+                    self.evict(&(pod.namespace.to_string(), pod.name.to_string()), now, at);
+                }
+                Action::Evict { .. } => {}
+            }
+        }
+    }
+
+    // Pods.
+
+    /// A pod goes; says where it was, if it was there.
+    pub(super) fn remove_pod(&mut self, key: &(String, String)) -> Option<Value> {
+        let pod = self.pods.remove(key)?;
+        self.tell(What::Deleted(Object::trusted(pod.to_string())));
+        Some(pod)
+    }
+
+    fn evict(&mut self, key: &(String, String), now: Moment, at: i64) {
+        let Some(pod) = self.remove_pod(key) else { return };
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        self.note(at, Kind::PodEvicted, node, full(key));
+        if owner(&pod).is_some_and(|owner| owner["kind"] != "DaemonSet") {
+            self.recreate(key, pod, now);
+            self.note(at, Kind::PodCreated, String::new(), format!("{}-r", full(key)));
+        }
+    }
+
+    /// What its controller makes in place of a pod that was evicted.
+    pub(super) fn recreate(&mut self, key: &(String, String), mut pod: Value, now: Moment) {
+        for field in ["name", "uid"] {
+            let old = pod["metadata"][field].as_str().unwrap_or_default();
+            pod["metadata"][field] = format!("{old}-r").into();
+        }
+        debug_assert_eq!(pod["metadata"]["name"], format!("{}-r", key.1), "a pod is kept under its name");
+        pod["metadata"]["creationTimestamp"] = now.to_string().into();
+        if let Some(spec) = pod["spec"].as_object_mut() {
+            spec.remove("nodeName");
+        }
+        pod["status"] = json!({"phase": "Pending", "conditions": [scheduled("False", now)]});
+        self.create(&Object::trusted(pod.to_string()));
+    }
+
+    /// Puts the pods that wait on the first nodes that take them.
+    pub(super) fn bind_all(&mut self, now: Moment, at: i64) {
+        let mut waiting: Vec<(i64, String, String, (String, String))> = Vec::new();
+        for (key, pod) in &self.pods {
+            let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+            let is_bound = spec["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+            let is_gated = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+            let is_pending = pod["status"]["phase"] == "Pending";
+            if is_pending && !is_bound && !is_gated && metadata["deletionTimestamp"].is_null() {
+                let created = metadata["creationTimestamp"].as_str().unwrap_or_default().to_owned();
+                waiting.push((-spec["priority"].as_i64().unwrap_or(0), created, full(key), key.clone()));
+            }
+        }
+        waiting.sort();
+        for (.., key) in waiting {
+            if let Some(node) = self.fit.first(&key.0, &key.1) {
+                self.bind(&key, &node, now);
+                self.note(at, Kind::PodBound, node.to_string(), full(&key));
+            }
+        }
+    }
+
+    /// Puts a pod on a node.
+    pub(super) fn bind(&mut self, key: &(String, String), node: &str, now: Moment) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        pod["spec"]["nodeName"] = node.into();
+        let mut conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.retain(|condition| condition["type"] != "PodScheduled");
+        conditions.push(scheduled("True", now));
+        pod["status"]["phase"] = "Running".into();
+        pod["status"]["conditions"] = conditions.into();
+        let pod = Object::trusted(pod.to_string());
+        self.tell(What::Modified(pod));
+    }
+
+    /// Takes a pod off its node again.
+    pub(super) fn unbind(&mut self, key: &(String, String)) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        pod["spec"]["nodeName"] = Value::Null;
+        pod["status"]["phase"] = "Pending".into();
+        let pod = Object::trusted(pod.to_string());
+        self.tell(What::Modified(pod));
+    }
+
+    pub(super) fn note(&mut self, at: i64, what: Kind, node: String, pod: String) {
+        self.happened.push(Happened { at, what, node, pod });
+    }
+}
+
+fn full(key: &(String, String)) -> String {
+    format!("{}/{}", key.0, key.1)
+}
+
+fn scheduled(status: &str, now: Moment) -> Value {
+    let mut condition =
+        json!({"type": "PodScheduled", "status": status, "lastTransitionTime": now.to_string()});
+    if status == "False" {
+        condition["reason"] = "Unschedulable".into();
+    }
+    condition
+}
+
+fn owner(pod: &Value) -> Option<&Value> {
+    pod["metadata"]["ownerReferences"].as_array()?.iter().find(|owner| owner["controller"] == true)
+}
+
+fn taints(node: &Value) -> Vec<Value> {
+    node["spec"]["taints"].as_array().cloned().unwrap_or_default()
+}
+
+fn is_own(taint: &Value) -> bool {
+    taint["key"] == SOFT || taint["key"] == HARD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::autoscaler::case::moment;
+
+    const NODE: &str = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n-1","labels":{"pool":"n"}},
+        "spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"1","pods":"9"}}}"#;
+
+    fn world(objects: &[&str]) -> World {
+        let objects: Vec<Object> = objects.iter().map(|text| Object::parse(text).unwrap()).collect();
+        World::new(Autoscaler::new(autoscaler::Settings::default(), moment(0)), &objects)
+    }
+
+    fn pod(name: &str, owner: &str, spec: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"namespace":"b","name":"{name}","uid":"u-{name}",
+                "creationTimestamp":"2025-12-31T00:00:00Z",
+                "ownerReferences":[{{"kind":"{owner}","name":"o","uid":"o","controller":true}}]}},
+                "spec":{{{spec}"tolerations":[{{"operator":"Exists"}}],"containers":[{{"name":"c",
+                "resources":{{"requests":{{"cpu":"600m"}}}}}}]}},"status":{{"phase":"Pending"}}}}"#
+        )
+    }
+
+    fn happened(world: &mut World) -> Vec<String> {
+        let told = std::mem::take(&mut world.happened);
+        told.iter().map(|one| format!("{} {:?} {} {}", one.at, one.what, one.pod, one.node)).collect()
+    }
+
+    #[test]
+    fn the_strongest_is_bound_first_and_an_evicted_one_comes_again() {
+        let (weak, strong) = (pod("a", "ReplicaSet", ""), pod("z", "ReplicaSet", r#""priority":7,"#));
+        let mut world = world(&[NODE, &weak, &strong]);
+        world.bind_all(moment(10), 10);
+        assert_eq!(happened(&mut world), ["10 PodBound b/z n-1"]);
+        let name = NamespacedName { namespace: "b".into(), name: "z".into() };
+        world.act(&[Action::Evict { pod: name, grace: 0 }], true, moment(15), 15);
+        assert_eq!(happened(&mut world), ["15 PodEvicted b/z n-1", "15 PodCreated b/z-r "]);
+        let new = NamespacedName { namespace: "b".into(), name: "z-r".into() };
+        assert_eq!(world.counted_as(&new), "b/o");
+        world.bind_all(moment(20), 20);
+        assert_eq!(happened(&mut world), ["20 PodBound b/z-r n-1"], "its priority stays");
+    }
+
+    #[test]
+    fn nobody_makes_a_daemons_pod_again_and_nodes_take_theirs_along() {
+        let bound = |name, owner| pod(name, owner, r#""nodeName":"n-1","#);
+        let mut world = world(&[NODE, &bound("d", "DaemonSet"), &bound("r", "ReplicaSet")]);
+        let name = NamespacedName { namespace: "b".into(), name: "d".into() };
+        world.act(&[Action::Evict { pod: name, grace: 0 }], true, moment(5), 5);
+        assert_eq!(happened(&mut world), ["5 PodEvicted b/d n-1"]);
+        world.remove_node("n-1");
+        assert!(world.pods.is_empty() && !world.has_node("n-1"));
+    }
+
+    #[test]
+    fn an_update_leaves_the_autoscalers_own_taints() {
+        let mut world = world(&[NODE]);
+        world.force_taints(&["n-1".to_owned()], &[], moment(0));
+        let other = NODE.replace("gpu", "tpu").replace(r#""pool":"n""#, r#""pool":"m""#);
+        world.update_node(&Object::parse(&other).unwrap());
+        let node = world.nodes["n-1"].value().unwrap();
+        let keys: Vec<String> =
+            taints(&node).iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(
+            (keys, &node["metadata"]["labels"]["pool"]),
+            (vec!["tpu".to_owned(), SOFT.to_owned()], &json!("m"))
+        );
+        world.force_taints(&[], &["n-1".to_owned()], moment(0));
+        assert_eq!((world.soft_tainted().len(), world.hard_tainted().len()), (0, 1));
+    }
+}

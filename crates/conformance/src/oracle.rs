@@ -1,0 +1,169 @@
+//! The real scheduler's own code, asked for fresh cases.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+use crate::{Case, Error, Lines, Result};
+
+/// The ways in which it draws a cluster.
+const FAMILIES: [&str; 21] = [
+    "resources",
+    "taints",
+    "nodeaffinity",
+    "ports",
+    "podaffinity",
+    "spread",
+    "defaultspread",
+    "images",
+    "volumes",
+    "preemption",
+    "strategies",
+    "sampling",
+    "misc",
+    "mixed",
+    "gates",
+    "preemptmore",
+    "volumes2",
+    "spread2",
+    "resources2",
+    "profiles",
+    "nodeinfo",
+];
+/// Our Go program around the real scheduler's code.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/kube-scheduler");
+/// Each case is solved so often: one whose answers differ is left out.
+const REPEAT: &str = "3";
+/// A case that ours answers differently is solved so often once more: where the real scheduler throws dice, three equal
+/// answers can be chance.
+const REPEAT_MORE: &str = "16";
+/// How much of what it says an error shows.
+const TAIL_LINES: usize = 20;
+
+/// Which cases are wanted.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The seed of the first case of each family; the others have those that follow.
+    pub seed: u64,
+    /// How many cases of each family.
+    pub count: u64,
+    /// The families, all if none is named.
+    pub families: Vec<String>,
+}
+
+/// The oracle at work on fresh cases. It ends with this value.
+pub struct Oracle {
+    program: PathBuf,
+    child: Child,
+    lines: Lines,
+    /// Reads what it says beside the cases: the end of it, and how many cases it left out.
+    said: Option<JoinHandle<(VecDeque<String>, u64)>>,
+}
+
+// === impl Oracle ===
+
+impl Oracle {
+    /// Builds it if need be, and starts it. `None` without Go.
+    pub fn start(wish: &Wish) -> Result<Option<Oracle>> {
+        if let Some(unknown) = wish.families.iter().find(|family| !FAMILIES.contains(&family.as_str())) {
+            return Err(Error::Family { unknown: unknown.clone(), known: FAMILIES.join(", ") });
+        }
+        let Some(program) = testcluster::build_module("kube-scheduler-oracle", Path::new(SOURCES))? else {
+            return Ok(None);
+        };
+        let mut command = Command::new(&program);
+        command.args(["-repeat", REPEAT, "-seed", &wish.seed.to_string(), "-count", &wish.count.to_string()]);
+        if !wish.families.is_empty() {
+            command.args(["-families", &wish.families.join(",")]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|source| Error::Io {
+            doing: "start",
+            file: program.display().to_string(),
+            source,
+        })?;
+        let cases = child.stdout.take().expect("its output is a pipe");
+        let errors = child.stderr.take().expect("its errors are a pipe");
+        let said = thread::spawn(move || listen(BufReader::new(errors)));
+        Ok(Some(Oracle { program, child, lines: Lines::of("the oracle", cases), said: Some(said) }))
+    }
+
+    /// The next case as a line and as what it means. `None` when all have been told.
+    pub fn read(&mut self) -> Result<Option<(String, Case)>> {
+        let Some(line) = self.lines.read()? else { return Ok(None) };
+        let line = line.to_owned();
+        let case = Case::parse(&line).map_err(|why| self.lines.bad(why))?;
+        Ok(Some((line, case)))
+    }
+
+    /// Whether it gives a case the same answer however often it is asked. That it has none at all is an error.
+    pub fn insists(&self, line: &str) -> Result<bool> {
+        let failed = |source| Error::Io { doing: "ask", file: self.program.display().to_string(), source };
+        let mut command = Command::new(&self.program);
+        command.args(["-solve", "-repeat", REPEAT_MORE]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(failed)?;
+        // It reads the line before it says anything, so neither waits for the other.
+        let mut input = child.stdin.take().expect("its input is a pipe");
+        let written = input.write_all(line.as_bytes());
+        drop(input);
+        let output = child.wait_with_output().map_err(failed)?;
+        written.map_err(failed)?;
+        let (tail, ambiguous) = listen(&*output.stderr);
+        if !output.status.success() || (output.stdout.is_empty() && ambiguous == 0) {
+            return Err(Error::Oracle { status: output.status, said: Vec::from(tail).join("\n") });
+        }
+        Ok(!output.stdout.is_empty())
+    }
+
+    /// Waits for its end, and says how many cases it left out because they have no single answer.
+    pub fn finish(mut self) -> Result<u64> {
+        let status = self.child.wait().map_err(|source| Error::Io {
+            doing: "wait for",
+            file: "the oracle".to_owned(),
+            source,
+        })?;
+        let listener = self.said.take().expect("it is listened to until it ends");
+        let (tail, left_out) = listener.join().unwrap_or_default();
+        if !status.success() {
+            return Err(Error::Oracle { status, said: Vec::from(tail).join("\n") });
+        }
+        Ok(left_out)
+    }
+}
+
+impl Drop for Oracle {
+    fn drop(&mut self) {
+        // One that has ended by itself cannot be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn listen(errors: impl BufRead) -> (VecDeque<String>, u64) {
+    let (mut tail, mut left_out) = (VecDeque::new(), 0);
+    for line in errors.lines().map_while(std::io::Result::ok) {
+        left_out += u64::from(line.starts_with("skipped:") || line.starts_with("ambiguous:"));
+        tail.push_back(line);
+        if tail.len() > TAIL_LINES {
+            tail.pop_front();
+        }
+    }
+    (tail, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_without_a_single_answer_are_counted() {
+        let said = "ambiguous: a-1\nskipped: b-2 x: by chance\nE1115 something else\n";
+        let (tail, left_out) = listen(said.as_bytes());
+        assert_eq!((tail.len(), left_out), (3, 2));
+        let (tail, _) = listen("x\n".repeat(100).as_bytes());
+        assert_eq!(tail.len(), TAIL_LINES);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a scheduler answers for one pod, in the words of a vector, and as facts that can be compared one by one.
+
+use std::collections::BTreeMap;
+
+use model::NamespacedName;
+use scheduler::{Decision, Explanation, NodeVerdict, Refusal};
+use serde::Deserialize;
+
+/// What a scheduler answers for one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Outcome {
+    /// Namespace and name.
+    pub pod: String,
+    /// Why it was not tried.
+    pub skipped: Option<String>,
+    /// Who keeps it out of the queue.
+    pub pre_enqueue: Option<Verdict>,
+    /// The node chosen.
+    pub node: Option<String>,
+    /// Why there is none, without what making room came to.
+    pub message: Option<String>,
+    /// Who refused the pod before any node was looked at.
+    pub pre_filter: Option<Verdict>,
+    /// The only nodes considered, sorted.
+    #[serde(default)]
+    pub pre_filter_nodes: Vec<String>,
+    /// Every node considered.
+    #[serde(default)]
+    pub nodes: BTreeMap<String, Verdict>,
+    /// Where room is made.
+    pub nominated_node: Option<String>,
+    /// The pods deleted for it, sorted.
+    #[serde(default)]
+    pub victims: Vec<String>,
+    /// What making room came to.
+    pub post_filter: Option<String>,
+    /// Pods that lost their nominated node, sorted.
+    #[serde(default)]
+    pub cleared_nominations: Vec<String>,
+}
+
+/// The first plugin that refused, or the scores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Verdict {
+    /// Who refused.
+    pub plugin: Option<String>,
+    /// How final that is.
+    pub code: Option<String>,
+    /// Why, sorted.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// Weighted, by plugin.
+    #[serde(default)]
+    pub scores: BTreeMap<String, i64>,
+    /// Their sum.
+    pub total: Option<i64>,
+}
+
+/// Of which node, if of one, and what; with the answer.
+pub(crate) type Facts = BTreeMap<(Option<String>, String), String>;
+
+/// The recorder of the real scheduler's events puts type and reason before the text.
+const RECORDED: &str = "Warning FailedScheduling ";
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// What our scheduler answers.
+    pub fn of(explanation: &Explanation, decision: &Decision) -> Outcome {
+        let mut outcome = Outcome {
+            pod: name_of(&explanation.pod),
+            pre_filter: explanation.pre_filter.as_ref().map(Verdict::refused),
+            pre_filter_nodes: explanation.only_nodes.iter().flatten().map(ToString::to_string).collect(),
+            nodes: explanation
+                .nodes
+                .iter()
+                .map(|one| (one.node.to_string(), Verdict::of(&one.verdict)))
+                .collect(),
+            ..Outcome::default()
+        };
+        match decision {
+            Decision::Skipped(why) => outcome.skipped = Some(why.clone()),
+            // The oracle leaves such cases out: it never is equal.
+            Decision::Failed(why) => outcome.skipped = Some(format!("failed: {why}")),
+            Decision::Gated(refusal) => outcome.pre_enqueue = Some(Verdict::refused(refusal)),
+            Decision::Placed(placement) => outcome.node = Some(placement.node.to_string()),
+            Decision::Refused(rejection) => {
+                outcome.message = Some(rejection.message.clone());
+                outcome.nominated_node = rejection.nominated_node.as_ref().map(ToString::to_string);
+                outcome.victims = sorted_names(&rejection.victims);
+                outcome.post_filter = Some(rejection.post_filter.clone());
+                outcome.cleared_nominations = sorted_names(&rejection.cleared);
+            }
+        }
+        outcome
+    }
+
+    /// All that it says, but for the pod's name. What is empty is not said.
+    pub(crate) fn facts(&self) -> Facts {
+        let mut facts = Facts::new();
+        let mut say = |node: Option<&str>, what: String, answer: String| {
+            if !answer.is_empty() {
+                facts.insert((node.map(str::to_owned), what), answer);
+            }
+        };
+        let skipped = self.skipped.as_deref().map(|why| why.strip_prefix(RECORDED).unwrap_or(why));
+        for (what, answer) in [
+            ("skipped", skipped),
+            ("node", self.node.as_deref()),
+            ("message", self.message.as_deref()),
+            ("nominatedNode", self.nominated_node.as_deref()),
+            ("postFilter", self.post_filter.as_deref()),
+        ] {
+            say(None, what.to_owned(), answer.unwrap_or_default().to_owned());
+        }
+        for (what, names) in [
+            ("preFilterNodes", &self.pre_filter_nodes),
+            ("victims", &self.victims),
+            ("clearedNominations", &self.cleared_nominations),
+        ] {
+            say(None, what.to_owned(), list(names));
+        }
+        let of_pod = [("preEnqueue ", &self.pre_enqueue), ("preFilter ", &self.pre_filter)];
+        let of_pod = of_pod.into_iter().filter_map(|(what, verdict)| Some((None, what, verdict.as_ref()?)));
+        let of_nodes = self.nodes.iter().map(|(node, verdict)| (Some(node.as_str()), "", verdict));
+        for (node, of_what, verdict) in of_pod.chain(of_nodes) {
+            say(node, format!("{of_what}considered"), "yes".to_owned());
+            say(node, format!("{of_what}plugin"), verdict.plugin.clone().unwrap_or_default());
+            say(node, format!("{of_what}code"), verdict.code.clone().unwrap_or_default());
+            say(node, format!("{of_what}reasons"), list(&verdict.reasons));
+            for (plugin, score) in &verdict.scores {
+                say(node, format!("{of_what}score of {plugin}"), score.to_string());
+            }
+            say(
+                node,
+                format!("{of_what}total"),
+                verdict.total.map(|total| total.to_string()).unwrap_or_default(),
+            );
+        }
+        facts
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    fn of(verdict: &NodeVerdict) -> Verdict {
+        match verdict {
+            NodeVerdict::Refused(refusal) => Verdict::refused(refusal),
+            NodeVerdict::Fits { scores, total } => Verdict {
+                scores: scores.iter().map(|one| (one.plugin.to_string(), one.weighted)).collect(),
+                total: Some(*total),
+                ..Verdict::default()
+            },
+        }
+    }
+
+    fn refused(refusal: &Refusal) -> Verdict {
+        let mut reasons: Vec<String> = refusal.reasons.iter().map(ToString::to_string).collect();
+        reasons.sort_unstable();
+        Verdict {
+            plugin: Some(refusal.plugin.to_string()),
+            code: Some(refusal.code.to_string()),
+            reasons,
+            ..Verdict::default()
+        }
+    }
+}
+
+fn name_of(pod: &NamespacedName) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+fn sorted_names(pods: &[NamespacedName]) -> Vec<String> {
+    let mut names: Vec<String> = pods.iter().map(name_of).collect();
+    names.sort_unstable();
+    names
+}
+
+/// As JSON, so that two lists never look alike; nothing if it is empty.
+fn list(items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    serde_json::to_string(items).expect("texts can be printed as JSON")
+}

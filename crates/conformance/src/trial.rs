@@ -1,0 +1,272 @@
+//! One case put to our scheduler, and what it answers beside what the real one did.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::{Moment, NamespacedName, Object, What};
+use scheduler::{Decision, Scheduler, Settings};
+use serde::Deserialize;
+
+use crate::outcome::Facts;
+use crate::{Case, Outcome};
+
+/// One decision beside the real one. They are equal if nothing differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Namespace and name.
+    pub pod: String,
+    /// All that differs.
+    pub differences: Vec<Difference>,
+}
+
+/// Something that our scheduler says and the real one does not, or says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The case.
+    pub case: Arc<str>,
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// The node, if it is said of one.
+    pub node: Option<String>,
+    /// What it is, in the words of a vector.
+    pub what: String,
+    /// Our answer; `None` if there is none.
+    pub ours: Option<String>,
+    /// The real one.
+    pub theirs: Option<String>,
+}
+
+/// After all times in the cases; what has no start time counts as started now.
+const NOW: Moment = Moment::from_nanos(1_893_456_000_000_000_000);
+
+/// Puts a case to our scheduler as the oracle puts it to the real one.
+pub fn judge(case: &Case) -> Vec<Judged> {
+    let id: Arc<str> = case.id.as_str().into();
+    let difference = |pod: &str, node, what: &str, ours, theirs| Difference {
+        case: id.clone(),
+        pod: pod.to_owned(),
+        node,
+        what: what.to_owned(),
+        ours,
+        theirs,
+    };
+    let settings = match case.config.as_ref().map(Settings::read).transpose() {
+        Ok(settings) => settings.unwrap_or_default(),
+        Err(error) => {
+            let refused = |theirs: &Outcome| {
+                let (ours, theirs_is) = (format!("refused: {error}"), "accepted".to_owned());
+                let difference = difference(&theirs.pod, None, "config", Some(ours), Some(theirs_is));
+                Judged { pod: theirs.pod.clone(), differences: vec![difference] }
+            };
+            return case.expect.iter().map(refused).collect();
+        }
+    };
+    let mut scheduler = Scheduler::new(settings);
+    scheduler.clears_nominations(case.clears_nominations);
+    for object in in_order(case) {
+        scheduler.apply(NOW, &What::Added(object.clone()));
+    }
+    let attempts = case.pending.iter().zip(&case.expect);
+    // One that was placed is never tried again, not even when it had to go for another.
+    let mut placed: Vec<&str> = Vec::new();
+    let judged = attempts.map(|(pod, theirs)| {
+        let meta = pod.meta();
+        if placed.contains(&theirs.pod.as_str()) {
+            let ours = Outcome { skipped: Some("placed already".to_owned()), ..Outcome::default() };
+            let apart = apart(ours.facts(), theirs.facts()).into_iter();
+            let differences =
+                apart.map(|((node, what), ours, is)| difference(&theirs.pod, node, &what, ours, is));
+            return Judged { pod: theirs.pod.clone(), differences: differences.collect() };
+        }
+        // First what is said of all nodes, then the attempt, which changes what is said.
+        let explanation = scheduler.explain(NOW, &meta.namespace, &meta.name);
+        let decision = scheduler.attempt(NOW, &meta.namespace, &meta.name);
+        let mut differences = Vec::new();
+        let ours = match (&explanation, &decision) {
+            (Some(explanation), Some(decision)) => {
+                if explanation.decision != *decision {
+                    let (told, done) = (format!("{:?}", explanation.decision), format!("{decision:?}"));
+                    let what = "decision told (ours) and taken (theirs)";
+                    differences.push(difference(&theirs.pod, None, what, Some(told), Some(done)));
+                }
+                Outcome::of(explanation, decision).facts()
+            }
+            _ => {
+                let missing = format!(
+                    "explain {}, attempt {}",
+                    if explanation.is_some() { "knows it" } else { "does not know it" },
+                    if decision.is_some() { "knows it" } else { "does not know it" },
+                );
+                differences.push(difference(
+                    &theirs.pod,
+                    None,
+                    "pod",
+                    Some(missing),
+                    Some("known".to_owned()),
+                ));
+                Facts::new()
+            }
+        };
+        for ((node, what), ours, theirs_is) in apart(ours, theirs.facts()) {
+            differences.push(difference(&theirs.pod, node, &what, ours, theirs_is));
+        }
+        match &decision {
+            Some(Decision::Placed(_)) => {
+                placed.push(&theirs.pod);
+                scheduler.placed(NOW, &meta.namespace, &meta.name);
+            }
+            Some(Decision::Refused(rejection)) => {
+                for victim in &rejection.victims {
+                    let gone =
+                        pods(case).find(|pod| is_named(pod, victim)).expect("victims are pods of the case");
+                    scheduler.apply(NOW, &What::Deleted(gone.clone()));
+                }
+            }
+            _ => {}
+        }
+        Judged { pod: theirs.pod.clone(), differences }
+    });
+    judged.collect()
+}
+
+fn pods(case: &Case) -> impl Iterator<Item = &Object> {
+    case.objects.iter().chain(&case.pending).filter(|object| object.meta().kind == "Pod")
+}
+
+fn is_named(pod: &Object, name: &NamespacedName) -> bool {
+    let meta = pod.meta();
+    *meta.namespace == *name.namespace && *meta.name == *name.name
+}
+
+/// The objects as the oracle hands them out: first what informers list, to which all pods that wait belong, each once;
+/// then the nodes, then the pods on them.
+fn in_order(case: &Case) -> Vec<&Object> {
+    let (mut listed, mut nodes, mut bound) = (Vec::new(), Vec::new(), Vec::new());
+    for object in &case.objects {
+        let meta = object.meta();
+        match (&*meta.api_version, &*meta.kind) {
+            ("v1", "Node") => nodes.push(object),
+            ("v1", "Pod") if is_bound(object) => bound.push(object),
+            _ => listed.push(object),
+        }
+    }
+    let mut known = Vec::new();
+    for pod in &case.pending {
+        let uid = pod.meta().uid.unwrap_or_default().into_owned();
+        if !known.contains(&uid) {
+            known.push(uid);
+            listed.push(pod);
+        }
+    }
+    listed.into_iter().chain(nodes).chain(bound).collect()
+}
+
+fn is_bound(pod: &Object) -> bool {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Spec {
+        node_name: String,
+    }
+    #[derive(Deserialize)]
+    struct Pod {
+        #[serde(default)]
+        spec: Spec,
+    }
+    pod.view::<Pod>().is_ok_and(|pod| !pod.spec.node_name.is_empty())
+}
+
+type Apart = ((Option<String>, String), Option<String>, Option<String>);
+
+/// What is not the same on both sides.
+fn apart(ours: Facts, mut theirs: Facts) -> Vec<Apart> {
+    let mut apart = Vec::new();
+    for (fact, answer) in ours {
+        let theirs = theirs.remove(&fact);
+        if theirs.as_ref() != Some(&answer) {
+            apart.push((fact, Some(answer), theirs));
+        }
+    }
+    apart.extend(theirs.into_iter().map(|(fact, answer)| (fact, None, Some(answer))));
+    apart.sort();
+    apart
+}
+
+// === impl Difference ===
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.case, self.pod)?;
+        if let Some(node) = &self.node {
+            write!(f, " on {node}")?;
+        }
+        let said = |answer: &Option<String>| answer.clone().unwrap_or_else(|| "(nothing)".to_owned());
+        write!(f, ": {}\n  ours    {}\n  theirs  {}", self.what, said(&self.ours), said(&self.theirs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(json: &str) -> Facts {
+        serde_json::from_str::<Outcome>(json).unwrap().facts()
+    }
+
+    /// What differs, in the order told.
+    #[track_caller]
+    fn check(ours: &str, theirs: &str, expected: &[&str]) {
+        let apart = apart(outcome(ours), outcome(theirs));
+        let apart: Vec<String> = apart
+            .into_iter()
+            .map(|((node, what), ours, theirs)| {
+                let [node, ours, theirs] = [node, ours, theirs].map(|text| text.unwrap_or("-".to_owned()));
+                format!("{node} {what}: {ours} {theirs}")
+            })
+            .collect();
+        assert_eq!(apart, expected);
+    }
+
+    #[test]
+    fn all_that_a_vector_holds_is_compared() {
+        check(r#"{"pod":"a","node":"n"}"#, r#"{"pod":"a","node":"n"}"#, &[]);
+        check(
+            r#"{"pod":"a","node":"n","victims":["x"],"postFilter":""}"#,
+            r#"{"pod":"a","message":"m","nominatedNode":"k","clearedNominations":["a"],"preFilterNodes":["n"]}"#,
+            &[
+                r#"- clearedNominations: - ["a"]"#,
+                "- message: - m",
+                "- node: n -",
+                "- nominatedNode: - k",
+                r#"- preFilterNodes: - ["n"]"#,
+                r#"- victims: ["x"] -"#,
+            ],
+        );
+        check(
+            r#"{"pod":"a","preEnqueue":{"plugin":"P","code":"C","reasons":["r"]}}"#,
+            r#"{"pod":"a","preFilter":{"plugin":"P","code":"C"}}"#,
+            &[
+                "- preEnqueue code: C -",
+                "- preEnqueue considered: yes -",
+                "- preEnqueue plugin: P -",
+                r#"- preEnqueue reasons: ["r"] -"#,
+                "- preFilter code: - C",
+                "- preFilter considered: - yes",
+                "- preFilter plugin: - P",
+            ],
+        );
+        check(
+            r#"{"pod":"a","nodes":{"n":{"scores":{"A":1,"B":0},"total":1},"m":{"code":"C"}}}"#,
+            r#"{"pod":"a","nodes":{"n":{"scores":{"A":2},"total":1}}}"#,
+            &["m code: C -", "m considered: yes -", "n score of A: 1 2", "n score of B: 0 -"],
+        );
+    }
+
+    #[test]
+    fn the_recorders_words_before_an_event_do_not_count() {
+        check(
+            r#"{"pod":"a","skipped":"skip it"}"#,
+            r#"{"pod":"a","skipped":"Warning FailedScheduling skip it"}"#,
+            &[],
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! What the real autoscaler's code printed, loop by loop.
+
+use std::path::Path;
+
+use conformance::Lines;
+use conformance::autoscaler::{Cases, Tally, judge};
+
+/// The first differences are enough to see what is wrong.
+const FIRST: usize = 3;
+
+/// That ours decides all cases of the family as the real one did, of which there are so many loops.
+#[track_caller]
+fn check(family: &str, loops: usize) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/autoscaler/vectors");
+    let lines = Lines::open(&folder.join(format!("{family}.jsonl.gz")));
+    let mut cases = Cases::of(lines.expect("the vectors are there"));
+    let (mut tally, mut told, mut count) = (Tally::default(), String::new(), 0);
+    while let Some(case) = cases.read().expect("the vectors are whole") {
+        assert_eq!(case.family, family);
+        let judged = judge(&case);
+        count += judged.closed.len();
+        for one in tally.add(&case, &judged, FIRST) {
+            told += &format!("{one}\n");
+        }
+    }
+    assert!(tally.is_clean(), "\n{told}{tally}");
+    assert_eq!(count, loops, "loops of {family}");
+}
+
+#[test]
+fn atomic() {
+    check("atomic", 91);
+}
+
+#[test]
+fn backoff() {
+    check("backoff", 182);
+}
+
+#[test]
+fn balance() {
+    check("balance", 21);
+}
+
+#[test]
+fn daemonsets() {
+    check("daemonsets", 28);
+}
+
+#[test]
+fn down_blocked() {
+    check("down-blocked", 98);
+}
+
+#[test]
+fn down_delay() {
+    check("down-delay", 132);
+}
+
+#[test]
+fn down_drain() {
+    check("down-drain", 105);
+}
+
+#[test]
+fn down_empty() {
+    check("down-empty", 66);
+}
+
+#[test]
+fn down_flags() {
+    check("down-flags", 90);
+}
+
+#[test]
+fn down_util() {
+    check("down-util", 84);
+}
+
+#[test]
+fn exp_least_nodes() {
+    check("exp-least-nodes", 14);
+}
+
+#[test]
+fn exp_least_waste() {
+    check("exp-least-waste", 17);
+}
+
+#[test]
+fn exp_most_pods() {
+    check("exp-most-pods", 21);
+}
+
+#[test]
+fn exp_price() {
+    check("exp-price", 14);
+}
+
+#[test]
+fn exp_priority() {
+    check("exp-priority", 7);
+}
+
+#[test]
+fn expendable() {
+    check("expendable", 32);
+}
+
+#[test]
+fn fastpath() {
+    check("fastpath", 7);
+}
+
+#[test]
+fn limits() {
+    check("limits", 35);
+}
+
+#[test]
+fn minsize() {
+    check("minsize", 28);
+}
+
+#[test]
+fn mixed() {
+    check("mixed", 217);
+}
+
+#[test]
+fn nofit() {
+    check("nofit", 16);
+}
+
+#[test]
+fn pack() {
+    check("pack", 30);
+}
+
+#[test]
+fn podaffinity() {
+    check("podaffinity", 35);
+}
+
+#[test]
+fn podclasses() {
+    check("podclasses", 14);
+}
+
+#[test]
+fn provision() {
+    check("provision", 320);
+}
+
+#[test]
+fn salvo() {
+    check("salvo", 21);
+}
+
+#[test]
+fn spread() {
+    check("spread", 40);
+}
+
+#[test]
+fn taints() {
+    check("taints", 15);
+}
+
+#[test]
+fn unready() {
+    check("unready", 128);
+}
+
+#[test]
+fn up_basic() {
+    check("up-basic", 19);
+}
+
+#[test]
+fn upcoming() {
+    check("upcoming", 114);
+}
+
+#[test]
+fn young() {
+    check("young", 112);
+}

@@ -1,0 +1,132 @@
+//! What the real scheduler's code printed, decision by decision.
+
+use std::path::Path;
+
+use conformance::{Cases, Lines, Tally};
+
+/// The first differences are enough to see what is wrong.
+const FIRST: usize = 3;
+
+/// That ours decides all cases of the family as the real one did, of which there are so many decisions.
+#[track_caller]
+fn check(family: &str, decisions: u64) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scheduler/vectors");
+    let lines = Lines::open(&folder.join(format!("{family}.jsonl.gz")));
+    let mut cases = Cases::of(lines.expect("the vectors are there"));
+    let (mut tally, mut told, mut count) = (Tally::default(), String::new(), 0);
+    while let Some(case) = cases.read().expect("the vectors are whole") {
+        assert_eq!(case.family, family);
+        let judged = conformance::judge(&case);
+        count += judged.len() as u64;
+        for difference in tally.add(&case, judged, FIRST) {
+            told += &format!("{difference}\n");
+        }
+    }
+    assert!(tally.is_clean(), "\n{told}{tally}");
+    assert_eq!(count, decisions, "decisions of {family}");
+}
+
+#[test]
+fn defaultspread() {
+    check("defaultspread", 207);
+}
+
+#[test]
+fn gates() {
+    check("gates", 326);
+}
+
+#[test]
+fn images() {
+    check("images", 206);
+}
+
+#[test]
+fn misc() {
+    check("misc", 189);
+}
+
+#[test]
+fn mixed() {
+    check("mixed", 196);
+}
+
+#[test]
+fn nodeaffinity() {
+    check("nodeaffinity", 170);
+}
+
+#[test]
+fn nodeinfo() {
+    check("nodeinfo", 293);
+}
+
+#[test]
+fn podaffinity() {
+    check("podaffinity", 209);
+}
+
+#[test]
+fn ports() {
+    check("ports", 218);
+}
+
+#[test]
+fn preemption() {
+    check("preemption", 178);
+}
+
+#[test]
+fn preemptmore() {
+    check("preemptmore", 392);
+}
+
+#[test]
+fn profiles() {
+    check("profiles", 283);
+}
+
+#[test]
+fn resources() {
+    check("resources", 207);
+}
+
+#[test]
+fn resources2() {
+    check("resources2", 299);
+}
+
+#[test]
+fn sampling() {
+    check("sampling", 32);
+}
+
+#[test]
+fn spread() {
+    check("spread", 188);
+}
+
+#[test]
+fn spread2() {
+    check("spread2", 277);
+}
+
+#[test]
+fn strategies() {
+    check("strategies", 187);
+}
+
+#[test]
+fn taints() {
+    check("taints", 192);
+}
+
+#[test]
+fn volumes() {
+    check("volumes", 204);
+}
+
+#[test]
+fn volumes2() {
+    check("volumes2", 296);
+}

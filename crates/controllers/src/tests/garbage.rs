@@ -1,0 +1,73 @@
+//! What goes with its owner.
+
+use serde_json::json;
+
+use super::{ALL, Stage, workload};
+use crate::Controller;
+
+#[test]
+fn pods_go_with_their_replica_set_and_that_with_its_deployment() {
+    let mut stage = Stage::new(&ALL);
+    stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
+    stage.run_all();
+    stage.remove("Deployment", "w");
+    assert!(stage.objects.is_empty(), "{:?}", stage.objects.keys());
+}
+
+#[test]
+fn what_has_another_owner_stays_until_its_controller_goes() {
+    let mut stage = Stage::new(&ALL);
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "uid": "p",
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "w-uid"}]}, "spec": {}});
+    stage.put(pod);
+    let mut set = workload("apps/v1", "StatefulSet", json!({"replicas": 0}));
+    set["metadata"]["name"] = "s".into();
+    stage.put(set);
+    stage.remove("StatefulSet", "s");
+    assert_eq!(stage.names("Pod"), ["p"]);
+}
+
+#[test]
+fn an_owner_in_the_foreground_goes_last() {
+    let mut stage = Stage::new(&ALL);
+    stage.put(workload("apps/v1", "ReplicaSet", json!({"replicas": 2})));
+    stage.is_graceful = true;
+    stage.change("ReplicaSet", "w", |set| {
+        set["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into();
+        set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    });
+    let pods = stage.names("Pod");
+    assert_eq!((pods.len(), stage.names("ReplicaSet").len()), (2, 1));
+    assert!(stage.all("Pod").iter().all(|pod| !pod["metadata"]["deletionTimestamp"].is_null()));
+    for pod in &pods {
+        stage.remove("Pod", pod);
+    }
+    assert!(stage.objects.is_empty(), "{:?}", stage.objects.keys());
+}
+
+#[test]
+fn an_owner_in_the_foreground_waits_only_for_what_goes_and_has_it_so() {
+    let mut stage = Stage::new(&[Controller::GarbageCollection]);
+    let owner = |uid: &str, blocks: bool| json!({"apiVersion": "v1", "kind": "X", "name": uid, "uid": uid, "blockOwnerDeletion": blocks});
+    let owners = [
+        ("shared", json!([owner("w-uid", true), owner("other", true)])),
+        ("free", json!([owner("w-uid", false)])),
+        ("own", json!([owner("w-uid", true)])),
+    ];
+    for (name, owners) in owners {
+        stage.put(json!({"apiVersion": "v1", "kind": "Pod", "spec": {},
+            "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": owners}}));
+    }
+    stage.is_graceful = true;
+    let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": 0}));
+    set["metadata"]["deletionTimestamp"] = "2026-11-15T00:00:00Z".into();
+    set["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    stage.put(set);
+    assert_eq!(stage.names("ReplicaSet").len(), 1);
+    stage.remove("Pod", "own");
+    assert_eq!(stage.names("ReplicaSet").len(), 0);
+    assert_eq!(stage.names("Pod"), ["free", "shared"]);
+    assert!(stage.get("Pod", "shared")["metadata"]["deletionTimestamp"].is_null());
+}

@@ -1,0 +1,299 @@
+//! The arguments of plugins, with their defaults and checks.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use kubernetes::selector::{BadSelector, NodeSelector, NodeTerm, check_key};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::node::{Fields, Node};
+use super::resources::shape;
+use super::{API_VERSION, BadConfiguration};
+use crate::plugin::Plugin;
+use crate::settings::{
+    AddedAffinity, DefaultConstraint, InterPodAffinityArgs, PreemptionArgs, SpreadDefaults,
+};
+
+/// The fields of a plugin's arguments, which may tell their kind.
+pub(super) fn fields_of<'v>(
+    plugin: Plugin,
+    args: &Node<'v>,
+    names: &[&str],
+) -> Result<Fields<'v>, BadConfiguration> {
+    let names: Vec<&str> = names.iter().copied().chain(["apiVersion", "kind"]).collect();
+    let fields = args.fields(&names)?;
+    for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
+        let node = fields.get(name);
+        if node.text()?.is_some_and(|text| !text.is_empty() && text != right) {
+            return Err(node.bad(format!("the arguments of {plugin} have the {name} {right}, or none")));
+        }
+    }
+    Ok(fields)
+}
+
+/// Reads `DefaultPreemptionArgs`.
+pub(super) fn preemption(args: &Node<'_>) -> Result<PreemptionArgs, BadConfiguration> {
+    let names = ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"];
+    let fields = fields_of(Plugin::DefaultPreemption, args, &names)?;
+    let percentage = fields.get("minCandidateNodesPercentage");
+    let absolute = fields.get("minCandidateNodesAbsolute");
+    let args = PreemptionArgs {
+        min_candidates_percentage: in_range(&percentage, percentage.int32()?.unwrap_or(10), 0..=100)?.into(),
+        min_candidates_absolute: at_least(&absolute, absolute.int32()?.unwrap_or(100), 0)?.into(),
+    };
+    if args.min_candidates_percentage == 0 && args.min_candidates_absolute == 0 {
+        return Err(absolute.bad("must not be zero while minCandidateNodesPercentage is zero as well"));
+    }
+    Ok(args)
+}
+
+/// Reads `InterPodAffinityArgs`.
+pub(super) fn inter_pod_affinity(args: &Node<'_>) -> Result<InterPodAffinityArgs, BadConfiguration> {
+    let names = ["hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"];
+    let fields = fields_of(Plugin::InterPodAffinity, args, &names)?;
+    let weight = fields.get("hardPodAffinityWeight");
+    Ok(InterPodAffinityArgs {
+        hard_weight: in_range(&weight, weight.int32()?.unwrap_or(1), 0..=100)?.into(),
+        ignore_preferred_of_existing: fields
+            .get("ignorePreferredTermsOfExistingPods")
+            .flag()?
+            .unwrap_or(false),
+    })
+}
+
+/// Reads `NodeAffinityArgs`.
+pub(super) fn added_affinity(args: &Node<'_>) -> Result<AddedAffinity, BadConfiguration> {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let affinity = fields_of(Plugin::NodeAffinity, args, &["addedAffinity"])?.get("addedAffinity");
+    let fields = affinity.fields(&[REQUIRED, PREFERRED])?;
+
+    let node = fields.get(REQUIRED);
+    let terms = node.fields(&["nodeSelectorTerms"])?.get("nodeSelectorTerms").list()?;
+    let terms = terms.iter().map(term_json).collect::<Result<Vec<Value>, _>>()?;
+    let selector: NodeSelector = well_formed(json!({"nodeSelectorTerms": terms}));
+    selector.check().map_err(|error| bad_selector(&node, error))?;
+    let required = node.given().map(|_| selector);
+
+    let mut preferred = Vec::new();
+    for term in fields.get(PREFERRED).list()? {
+        let fields = term.fields(&["weight", "preference"])?;
+        let (weight, node) = (fields.get("weight").int32()?.unwrap_or(0), fields.get("preference"));
+        let term: NodeTerm = well_formed(term_json(&node)?);
+        // A preference without weight is not even looked at.
+        if weight != 0 {
+            term.check().map_err(|error| bad_selector(&node, error))?;
+            preferred.push((weight.into(), term));
+        }
+    }
+    Ok(AddedAffinity { required, preferred })
+}
+
+/// A node selector's term without fields that are null, once all are known and of their types.
+fn term_json(term: &Node<'_>) -> Result<Value, BadConfiguration> {
+    let fields = term.fields(&["matchExpressions", "matchFields"])?;
+    let list = |name: &str| -> Result<Vec<Value>, BadConfiguration> {
+        fields.get(name).list()?.iter().map(expression_json).collect()
+    };
+    Ok(json!({"matchExpressions": list("matchExpressions")?, "matchFields": list("matchFields")?}))
+}
+
+fn expression_json(expression: &Node<'_>) -> Result<Value, BadConfiguration> {
+    let fields = expression.fields(&["key", "operator", "values"])?;
+    let text = |name: &str| fields.get(name).text().map(Option::unwrap_or_default);
+    let values: Vec<&str> = texts(&fields.get("values"))?.into_iter().map(|(_, value)| value).collect();
+    Ok(json!({"key": text("key")?, "operator": text("operator")?, "values": values}))
+}
+
+fn well_formed<T: DeserializeOwned>(selector: Value) -> T {
+    serde_json::from_value(selector).expect("every field is there and of its type")
+}
+
+fn bad_selector(node: &Node<'_>, error: &BadSelector) -> BadConfiguration {
+    BadConfiguration::new(&format!("{}.{}", node.place(), error.place), error.why.clone())
+}
+
+/// Reads `PodTopologySpreadArgs`.
+pub(super) fn spread(args: &Node<'_>) -> Result<SpreadDefaults, BadConfiguration> {
+    let fields = fields_of(Plugin::PodTopologySpread, args, &["defaultConstraints", "defaultingType"])?;
+    let node = fields.get("defaultConstraints");
+    let mut constraints = Vec::new();
+    let mut seen = BTreeSet::new();
+    for node in node.list()? {
+        let constraint = default_constraint(&node)?;
+        if !seen.insert((constraint.topology_key.clone(), constraint.hard)) {
+            return Err(node.bad("there is a constraint with this topologyKey and whenUnsatisfiable already"));
+        }
+        constraints.push(constraint);
+    }
+    let kind = fields.get("defaultingType");
+    match kind.text()?.unwrap_or_default() {
+        "List" => Ok(SpreadDefaults::List(constraints)),
+        "System" | "" if constraints.is_empty() => Ok(SpreadDefaults::System),
+        "System" | "" => Err(kind.bad("defaultConstraints count only if this is List")),
+        other => Err(kind.bad(format!("{other:?} is none of System, List"))),
+    }
+}
+
+fn default_constraint(node: &Node<'_>) -> Result<DefaultConstraint, BadConfiguration> {
+    let fields = node.fields(&[
+        "maxSkew",
+        "topologyKey",
+        "whenUnsatisfiable",
+        "labelSelector",
+        "minDomains",
+        "nodeAffinityPolicy",
+        "nodeTaintsPolicy",
+        "matchLabelKeys",
+    ])?;
+    let skew = fields.get("maxSkew");
+    let key = fields.get("topologyKey");
+    let action = fields.get("whenUnsatisfiable");
+    let selector = fields.get("labelSelector");
+    let topology_key = key.text()?.unwrap_or_default();
+    check_key(topology_key).map_err(|why| key.bad(why))?;
+    if selector.given().is_some() {
+        return Err(selector.bad("a default constraint has no selector: that of the pod's owner is used"));
+    }
+    let honors = |name: &str, default: bool| {
+        let policy = fields.get(name).text()?;
+        Ok(policy.map_or(default, |policy| policy == "Honor"))
+    };
+    Ok(DefaultConstraint {
+        max_skew: at_least(&skew, skew.int32()?.unwrap_or(0), 1)?,
+        topology_key: topology_key.into(),
+        hard: match action.text()?.unwrap_or_default() {
+            "DoNotSchedule" => true,
+            "ScheduleAnyway" => false,
+            other => return Err(action.bad(format!("{other:?} is none of DoNotSchedule, ScheduleAnyway"))),
+        },
+        min_domains: fields.get("minDomains").int32()?,
+        honor_affinity: honors("nodeAffinityPolicy", true)?,
+        honor_taints: honors("nodeTaintsPolicy", false)?,
+        match_label_keys: texts(&fields.get("matchLabelKeys"))?
+            .into_iter()
+            .map(|(_, key)| key.into())
+            .collect(),
+    })
+}
+
+/// Checks `VolumeBindingArgs`: how long binding may take is not simulated.
+pub(super) fn check_volume_binding(args: &Node<'_>) -> Result<(), BadConfiguration> {
+    let fields = fields_of(Plugin::VolumeBinding, args, &["bindTimeoutSeconds", "shape"])?;
+    let timeout = fields.get("bindTimeoutSeconds");
+    if timeout.int64()?.is_some_and(|seconds| seconds < 0) {
+        return Err(timeout.bad("must not be negative"));
+    }
+    let points = fields.get("shape");
+    shape(&points)?;
+    if points.given().is_some() {
+        return Err(points.bad("needs the feature gate StorageCapacityScoring, which is off: leave it out"));
+    }
+    Ok(())
+}
+
+/// Checks `DynamicResourcesArgs`: how long allocating may take is not simulated.
+pub(super) fn check_dynamic_resources(args: &Node<'_>) -> Result<(), BadConfiguration> {
+    let fields = fields_of(Plugin::DynamicResources, args, &["filterTimeout", "bindingTimeout"])?;
+    let (filter, binding) = (fields.get("filterTimeout"), fields.get("bindingTimeout"));
+    if filter.duration()?.is_some_and(|nanos| nanos < 0) {
+        return Err(filter.bad("must not be negative"));
+    }
+    if binding.duration()?.is_some_and(|nanos| nanos < 1_000_000_000) {
+        return Err(binding.bad("must be a second at least"));
+    }
+    Ok(())
+}
+
+pub(super) fn texts<'v>(node: &Node<'v>) -> Result<Vec<(Node<'v>, &'v str)>, BadConfiguration> {
+    let read = |node: Node<'v>| {
+        let text = node.text()?.unwrap_or_default();
+        Ok((node, text))
+    };
+    node.list()?.into_iter().map(read).collect()
+}
+
+/// The number, if it is in the range.
+pub(super) fn in_range<T: PartialOrd + Display>(
+    node: &Node<'_>,
+    number: T,
+    range: RangeInclusive<T>,
+) -> Result<T, BadConfiguration> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (low, high) = range.into_inner();
+    Err(node.bad(format!("{number} is out of range: it must be from {low} to {high}")))
+}
+
+/// The number, if it is not lower.
+pub(super) fn at_least<T: PartialOrd + Display>(
+    node: &Node<'_>,
+    number: T,
+    low: T,
+) -> Result<T, BadConfiguration> {
+    if number >= low {
+        return Ok(number);
+    }
+    Err(node.bad(format!("{number} is out of range: it must be {low} at least")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, place: &str, why: &str) {
+        let error = read.unwrap_err();
+        assert_eq!(error.place, place);
+        assert!(error.why.contains(why), "{error}");
+    }
+
+    #[test]
+    fn default_constraints_count_only_in_a_list() {
+        let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+        let read = |kind: &str, constraints: &[&Value]| {
+            spread(&Node::root(&json!({"defaultingType": kind, "defaultConstraints": constraints})))
+        };
+        assert_eq!(read("", &[]).unwrap(), SpreadDefaults::System);
+        assert_eq!(read("List", &[]).unwrap(), SpreadDefaults::List(Vec::new()));
+        check(read("", &[&constraint]), "defaultingType", "only if this is List");
+        check(read("Lists", &[]), "defaultingType", "none of System, List");
+        check(read("List", &[&constraint, &constraint]), "defaultConstraints[1]", "already");
+    }
+
+    #[test]
+    fn a_preference_without_weight_is_not_looked_at() {
+        let bad = json!({"matchExpressions": [{"key": "a", "operator": "Is"}]});
+        let read = |weight: i32| {
+            let preferred = json!([{"weight": weight, "preference": bad}]);
+            let affinity = json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred});
+            added_affinity(&Node::root(&json!({"addedAffinity": affinity})))
+        };
+        assert_eq!(read(0), Ok(AddedAffinity::default()));
+        assert!(read(1).is_err());
+    }
+
+    #[test]
+    fn preemption_tries_one_node_at_least() {
+        let read = |percentage: i32, absolute: i32| {
+            preemption(&Node::root(&json!({
+                "minCandidateNodesPercentage": percentage,
+                "minCandidateNodesAbsolute": absolute,
+            })))
+        };
+        assert!(read(0, 1).is_ok() && read(1, 0).is_ok());
+        check(read(0, 0), "minCandidateNodesAbsolute", "as well");
+        check(read(101, 0), "minCandidateNodesPercentage", "from 0 to 100");
+        check(read(0, -1), "minCandidateNodesAbsolute", "0 at least");
+    }
+
+    #[test]
+    fn arguments_may_tell_their_kind_but_no_other() {
+        let read = |kind: &str| inter_pod_affinity(&Node::root(&json!({"kind": kind})));
+        assert!(read("InterPodAffinityArgs").is_ok() && read("").is_ok());
+        check(read("NodeAffinityArgs"), "kind", "InterPodAffinityArgs, or none");
+    }
+}

@@ -1,0 +1,467 @@
+//! Which plugins take part where: kube-scheduler's defaults, what a profile changes of them, and the expansion of
+//! `multiPoint` into the extension points that each plugin has.
+
+use std::collections::BTreeSet;
+
+use super::BadConfiguration;
+use super::node::{Fields, Node};
+use crate::plugin::Plugin;
+use crate::settings::Version;
+
+/// The plugins of a profile, by extension point.
+pub(super) struct Plugins<'v> {
+    /// In the order of [`Point::ALL`].
+    lists: Vec<Vec<Plugin>>,
+    weights: Vec<(Plugin, i32)>,
+    /// What is enabled anywhere, even if every extension point has it disabled.
+    pub(super) used: BTreeSet<Plugin>,
+    /// What the profile says of `queueSort`; all profiles must say the same.
+    pub(super) queue_sort: PluginSet<'v>,
+}
+
+/// What a profile says of one extension point.
+#[derive(Default, PartialEq)]
+pub(super) struct PluginSet<'v> {
+    /// With their weights, zero where none is given.
+    enabled: Vec<(Plugin, i32)>,
+    disabled: Vec<&'v str>,
+}
+
+/// Where in the life of a pod plugins take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    PreEnqueue,
+    QueueSort,
+    PreFilter,
+    Filter,
+    PostFilter,
+    PreScore,
+    Score,
+    Reserve,
+    Permit,
+    PreBind,
+    Bind,
+    PostBind,
+    PlacementGenerate,
+    PlacementScore,
+}
+
+/// The plugins that were part of kube-scheduler once.
+pub(super) const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+
+/// The plugins of kube-scheduler that are off unless a feature gate is set.
+const ALPHA: [&str; 3] = ["GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"];
+
+/// Those of the default profile of 1.36 with their weights, in its order.
+const DEFAULT: [(Plugin, i32); 20] = [
+    (Plugin::SchedulingGates, 0),
+    (Plugin::PrioritySort, 0),
+    (Plugin::NodeUnschedulable, 0),
+    (Plugin::NodeName, 0),
+    (Plugin::TaintToleration, 3),
+    (Plugin::NodeAffinity, 2),
+    (Plugin::NodePorts, 0),
+    (Plugin::NodeResourcesFit, 1),
+    (Plugin::VolumeRestrictions, 0),
+    (Plugin::NodeVolumeLimits, 0),
+    (Plugin::VolumeBinding, 0),
+    (Plugin::VolumeZone, 0),
+    (Plugin::PodTopologySpread, 2),
+    (Plugin::InterPodAffinity, 2),
+    (Plugin::DynamicResources, 2),
+    (Plugin::DefaultPreemption, 0),
+    (Plugin::NodeResourcesBalancedAllocation, 1),
+    (Plugin::ImageLocality, 1),
+    (Plugin::DefaultBinder, 0),
+    (Plugin::NodeDeclaredFeatures, 0),
+];
+
+// === impl Plugins ===
+
+impl<'v> Plugins<'v> {
+    /// Reads the `plugins` of a profile.
+    pub(super) fn read(node: &Node<'v>, version: Version) -> Result<Plugins<'v>, BadConfiguration> {
+        let names: Vec<&str> = Point::ALL.iter().map(|point| point.name()).chain(["multiPoint"]).collect();
+        let fields = node.fields(&names)?;
+        let multi_node = fields.get("multiPoint");
+        let multi = merged_with_defaults(PluginSet::read(&multi_node, version)?, version);
+
+        let mut plugins = Plugins {
+            lists: Vec::new(),
+            weights: Vec::new(),
+            used: multi.iter().map(|(plugin, _)| *plugin).collect(),
+            queue_sort: PluginSet::default(),
+        };
+        for point in Point::ALL {
+            let set = PluginSet::read_at(point, &fields, version)?;
+            plugins.used.extend(set.enabled.iter().map(|(plugin, _)| *plugin));
+            let list = expanded(point, &set, &multi, version)
+                .map_err(|twice| multi_node.bad(format!("{twice} is enabled twice; name it once")))?;
+            plugins.lists.push(list);
+            match point {
+                Point::Score => plugins.weights = set.enabled,
+                Point::QueueSort => plugins.queue_sort = set,
+                _ => {}
+            }
+        }
+        plugins.weights.extend(multi);
+        plugins.check_weights(node, version)?;
+
+        for (point, name, does) in [
+            (Point::QueueSort, Plugin::PrioritySort, "orders the queue"),
+            (Point::Bind, Plugin::DefaultBinder, "binds"),
+        ] {
+            if plugins.at(point).is_empty() {
+                let point = point.name();
+                return Err(node.bad(format!("no plugin {does}: enable {name} at {point} or multiPoint")));
+            }
+        }
+        Ok(plugins)
+    }
+
+    /// kube-scheduler adds up the weights of `score`, then those of `multiPoint`, and takes a sum below zero for an
+    /// overflow as soon as there is one more to add.
+    fn check_weights(&self, node: &Node<'_>, version: Version) -> Result<(), BadConfiguration> {
+        let mut seen = BTreeSet::new();
+        let mut total: i64 = 0;
+        for (plugin, _) in &self.weights {
+            if !points(*plugin, version).contains(&Point::Score) || !seen.insert(*plugin) {
+                continue;
+            }
+            if total < 0 {
+                let why =
+                    format!("the weights before that of {plugin} are below zero in sum; give one at least");
+                return Err(node.bad(why));
+            }
+            total += self.weight(*plugin);
+        }
+        Ok(())
+    }
+
+    /// Those that take part there, in order.
+    pub(super) fn at(&self, point: Point) -> Vec<Plugin> {
+        self.lists[point as usize].clone()
+    }
+
+    /// Those that score, in order, with their weights.
+    pub(super) fn scores(&self) -> Vec<(Plugin, i64)> {
+        self.at(Point::Score).into_iter().map(|plugin| (plugin, self.weight(plugin))).collect()
+    }
+
+    /// That of `score` if it names the plugin, else that of `multiPoint`, and one instead of zero.
+    fn weight(&self, plugin: Plugin) -> i64 {
+        let given = self.weights.iter().find(|(other, _)| *other == plugin).map_or(0, |(_, weight)| *weight);
+        if given == 0 { 1 } else { i64::from(given) }
+    }
+}
+
+// === impl PluginSet ===
+
+impl<'v> PluginSet<'v> {
+    fn read(node: &Node<'v>, version: Version) -> Result<PluginSet<'v>, BadConfiguration> {
+        let fields = node.fields(&["enabled", "disabled"])?;
+        let mut set = PluginSet::default();
+        for entry in fields.get("enabled").list()? {
+            let (name, weight) = read_entry(&entry)?;
+            set.enabled.push((find(&name, version)?, weight));
+        }
+        for entry in fields.get("disabled").list()? {
+            let (name, _) = read_entry(&entry)?;
+            set.disabled.push(name.text()?.unwrap_or_default());
+        }
+        Ok(set)
+    }
+
+    fn read_at(
+        point: Point,
+        fields: &Fields<'v>,
+        version: Version,
+    ) -> Result<PluginSet<'v>, BadConfiguration> {
+        let node = fields.get(point.name());
+        let set = PluginSet::read(&node, version)?;
+        for (index, (plugin, _)) in set.enabled.iter().enumerate() {
+            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", node.place()), why);
+            if !points(*plugin, version).contains(&point) {
+                let names: Vec<_> = points(*plugin, version).iter().map(|point| point.name()).collect();
+                return Err(bad(format!(
+                    "{plugin} does nothing at {}, only at {}",
+                    point.name(),
+                    names.join(", ")
+                )));
+            }
+            if set.enabled[..index].iter().any(|(other, _)| other == plugin) {
+                return Err(bad(format!("{plugin} is enabled twice; name it once")));
+            }
+        }
+        Ok(set)
+    }
+
+    fn disables(&self, name: &str) -> bool {
+        self.disabled.contains(&name)
+    }
+}
+
+// === impl Point ===
+
+impl Point {
+    const ALL: [Point; 14] = [
+        Point::PreEnqueue,
+        Point::QueueSort,
+        Point::PreFilter,
+        Point::Filter,
+        Point::PostFilter,
+        Point::PreScore,
+        Point::Score,
+        Point::Reserve,
+        Point::Permit,
+        Point::PreBind,
+        Point::Bind,
+        Point::PostBind,
+        Point::PlacementGenerate,
+        Point::PlacementScore,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Point::PreEnqueue => "preEnqueue",
+            Point::QueueSort => "queueSort",
+            Point::PreFilter => "preFilter",
+            Point::Filter => "filter",
+            Point::PostFilter => "postFilter",
+            Point::PreScore => "preScore",
+            Point::Score => "score",
+            Point::Reserve => "reserve",
+            Point::Permit => "permit",
+            Point::PreBind => "preBind",
+            Point::Bind => "bind",
+            Point::PostBind => "postBind",
+            Point::PlacementGenerate => "placementGenerate",
+            Point::PlacementScore => "placementScore",
+        }
+    }
+}
+
+/// The plugin of that name, if kube-scheduler has it.
+pub(super) fn named(name: &str) -> Option<Plugin> {
+    DEFAULT.into_iter().map(|(plugin, _)| plugin).find(|plugin| plugin.name() == name)
+}
+
+/// Where a plugin takes part.
+fn points(plugin: Plugin, version: Version) -> &'static [Point] {
+    use Point::{
+        Bind, Filter, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
+        Reserve, Score,
+    };
+    match plugin {
+        Plugin::SchedulingGates => &[PreEnqueue],
+        Plugin::PrioritySort => &[QueueSort],
+        Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
+        Plugin::TaintToleration => &[Filter, PreScore, Score],
+        Plugin::NodeAffinity | Plugin::PodTopologySpread | Plugin::InterPodAffinity => {
+            &[PreFilter, Filter, PreScore, Score]
+        }
+        Plugin::NodePorts
+        | Plugin::VolumeRestrictions
+        | Plugin::NodeVolumeLimits
+        | Plugin::VolumeZone
+        | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
+        Plugin::NodeResourcesFit => &[PreFilter, Filter, PreScore, Score, PlacementScore],
+        Plugin::VolumeBinding => &[PreFilter, Filter, PreScore, Score, Reserve, PreBind],
+        Plugin::DynamicResources if version < Version::V1_35 => {
+            &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind]
+        }
+        Plugin::DynamicResources => &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+        Plugin::DefaultPreemption => &[PreEnqueue, PostFilter],
+        Plugin::NodeResourcesBalancedAllocation => &[PreScore, Score],
+        Plugin::ImageLocality => &[Score],
+        Plugin::DefaultBinder => &[Bind],
+        Plugin::Unreadable => &[],
+    }
+}
+
+/// The node of the name of a plugin that is enabled or disabled, and its weight.
+fn read_entry<'v>(entry: &Node<'v>) -> Result<(Node<'v>, i32), BadConfiguration> {
+    let fields = entry.fields(&["name", "weight"])?;
+    Ok((fields.get("name"), fields.get("weight").int32()?.unwrap_or(0)))
+}
+
+fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
+    let name = node.text()?.unwrap_or_default();
+    match named(name) {
+        Some(Plugin::NodeDeclaredFeatures) if version < Version::V1_35 => {
+            Err(node.bad(format!("{name} came with Kubernetes 1.35; this is {version}: leave it out")))
+        }
+        Some(plugin) => Ok(plugin),
+        None if ALPHA.contains(&name) => {
+            Err(node.bad(format!("{name} is an alpha plugin, which is not simulated: leave it out")))
+        }
+        None if REMOVED.contains(&name) => {
+            Err(node.bad(format!("{name} was removed from kube-scheduler: NodeVolumeLimits does its work")))
+        }
+        None => {
+            let names: Vec<_> = DEFAULT.iter().map(|(plugin, _)| plugin.name()).collect();
+            Err(node.bad(format!(
+                "{name:?} is not one of kube-scheduler's own plugins, and no others are simulated; there are {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// The defaults that are not disabled, each with the last weight it is enabled with, then whatever else is enabled.
+fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i32)> {
+    let in_profile = |plugin: Plugin| match plugin {
+        Plugin::DynamicResources => version >= Version::V1_34,
+        Plugin::NodeDeclaredFeatures => version >= Version::V1_36,
+        _ => true,
+    };
+    let kept = |plugin: Plugin| in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
+    let mut taken = BTreeSet::new();
+    let mut merged = Vec::new();
+    for (plugin, weight) in DEFAULT.into_iter().filter(|(plugin, _)| kept(*plugin)) {
+        match set.enabled.iter().rposition(|(other, _)| *other == plugin) {
+            Some(index) => {
+                taken.insert(index);
+                merged.push(set.enabled[index]);
+            }
+            None => merged.push((plugin, weight)),
+        }
+    }
+    let rest = set.enabled.iter().enumerate().filter(|(index, _)| !taken.contains(index));
+    merged.extend(rest.map(|(_, entry)| *entry));
+    merged
+}
+
+/// The plugins of a point: first those that it and `multiPoint` enable, in the point's order; then the others of
+/// `multiPoint`; then the point's own. Fails with a plugin that `multiPoint` enables twice.
+///
+/// One that the point both disables and enables counts as its own.
+fn expanded(
+    point: Point,
+    set: &PluginSet<'_>,
+    multi: &[(Plugin, i32)],
+    version: Version,
+) -> Result<Vec<Plugin>, Plugin> {
+    let own = || set.enabled.iter().map(|(plugin, _)| *plugin);
+    if set.disables("*") {
+        return Ok(own().collect());
+    }
+    let (mut overridden, mut others) = (BTreeSet::new(), Vec::new());
+    for (plugin, _) in multi {
+        if !points(*plugin, version).contains(&point) || set.disables(plugin.name()) {
+            continue;
+        }
+        if own().any(|other| other == *plugin) {
+            overridden.insert(*plugin);
+        } else if others.contains(plugin) {
+            return Err(*plugin);
+        } else {
+            others.push(*plugin);
+        }
+    }
+    let first = own().filter(|plugin| overridden.contains(plugin));
+    let last = own().filter(|plugin| !overridden.contains(plugin));
+    Ok(first.chain(others.iter().copied()).chain(last).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Reads `a,-b,c=3`: the plugins enabled, disabled after a minus, and their weights.
+    fn set(words: &str) -> Value {
+        let (disabled, enabled): (Vec<&str>, Vec<&str>) =
+            words.split(',').filter(|word| !word.is_empty()).partition(|word| word.starts_with('-'));
+        let entry = |word: &str| match word.split_once('=') {
+            Some((name, weight)) => json!({"name": name, "weight": weight.parse::<i32>().unwrap()}),
+            None => json!({"name": word.trim_start_matches('-')}),
+        };
+        let entries = |words: Vec<&str>| words.into_iter().map(entry).collect::<Vec<Value>>();
+        json!({"enabled": entries(enabled), "disabled": entries(disabled)})
+    }
+
+    fn scores(multi: &str, score: &str) -> Result<String, BadConfiguration> {
+        let document = json!({"multiPoint": set(multi), "score": set(score)});
+        let plugins = Plugins::read(&Node::root(&document), Version::V1_36)?;
+        let words = plugins.scores().into_iter().map(|(plugin, weight)| format!("{plugin}={weight}"));
+        Ok(words.collect::<Vec<_>>().join(" "))
+    }
+
+    const FEW: &str = "-*,PrioritySort,DefaultBinder,NodeAffinity=4,ImageLocality,InterPodAffinity=9";
+
+    #[test]
+    fn plugins_of_multi_point_score_in_its_order_and_with_its_weights() {
+        assert_eq!(scores(FEW, "").unwrap(), "NodeAffinity=4 ImageLocality=1 InterPodAffinity=9");
+    }
+
+    #[test]
+    fn a_plugin_that_the_point_enables_too_comes_first_with_the_weight_given_there() {
+        assert_eq!(
+            scores(FEW, "InterPodAffinity=2").unwrap(),
+            "InterPodAffinity=2 NodeAffinity=4 ImageLocality=1"
+        );
+        assert_eq!(
+            scores(FEW, "InterPodAffinity").unwrap(),
+            "InterPodAffinity=1 NodeAffinity=4 ImageLocality=1"
+        );
+    }
+
+    #[test]
+    fn a_plugin_that_only_the_point_enables_comes_last() {
+        assert_eq!(
+            scores(FEW, "TaintToleration=7,ImageLocality").unwrap(),
+            "ImageLocality=1 NodeAffinity=4 InterPodAffinity=9 TaintToleration=7"
+        );
+    }
+
+    #[test]
+    fn a_plugin_that_the_point_disables_and_enables_comes_last() {
+        assert_eq!(
+            scores(FEW, "-NodeAffinity,NodeAffinity=3").unwrap(),
+            "ImageLocality=1 InterPodAffinity=9 NodeAffinity=3"
+        );
+    }
+
+    #[test]
+    fn a_star_leaves_what_the_point_enables() {
+        assert_eq!(scores(FEW, "-*,TaintToleration=2").unwrap(), "TaintToleration=2");
+    }
+
+    #[test]
+    fn a_default_that_is_enabled_again_keeps_its_place() {
+        let standard = scores("", "").unwrap();
+        assert!(standard.starts_with("TaintToleration=3 NodeAffinity=2 "), "{standard}");
+        assert_eq!(
+            scores("NodeAffinity=7", "").unwrap(),
+            standard.replacen("NodeAffinity=2", "NodeAffinity=7", 1)
+        );
+    }
+
+    #[test]
+    fn a_default_that_is_disabled_and_enabled_again_moves_to_the_end() {
+        let scores = scores("-NodeAffinity,NodeAffinity=7", "").unwrap();
+        assert!(scores.ends_with("ImageLocality=1 NodeAffinity=7"), "{scores}");
+    }
+
+    #[test]
+    fn weights_below_zero_are_refused_once_they_outweigh_those_before() {
+        assert!(scores("NodeAffinity=-3", "").is_ok());
+        let error = scores("NodeAffinity=-4", "").unwrap_err();
+        assert!(error.why.contains("before that of NodeResourcesFit"), "{error}");
+        assert!(scores("-*,PrioritySort,DefaultBinder,ImageLocality=-9", "").is_ok());
+    }
+
+    #[test]
+    fn a_profile_needs_an_order_of_the_queue_and_somebody_who_binds() {
+        assert!(scores("-PrioritySort", "").unwrap_err().why.contains("enable PrioritySort"));
+        assert!(scores("-DefaultBinder", "").unwrap_err().why.contains("enable DefaultBinder"));
+    }
+
+    #[test]
+    fn a_plugin_that_multi_point_enables_twice_is_refused_where_it_would_run_twice() {
+        assert!(scores("ImageLocality,ImageLocality", "").is_err());
+        assert!(scores("ImageLocality,ImageLocality", "ImageLocality").is_ok());
+        assert!(scores("ImageLocality,ImageLocality", "-ImageLocality").is_ok());
+    }
+}

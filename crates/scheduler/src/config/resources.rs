@@ -1,0 +1,241 @@
+//! The arguments of the plugins that weigh resources.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kubernetes::selector::check_key;
+
+use super::BadConfiguration;
+use super::args::{fields_of, in_range, texts};
+use super::node::Node;
+use crate::plugin::Plugin;
+use crate::settings::{FitArgs, Strategy, Version};
+
+/// `NodeResourcesFitArgs` as they stand in the document. kube-scheduler checks them only where the plugin is in use,
+/// and after extenders had their say about what to ignore.
+pub(super) struct GivenFit<'v> {
+    ignored_resources: Vec<(Node<'v>, &'v str)>,
+    ignored_groups: Vec<(Node<'v>, &'v str)>,
+    /// Its type; `None` without a strategy.
+    strategy: Option<(Node<'v>, &'v str)>,
+    resources: Vec<Resource<'v>>,
+    ratio: Node<'v>,
+    shape: Vec<ShapePoint<'v>>,
+}
+
+struct Resource<'v> {
+    name: Node<'v>,
+    weight: Node<'v>,
+    text: &'v str,
+    number: i64,
+}
+
+/// A point of a curve.
+pub(super) struct ShapePoint<'v> {
+    utilization: (Node<'v>, i32),
+    score: (Node<'v>, i32),
+}
+
+// === impl GivenFit ===
+
+impl<'v> GivenFit<'v> {
+    /// Reads `NodeResourcesFitArgs`.
+    pub(super) fn read(args: &Node<'v>) -> Result<GivenFit<'v>, BadConfiguration> {
+        let names = ["ignoredResources", "ignoredResourceGroups", "scoringStrategy"];
+        let fields = fields_of(Plugin::NodeResourcesFit, args, &names)?;
+        let node = fields.get("scoringStrategy");
+        let strategy = node.fields(&["type", "resources", "requestedToCapacityRatio"])?;
+        let kind = strategy.get("type");
+        let text = kind.text()?.unwrap_or_default();
+        let ratio = strategy.get("requestedToCapacityRatio");
+        Ok(GivenFit {
+            ignored_resources: texts(&fields.get("ignoredResources"))?,
+            ignored_groups: texts(&fields.get("ignoredResourceGroups"))?,
+            strategy: node.given().map(|_| (kind, text)),
+            resources: resources(&strategy.get("resources"))?,
+            shape: shape(&ratio.fields(&["shape"])?.get("shape"))?,
+            ratio,
+        })
+    }
+
+    /// Checks them. Resources that extenders want ignored replace those given.
+    pub(super) fn check(
+        self,
+        ignored_by_extenders: &[Arc<str>],
+        version: Version,
+    ) -> Result<FitArgs, BadConfiguration> {
+        let ignored_resources = if ignored_by_extenders.is_empty() {
+            checked_names(self.ignored_resources)?
+        } else {
+            ignored_by_extenders.to_vec()
+        };
+        if let Some((node, _)) = self.ignored_groups.iter().find(|(_, group)| group.contains('/')) {
+            return Err(
+                node.bad("a group is the part of a resource's name before the slash: leave the rest out")
+            );
+        }
+        for Resource { weight, number, .. } in &self.resources {
+            in_range(weight, *number, 1..=100)?;
+        }
+        let strategy = match self.strategy {
+            None | Some((_, "LeastAllocated")) => Strategy::LeastAllocated,
+            Some((_, "MostAllocated")) => Strategy::MostAllocated,
+            Some((_, "RequestedToCapacityRatio")) => {
+                Strategy::RequestedToCapacityRatio(checked_shape(&self.ratio, &self.shape)?)
+            }
+            Some((node, other)) => {
+                let why =
+                    format!("{other:?} is none of LeastAllocated, MostAllocated, RequestedToCapacityRatio");
+                return Err(node.bad(why));
+            }
+        };
+        if self.ratio.given().is_some() && !matches!(strategy, Strategy::RequestedToCapacityRatio(_)) {
+            if version >= Version::V1_36 {
+                return Err(self.ratio.bad("counts only if type is RequestedToCapacityRatio: leave it out"));
+            }
+            checked_shape(&self.ratio, &self.shape)?;
+        }
+        Ok(FitArgs {
+            ignored_resources,
+            ignored_groups: checked_names(self.ignored_groups)?,
+            strategy,
+            resources: or_cpu_and_memory(self.resources),
+        })
+    }
+}
+
+/// Reads `NodeResourcesBalancedAllocationArgs`.
+pub(super) fn balanced(args: &Node<'_>) -> Result<Vec<Arc<str>>, BadConfiguration> {
+    let fields = fields_of(Plugin::NodeResourcesBalancedAllocation, args, &["resources"])?;
+    let resources = resources(&fields.get("resources"))?;
+    let mut seen = BTreeSet::new();
+    for Resource { name, weight, text, number } in &resources {
+        if *number != 1 {
+            return Err(weight.bad(format!("{number} is not 1, the only weight there is here")));
+        }
+        if !seen.insert(*text) {
+            return Err(name.bad(format!("{text} is named twice; name it once")));
+        }
+    }
+    Ok(or_cpu_and_memory(resources).into_iter().map(|(name, _)| name).collect())
+}
+
+/// Resources and their weights, one instead of zero.
+fn resources<'v>(node: &Node<'v>) -> Result<Vec<Resource<'v>>, BadConfiguration> {
+    let read = |node: Node<'v>| {
+        let fields = node.fields(&["name", "weight"])?;
+        let (name, weight) = (fields.get("name"), fields.get("weight"));
+        let text = name.text()?.unwrap_or_default();
+        let number = weight.int64()?.filter(|weight| *weight != 0).unwrap_or(1);
+        Ok(Resource { name, weight, text, number })
+    };
+    node.list()?.into_iter().map(read).collect()
+}
+
+fn or_cpu_and_memory(resources: Vec<Resource<'_>>) -> Vec<(Arc<str>, i64)> {
+    if resources.is_empty() {
+        return vec![("cpu".into(), 1), ("memory".into(), 1)];
+    }
+    resources.into_iter().map(|resource| (resource.text.into(), resource.number)).collect()
+}
+
+/// The points of a curve.
+pub(super) fn shape<'v>(node: &Node<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfiguration> {
+    let read = |node: Node<'v>| {
+        let fields = node.fields(&["utilization", "score"])?;
+        let number = |name: &str| {
+            let node = fields.get(name);
+            let number = node.int32()?.unwrap_or(0);
+            Ok((node, number))
+        };
+        Ok(ShapePoint { utilization: number("utilization")?, score: number("score")? })
+    };
+    node.list()?.into_iter().map(read).collect()
+}
+
+/// Points from left to right.
+fn checked_shape(ratio: &Node<'_>, shape: &[ShapePoint<'_>]) -> Result<Vec<(i64, i64)>, BadConfiguration> {
+    if shape.is_empty() {
+        return Err(ratio.bad("needs a shape of one point at least: {utilization, score}"));
+    }
+    let mut points: Vec<(i64, i64)> = Vec::new();
+    for ShapePoint { utilization: (node, utilization), score: (score_node, score) } in shape {
+        let utilization = i64::from(in_range(node, *utilization, 0..=100)?);
+        if points.last().is_some_and(|(before, _)| *before >= utilization) {
+            return Err(node.bad("must be higher than that of the point before"));
+        }
+        points.push((utilization, in_range(score_node, *score, 0..=10)?.into()));
+    }
+    Ok(points)
+}
+
+/// Names that labels could have, which is the rule for resources as well.
+fn checked_names(names: Vec<(Node<'_>, &str)>) -> Result<Vec<Arc<str>>, BadConfiguration> {
+    let check = |(node, name): (Node<'_>, &str)| match check_key(name) {
+        Ok(()) => Ok(name.into()),
+        Err(why) => Err(node.bad(why)),
+    };
+    names.into_iter().map(check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check<T: std::fmt::Debug>(read: Result<T, BadConfiguration>, place: &str, why: &str) {
+        let error = read.unwrap_err();
+        assert_eq!(error.place, place);
+        assert!(error.why.contains(why), "{error}");
+    }
+
+    fn fit(args: Value) -> Result<FitArgs, BadConfiguration> {
+        GivenFit::read(&Node::root(&args))?.check(&[], Version::V1_36)
+    }
+
+    fn ratio(points: &[(i64, i64)]) -> Value {
+        let point = |(utilization, score): &(i64, i64)| json!({"utilization": utilization, "score": score});
+        let shape: Vec<Value> = points.iter().map(point).collect();
+        json!({"scoringStrategy": {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}})
+    }
+
+    #[test]
+    fn a_shape_rises_from_point_to_point() {
+        let points = vec![(0, 0), (50, 10), (100, 3)];
+        assert_eq!(fit(ratio(&points)).unwrap().strategy, Strategy::RequestedToCapacityRatio(points));
+        let place = "scoringStrategy.requestedToCapacityRatio";
+        check(fit(ratio(&[])), place, "one point at least");
+        let point = |field: &str| format!("{place}.shape[1].{field}");
+        check(fit(ratio(&[(5, 0), (5, 1)])), &point("utilization"), "higher");
+        check(fit(ratio(&[(5, 0), (101, 1)])), &point("utilization"), "from 0 to 100");
+        check(fit(ratio(&[(5, 0), (6, 11)])), &point("score"), "from 0 to 10");
+    }
+
+    #[test]
+    fn extenders_replace_the_resources_to_ignore_before_they_are_checked() {
+        let args = json!({"ignoredResources": ["not a name"]});
+        check(fit(args.clone()), "ignoredResources[0]", "letters");
+        let given = GivenFit::read(&Node::root(&args)).unwrap();
+        let names = given.check(&["a.com/x".into()], Version::V1_36).unwrap().ignored_resources;
+        assert_eq!(names, ["a.com/x".into()]);
+    }
+
+    #[test]
+    fn a_group_has_no_slash() {
+        check(
+            fit(json!({"ignoredResourceGroups": ["a", "b/c"]})),
+            "ignoredResourceGroups[1]",
+            "before the slash",
+        );
+    }
+
+    #[test]
+    fn balanced_resources_have_the_weight_one_and_are_named_once() {
+        let read = |resources: Value| balanced(&Node::root(&json!({"resources": resources})));
+        assert_eq!(read(json!([])).unwrap(), ["cpu".into(), "memory".into()]);
+        assert_eq!(read(json!([{"name": "x", "weight": 0}])).unwrap(), ["x".into()]);
+        check(read(json!([{"name": "x", "weight": 2}])), "resources[0].weight", "not 1");
+        check(read(json!([{"name": "x"}, {"name": "x"}])), "resources[1].name", "twice");
+    }
+}

@@ -1,0 +1,263 @@
+//! NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
+use crate::plugin::Plugin;
+use crate::storage::{Attachable, NodeVolumes, PodVolume, Storage, Uses, Whose};
+use crate::verdict::Refusal;
+
+const PLUGIN: Plugin = Plugin::NodeVolumeLimits;
+
+/// What a pod needs attached.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    /// On a node of which no CSI driver says anything.
+    without_csi_node: Result<(), Refusal>,
+    /// On any other.
+    volumes: Result<Vec<Attachable>, Refusal>,
+    /// How many of the volumes each driver attaches.
+    drivers: SmallVec<[(Arc<str>, usize); 2]>,
+}
+
+/// Looks at the pod.
+pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &Storage) -> Option<State> {
+    let matters = |volume: &PodVolume| !matches!(volume, PodVolume::Inline { attachable: None, .. });
+    if !pod.volumes.volumes.iter().any(matters) {
+        return None;
+    }
+    let attached = |has_csi_node| {
+        let attached = storage.attached(pod.namespace, pod.volumes, Whose::New, has_csi_node);
+        attached.map_err(|trouble| trouble.refusal(PLUGIN))
+    };
+    let volumes = attached(true);
+    let mut drivers: SmallVec<[(Arc<str>, usize); 2]> = SmallVec::new();
+    for volume in volumes.iter().flatten() {
+        match drivers.iter_mut().find(|(driver, _)| *driver == volume.driver) {
+            Some((_, count)) => *count += 1,
+            None => drivers.push((volume.driver.clone(), 1)),
+        }
+    }
+    Some(State { without_csi_node: attached(false).map(drop), volumes, drivers })
+}
+
+/// Looks at a node.
+pub(crate) fn filter(
+    state: &State,
+    node: &VolumeNode<'_>,
+    hypothesis: &VolumeHypothesis<'_>,
+    storage: &Storage,
+) -> Result<(), Refusal> {
+    let known = storage.node(node.name);
+    let Some((known, csi_node)) = known.and_then(|known| Some((known, known.csi_node.as_ref()?))) else {
+        return state.without_csi_node.clone();
+    };
+    let volumes = state.volumes.as_ref().map_err(Refusal::clone)?;
+    if volumes.is_empty() {
+        return Ok(());
+    }
+    let limits = &csi_node.as_ref().map_err(|why| unreadable(PLUGIN, why))?.limits;
+    if limits.is_empty() {
+        return Ok(());
+    }
+    let there = Changed::new(known, node, hypothesis, storage)?;
+    for (driver, new) in &state.drivers {
+        let Some((_, limit)) = limits.iter().find(|(name, _)| name == driver) else { continue };
+        let fits = |new: usize| i64::try_from(there.attached(driver) + new).is_ok_and(|sum| sum <= *limit);
+        if fits(*new) {
+            continue;
+        }
+        let of_driver = volumes.iter().filter(|volume| volume.driver == *driver);
+        let new = of_driver.filter(|volume| there.uses(volume).by_pods == 0).count();
+        if new > 0 && !fits(new) {
+            return Err(Refusal::unschedulable(PLUGIN, "node(s) exceed max volume count"));
+        }
+    }
+    Ok(())
+}
+
+/// What a node has attached under a hypothesis.
+struct Changed<'a> {
+    node: &'a NodeVolumes,
+    /// How many pods more, or fewer, use a volume.
+    by_pods: BTreeMap<Attachable, isize>,
+}
+
+// === impl Changed ===
+
+impl<'a> Changed<'a> {
+    fn new(
+        known: &'a NodeVolumes,
+        node: &VolumeNode<'_>,
+        hypothesis: &VolumeHypothesis<'_>,
+        storage: &Storage,
+    ) -> Result<Changed<'a>, Refusal> {
+        let mut by_pods = BTreeMap::new();
+        let trouble = known.troubles.iter().find(|(pod, _)| !hypothesis.without.contains(pod));
+        if let Some((_, trouble)) = trouble {
+            return Err(trouble.refusal(PLUGIN));
+        }
+        for pod in hypothesis.without {
+            let Some((place, _, Ok(attached))) = storage.placed(*pod) else { continue };
+            for volume in attached.iter().filter(|_| place == node.name) {
+                *by_pods.entry(volume.clone()).or_default() -= 1;
+            }
+        }
+        for pod in hypothesis.with {
+            let attached = storage.attached(pod.namespace, pod.volumes, Whose::Placed, true);
+            for volume in attached.map_err(|trouble| trouble.refusal(PLUGIN))? {
+                *by_pods.entry(volume).or_default() += 1;
+            }
+        }
+        let lost = known.unreadable.values().next().or_else(|| storage.unreadable_attachment());
+        lost.map_or(Ok(Changed { node: known, by_pods }), |why| Err(unreadable(PLUGIN, why)))
+    }
+
+    /// How many volumes of a driver are in use.
+    fn attached(&self, driver: &str) -> usize {
+        let mut count = self.node.attached(driver);
+        for volume in self.by_pods.keys().filter(|volume| &*volume.driver == driver) {
+            match (self.node.uses(volume).are_any(), self.uses(volume).are_any()) {
+                (false, true) => count += 1,
+                (true, false) => count -= 1,
+                _ => {}
+            }
+        }
+        count
+    }
+
+    fn uses(&self, volume: &Attachable) -> Uses {
+        let uses = self.node.uses(volume);
+        let change = self.by_pods.get(volume).copied().unwrap_or_default();
+        Uses { by_pods: uses.by_pods.saturating_add_signed(change), ..uses }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PodId;
+    use crate::plugins::volume_view::said;
+    use crate::storage::PodVolumes;
+    use kubernetes::labels::Labels;
+    use serde_json::{Value, json};
+
+    const FULL: &str = "NodeVolumeLimits Unschedulable: node(s) exceed max volume count";
+
+    fn csi_node(count: Value) -> Value {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"},
+            "spec": {"drivers": [{"name": "d", "allocatable": {"count": count}}]}})
+    }
+
+    /// A claim `a/NAME` and its volume `NAME` of driver `d`.
+    fn bound(name: &str) -> [Value; 2] {
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"namespace": "a", "name": name}, "spec": {"volumeName": name}});
+        let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+            "spec": {"csi": {"driver": "d", "volumeHandle": name}}});
+        [claim, volume]
+    }
+
+    fn attachment(node: Value, volume: &str) -> Value {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "t"},
+            "spec": {"nodeName": node, "attacher": "d", "source": {"persistentVolumeName": volume}}})
+    }
+
+    fn uses(claim: &str) -> Value {
+        json!({"persistentVolumeClaim": {"claimName": claim}})
+    }
+
+    /// Asks for a pod on node `n` beside other pods.
+    #[track_caller]
+    fn check(objects: &[Value], placed: &[Value], pod: Value, expected: &str) {
+        let mut storage = Storage::of(objects);
+        let (node, namespace): (Arc<str>, Arc<str>) = ("n".into(), "a".into());
+        for (id, volumes) in placed.iter().enumerate() {
+            storage.place(PodId(id as u32), &node, &namespace, &PodVolumes::of(json!([volumes])));
+        }
+        let volumes = PodVolumes::of(pod);
+        let found = match pre_filter(VolumePod { namespace: &namespace, volumes: &volumes }, &storage) {
+            None => "skipped".to_owned(),
+            Some(state) => {
+                let view = VolumeNode { name: &node, labels: &Labels::default() };
+                match filter(&state, &view, &VolumeHypothesis::default(), &storage) {
+                    Ok(()) => "fits".to_owned(),
+                    Err(refusal) => said(&refusal),
+                }
+            }
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_volume_that_pods_share_counts_once() {
+        let objects = [&bound("x")[..], &bound("y"), &[csi_node(json!(1))]].concat();
+        check(&objects, &[], json!([uses("x")]), "fits");
+        check(&objects, &[], json!([uses("x"), uses("y")]), FULL);
+        check(&objects, &[uses("x")], json!([uses("y")]), FULL);
+        check(&objects, &[uses("x")], json!([uses("x")]), "fits");
+        let objects = [&bound("x")[..], &bound("y"), &[csi_node(json!(0))]].concat();
+        check(&objects, &[uses("x")], json!([uses("x")]), "fits");
+    }
+
+    #[test]
+    fn what_is_still_attached_counts_even_if_it_is_the_same() {
+        let objects = [&bound("x")[..], &[csi_node(json!(1)), attachment(json!("n"), "x")]].concat();
+        check(&objects, &[], json!([uses("x")]), FULL);
+        check(&objects, &[uses("x")], json!([uses("x")]), "fits");
+        let elsewhere = [&bound("x")[..], &[csi_node(json!(1)), attachment(json!("m"), "x")]].concat();
+        check(&elsewhere, &[], json!([uses("x")]), "fits");
+    }
+
+    #[test]
+    fn nodes_without_limits_take_all() {
+        check(&bound("x"), &[], json!([uses("x")]), "fits");
+        check(&[], &[], json!([{"rbd": {}}]), "skipped");
+    }
+
+    #[test]
+    fn a_claim_must_be_there_on_every_node() {
+        let missing = "NodeVolumeLimits UnschedulableAndUnresolvable: looking up PVC a/x: persistentvolumeclaim \"x\" not found";
+        check(&[], &[], json!([uses("x")]), missing);
+        check(&[csi_node(json!(1))], &[], json!([uses("x")]), missing);
+        let objects = [&bound("y")[..], &[csi_node(json!(1))]].concat();
+        check(&objects, &[uses("x")], json!([uses("y")]), "fits");
+    }
+
+    #[test]
+    fn a_disk_that_did_not_move_to_csi_is_an_error_where_csi_is() {
+        let disk = json!({"name": "d", "azureDisk": {"diskURI": "u", "kind": "Dedicated"}});
+        let error = "NodeVolumeLimits Error: converting volume(d) from inline to csi: kind(Dedicated) is not supported in csi migration";
+        check(&[], &[], json!([disk]), "fits");
+        check(&[csi_node(json!(1))], &[], json!([disk]), error);
+        let objects = [&bound("x")[..], &[csi_node(json!(1))]].concat();
+        check(&objects, &[disk], json!([uses("x")]), error);
+    }
+
+    #[test]
+    fn a_claim_of_another_pod_is_an_error() {
+        let mut claim = bound("p-e");
+        let error = "NodeVolumeLimits Error: PVC a/p-e was not created for pod a/p (pod is not owner)";
+        let pod = json!([{"name": "e", "ephemeral": {}}]);
+        check(&claim, &[], pod.clone(), error);
+        claim[0]["metadata"]["ownerReferences"] = json!([{"uid": "x"}, {"uid": "u", "controller": true}]);
+        check(&claim, &[], pod, "fits");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let node = "NodeVolumeLimits UnschedulableAndUnresolvable: CSINode n: spec.drivers[0].allocatable.count: \"x\" is not a 32-bit integer";
+        check(&[&bound("x")[..], &[csi_node(json!("x"))]].concat(), &[], json!([uses("x")]), node);
+        let nowhere = "NodeVolumeLimits UnschedulableAndUnresolvable: VolumeAttachment t: spec.nodeName: 1 is not a string";
+        let objects = [&bound("x")[..], &[csi_node(json!(9)), attachment(json!(1), "x")]].concat();
+        check(&objects, &[], json!([uses("x")]), nowhere);
+        let mut objects = [&bound("x")[..], &bound("y"), &[csi_node(json!(9))]].concat();
+        objects[3]["spec"]["csi"]["driver"] = 4.into();
+        let volume = "NodeVolumeLimits UnschedulableAndUnresolvable: PersistentVolume y: spec.csi.driver: 4 is not a string";
+        check(&objects, &[uses("y")], json!([uses("x")]), volume);
+        check(&objects, &[], json!([uses("y")]), volume);
+    }
+}

@@ -1,0 +1,266 @@
+//! Claims and volumes on one node.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::VolumeChange;
+use crate::plugins::volume_view::said;
+use crate::storage::PodVolumes;
+
+fn claim(name: &str, size: &str, more: Value) -> Value {
+    let mut spec = json!({"storageClassName": "s", "resources": {"requests": {"storage": size}}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": spec,
+        "metadata": {"namespace": "a", "name": name, "uid": name}})
+}
+
+/// A claim whose binding to the volume is over.
+fn bound(name: &str, volume: &str) -> Value {
+    let mut claim = claim(name, "1", json!({"volumeName": volume}));
+    claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+    claim
+}
+
+fn volume(name: &str, size: &str, more: Value) -> Value {
+    let mut spec = json!({"storageClassName": "s", "capacity": {"storage": size}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec,
+        "status": {"phase": "Available"}})
+}
+
+fn class(provisioner: &str, mode: Value) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "s"},
+        "provisioner": provisioner, "volumeBindingMode": mode})
+}
+
+fn local() -> Value {
+    class("kubernetes.io/no-provisioner", json!("WaitForFirstConsumer"))
+}
+
+/// Only from the host of that name.
+fn on(host: &str) -> Value {
+    let host = json!({"key": "host", "operator": "In", "values": [host]});
+    json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}})
+}
+
+/// Asks for a pod with these claims on node `n`, whose label `host` says so too. Then tells what is reserved.
+#[track_caller]
+fn check(objects: &[Value], claims: &[&str], expected: &str) {
+    let claims: Vec<Value> =
+        claims.iter().map(|claim| json!({"persistentVolumeClaim": {"claimName": claim}})).collect();
+    assert_eq!(answer(&mut Storage::of(objects), json!(claims)), expected);
+}
+
+fn answer(storage: &mut Storage, volumes: Value) -> String {
+    let labels: Labels = serde_json::from_value(json!({"host": "n"})).unwrap();
+    let node = VolumeNode { name: &"n".into(), labels: &labels };
+    let volumes = PodVolumes::of(volumes);
+    let state = match pre_filter(VolumePod { namespace: &"a".into(), volumes: &volumes }, storage) {
+        Ok(None) => return "skipped".to_owned(),
+        Ok(Some(state)) => state,
+        Err(refusal) => return said(&refusal),
+    };
+    if let Err(refusal) = filter(&state, &node, storage) {
+        return said(&refusal);
+    }
+    let reservation = reserve(&state, &node, storage).unwrap();
+    storage.assume(&reservation);
+    let said = reservation.changes().into_iter().map(|change| match change {
+        VolumeChange::Bind { claim, volume } => format!("{claim}={volume}"),
+        VolumeChange::Provision { claim, node } => format!("{claim}@{node}"),
+    });
+    format!("fits {}", said.collect::<Vec<_>>().join(" "))
+}
+
+const NONE: &str =
+    "VolumeBinding UnschedulableAndUnresolvable: node(s) didn't find available persistent volumes to bind";
+
+#[test]
+fn the_smallest_volume_that_will_do_is_taken_and_of_equals_the_first_by_name() {
+    let volumes =
+        [volume("d", "3Gi", json!({})), volume("c", "2Gi", json!({})), volume("b", "2048Mi", json!({}))];
+    let objects = [&volumes[..], &[local(), claim("x", "1500Mi", json!({}))]].concat();
+    check(&objects, &["x"], "fits x=b");
+    check(&[local(), claim("x", "4Gi", json!({})), volumes[0].clone()], &["x"], NONE);
+}
+
+#[test]
+fn the_claim_that_asks_for_least_chooses_first() {
+    let objects = [
+        local(),
+        claim("large", "2Gi", json!({})),
+        claim("small", "1Gi", json!({})),
+        volume("a", "2Gi", json!({})),
+        volume("b", "3Gi", json!({})),
+    ];
+    check(&objects, &["large", "small"], "fits small=a large=b");
+}
+
+#[test]
+fn the_next_pod_sees_what_was_assumed() {
+    let objects = [
+        local(),
+        claim("x", "1Gi", json!({})),
+        claim("y", "1Gi", json!({})),
+        volume("a", "1Gi", json!({})),
+        volume("b", "2Gi", json!({})),
+    ];
+    let mut storage = Storage::of(&objects);
+    let uses = |claim: &str| json!([{"persistentVolumeClaim": {"claimName": claim}}]);
+    assert_eq!(answer(&mut storage, uses("x")), "fits x=a");
+    assert_eq!(answer(&mut storage, uses("y")), "fits y=b");
+    assert_eq!(answer(&mut storage, uses("x")), "fits x=a", "the volume is for this claim now");
+}
+
+#[test]
+fn a_volume_made_for_the_claim_is_taken_or_none() {
+    let own = |host: &str| {
+        let mut more = on(host);
+        more["claimRef"] = json!({"namespace": "a", "name": "x"});
+        volume("own", "5Gi", more)
+    };
+    let rest = [local(), claim("x", "1Gi", json!({})), volume("a", "1Gi", json!({}))];
+    check(&[&rest[..], &[own("n")]].concat(), &["x"], "fits x=own");
+    check(&[&rest[..], &[own("m")]].concat(), &["x"], NONE);
+    let other = volume("a", "1Gi", json!({"claimRef": {"namespace": "b", "name": "x"}}));
+    check(&[local(), claim("x", "1Gi", json!({})), other], &["x"], NONE);
+}
+
+#[test]
+fn a_volume_must_be_what_the_claim_asks_for() {
+    let tried = |claimed: Value, offered: Value, phase: &str| {
+        let mut volume = volume("v", "1Gi", offered);
+        volume["status"]["phase"] = phase.into();
+        let mut storage = Storage::of(&[local(), claim("x", "1Gi", claimed), volume]);
+        answer(&mut storage, json!([{"persistentVolumeClaim": {"claimName": "x"}}])).starts_with("fits")
+    };
+    assert!(tried(json!({}), json!({}), "Available"));
+    assert!(!tried(json!({}), json!({}), "Released"));
+    assert!(!tried(json!({}), on("m"), "Available"));
+    assert!(!tried(json!({"volumeMode": "Block"}), json!({}), "Available"));
+    assert!(tried(json!({"volumeMode": "Filesystem"}), json!({}), "Available"));
+    assert!(!tried(json!({"volumeAttributesClassName": "g"}), json!({}), "Available"));
+    assert!(!tried(json!({"selector": {"matchLabels": {"t": "a"}}}), json!({}), "Available"));
+    let modes = json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]});
+    assert!(tried(json!({"accessModes": ["ReadOnlyMany"]}), modes.clone(), "Available"));
+    assert!(!tried(json!({"accessModes": ["ReadWriteMany"]}), modes, "Available"));
+}
+
+#[test]
+fn what_no_volume_is_found_for_is_made() {
+    let wait = || class("d", json!("WaitForFirstConsumer"));
+    check(&[wait(), claim("x", "1Gi", json!({}))], &["x"], "fits x@n");
+    let mut promised = claim("x", "1Gi", json!({}));
+    promised["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "n"});
+    let offered = volume("v", "1Gi", json!({}));
+    check(&[wait(), promised.clone(), offered.clone()], &["x"], "fits x@n");
+    promised["metadata"]["annotations"] = json!({"volume.kubernetes.io/selected-node": "m"});
+    check(&[wait(), promised, offered], &["x"], NONE);
+    let mut elsewhere = wait();
+    elsewhere["allowedTopologies"] =
+        json!([{"matchLabelExpressions": [{"key": "host", "values": ["m"]}]}, {}]);
+    check(&[elsewhere, claim("x", "1Gi", json!({}))], &["x"], NONE);
+}
+
+#[test]
+fn where_a_driver_tells_its_room_there_must_be_some() {
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"},
+        "spec": {"storageCapacity": true}});
+    let room = |capacity: Value| {
+        let mut room = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+            "metadata": {"namespace": "k", "name": "k"}, "storageClassName": "s"});
+        room.as_object_mut().unwrap().extend(capacity.as_object().unwrap().clone());
+        room
+    };
+    let tried = |capacity: Value, expected: &str| {
+        let class = class("d", json!("WaitForFirstConsumer"));
+        let objects = [driver.clone(), class, claim("x", "2Gi", json!({})), room(capacity)];
+        check(&objects, &["x"], expected);
+    };
+    let full = "VolumeBinding UnschedulableAndUnresolvable: node(s) did not have enough free storage";
+    tried(json!({"nodeTopology": {}, "capacity": "2Gi"}), "fits x@n");
+    tried(json!({"nodeTopology": {}, "capacity": "1Gi"}), full);
+    tried(json!({"nodeTopology": {}, "capacity": "9Gi", "maximumVolumeSize": "1Gi"}), full);
+    tried(json!({"capacity": "9Gi"}), full);
+    tried(json!({"nodeTopology": {"matchLabels": {"host": "m"}}, "capacity": "9Gi"}), full);
+    let bad = "VolumeBinding UnschedulableAndUnresolvable: CSIStorageCapacity k/k: capacity: invalid type: boolean `true`, expected a quantity such as \"500m\" or 2";
+    tried(json!({"nodeTopology": {}, "capacity": true}), bad);
+}
+
+#[test]
+fn reasons_come_in_their_order() {
+    let waiting =
+        [class("kubernetes.io/no-provisioner", json!("WaitForFirstConsumer")), claim("x", "1Gi", json!({}))];
+    let objects = [&waiting[..], &[bound("far", "v"), volume("v", "1", on("m"))]].concat();
+    check(
+        &objects,
+        &["far", "x"],
+        "VolumeBinding UnschedulableAndUnresolvable: node(s) didn't match PersistentVolume's node affinity, node(s) didn't find available persistent volumes to bind",
+    );
+    let objects = [&waiting[..], &[bound("lost", "w")]].concat();
+    check(
+        &objects,
+        &["lost", "x"],
+        "VolumeBinding UnschedulableAndUnresolvable: node(s) didn't find available persistent volumes to bind, node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    );
+}
+
+#[test]
+fn claims_that_cannot_wait_must_have_volumes() {
+    let refused = |objects: &[Value], why: &str| check(objects, &["x"], &format!("VolumeBinding {why}"));
+    let immediate = "UnschedulableAndUnresolvable: pod has unbound immediate PersistentVolumeClaims";
+    refused(&[claim("x", "1", json!({})), class("d", json!("Immediate"))], immediate);
+    refused(&[claim("x", "1", json!({}))], immediate);
+    refused(&[claim("x", "1", json!({"volumeName": "v"})), local()], immediate);
+    let unset = "Error: VolumeBindingMode not set for StorageClass \"s\"";
+    refused(&[claim("x", "1", json!({})), class("d", json!(null))], unset);
+    refused(&[], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" not found");
+    let mut lost = claim("x", "1", json!({"volumeName": "v"}));
+    lost["status"] = json!({"phase": "Lost"});
+    refused(
+        &[lost],
+        "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" bound to non-existent persistentvolume \"v\"",
+    );
+    let mut deleting = claim("x", "1", json!({}));
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    refused(&[deleting], "UnschedulableAndUnresolvable: persistentvolumeclaim \"x\" is being deleted");
+}
+
+#[test]
+fn a_claim_of_the_pod_itself_must_be_made_for_it() {
+    let pod = json!([{"name": "e", "ephemeral": {}}]);
+    let refused = |objects: &[Value], why: &str| {
+        let expected = format!("VolumeBinding UnschedulableAndUnresolvable: {why}");
+        assert_eq!(answer(&mut Storage::of(objects), pod.clone()), expected);
+    };
+    refused(&[], "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-e\"");
+    refused(&[claim("p-e", "1", json!({}))], "PVC a/p-e was not created for pod a/p (pod is not owner)");
+}
+
+#[test]
+fn a_disk_that_moved_to_csi_is_where_its_driver_says() {
+    let mut disk = volume("v", "1", json!({"cinder": {"volumeID": "c"}}));
+    disk["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "z"});
+    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+        "metadata": {"name": "n", "annotations": {
+            "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs,kubernetes.io/cinder"}}});
+    check(&[bound("x", "v"), disk.clone()], &["x"], "fits ");
+    let conflict =
+        "VolumeBinding UnschedulableAndUnresolvable: node(s) didn't match PersistentVolume's node affinity";
+    check(&[bound("x", "v"), disk, csi_node.clone()], &["x"], conflict);
+    let odd = volume("v", "1", json!({"awsElasticBlockStore": {"volumeID": "aws://z/x"}}));
+    let error = "VolumeBinding Error: could not translate pv: failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume (aws://z/x)";
+    check(&[bound("x", "v"), odd, csi_node], &["x"], error);
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    let bad = "VolumeBinding UnschedulableAndUnresolvable: PersistentVolume v: spec.capacity.storage: \"x\" is not a quantity: it is not a number followed by a suffix; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6";
+    check(&[local(), claim("x", "1Gi", json!({})), volume("v", "x", json!({}))], &["x"], bad);
+    check(&[bound("x", "v"), volume("v", "x", json!({}))], &["x"], bad);
+    let other = volume("v", "x", json!({"storageClassName": "t"}));
+    check(&[local(), claim("x", "1Gi", json!({})), other], &["x"], NONE);
+    let selector = json!({"selector": {"matchExpressions": [{"key": "k", "operator": "Like"}]}});
+    let error = "VolumeBinding Error: error creating internal label selector for claim: a/x: bad selector: operator \"Like\" is none of In, NotIn, Exists, DoesNotExist (matchExpressions[0])";
+    check(&[local(), claim("x", "1Gi", selector)], &["x"], error);
+}

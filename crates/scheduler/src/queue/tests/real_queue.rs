@@ -1,0 +1,82 @@
+//! What the real scheduler's handlers and queue did over random events, with a clock that stands still between them.
+
+use model::{Moment, Object, What};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::super::{Decision, Scheduler, Settings};
+use super::{node, places};
+
+const SCRIPTS: &str = include_str!("../../../../../testdata/scheduler/queue.jsonl");
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Script<'a> {
+    id: &'a str,
+    initial_backoff_seconds: i64,
+    max_backoff_seconds: i64,
+    #[serde(borrow)]
+    steps: Vec<Step<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Step<'a> {
+    at: i64,
+    r#do: &'a str,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    pod: Option<&'a str>,
+    node: Option<String>,
+    nominated: Option<String>,
+    #[serde(default)]
+    victims: Vec<String>,
+    places: &'a str,
+}
+
+#[test]
+fn pods_wait_and_go_as_in_the_real_queue() {
+    let (mut steps, mut placed, mut failed) = (0, 0, 0);
+    for line in SCRIPTS.lines() {
+        let script: Script<'_> = serde_json::from_str(line).unwrap();
+        let mut scheduler = Scheduler::new(Settings {
+            initial_backoff_seconds: script.initial_backoff_seconds,
+            most_backoff_seconds: script.max_backoff_seconds,
+            ..Settings::default()
+        });
+        for (number, step) in script.steps.iter().enumerate() {
+            let now = Moment::from_nanos(step.at);
+            let place = format!("{} step {number} {} {:?} {:?}", script.id, step.r#do, step.pod, step.object);
+            let object = || Object::parse(step.object.expect("an event has an object").get()).unwrap();
+            match (step.r#do, step.pod) {
+                ("ADDED", _) => scheduler.apply(now, &What::Added(object())),
+                ("MODIFIED", _) => scheduler.apply(now, &What::Modified(object())),
+                ("DELETED", _) => scheduler.apply(now, &What::Deleted(object())),
+                ("bound", Some(pod)) => scheduler.placed(now, "d", pod),
+                ("bind failed", Some(pod)) => scheduler.bind_failed(now, "d", pod),
+                ("schedule", _) => {
+                    let attempted = scheduler.schedule_one(now);
+                    let popped = attempted.as_ref().map(|attempted| &*attempted.pod.name);
+                    assert_eq!(popped, step.pod, "{place}");
+                    let chosen = attempted.as_ref().and_then(|attempted| node(&attempted.decision));
+                    assert_eq!(chosen, step.node, "{place}: {attempted:?}");
+                    let (promised, victims) = match attempted.map(|attempted| attempted.decision) {
+                        Some(Decision::Refused(rejection)) => (rejection.nominated_node, rejection.victims),
+                        _ => (None, Vec::new()),
+                    };
+                    let victims: Vec<&str> = victims.iter().map(|pod| &*pod.name).collect();
+                    assert_eq!(victims, step.victims, "{place}");
+                    // Told only with victims: none is named if all are terminating already.
+                    let promised = promised.filter(|_| !victims.is_empty());
+                    assert_eq!(promised.as_deref(), step.nominated.as_deref(), "{place}");
+                    placed += usize::from(step.node.is_some());
+                    failed += usize::from(step.node.is_none() && step.pod.is_some());
+                }
+                ("wait", _) => scheduler.advance(now),
+                (other, _) => panic!("{other}"),
+            }
+            assert_eq!(places(&scheduler), step.places, "{place}");
+            steps += 1;
+        }
+    }
+    assert!(steps > 1400 && placed > 60 && failed > 200, "{steps} {placed} {failed}");
+}

@@ -1,0 +1,319 @@
+//! The volumes of a pod, as far as they matter to where it can run.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::attachable::{Attachable, ClaimKey};
+use super::in_tree::{self, InTree};
+use super::objects::Claim;
+
+/// The volumes of a pod that matter to where it can run, in their order.
+#[derive(Debug, PartialEq)]
+pub struct PodVolumes {
+    /// The pod's name.
+    pub(crate) pod: Arc<str>,
+    /// The pod's uid: claims made for the pod name it as their controller.
+    pub(crate) uid: Arc<str>,
+    pub(crate) volumes: Vec<PodVolume>,
+    has_disks: bool,
+}
+
+/// One entry of `spec.volumes`, as it stands in a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeJson {
+    #[serde(deserialize_with = "null_is_empty")]
+    name: Arc<str>,
+    persistent_volume_claim: Option<ClaimJson>,
+    ephemeral: Option<Anything>,
+    gce_persistent_disk: Option<GceJson>,
+    aws_elastic_block_store: Option<VolumeIdJson>,
+    iscsi: Option<IscsiJson>,
+    rbd: Option<RbdJson>,
+    azure_disk: Option<in_tree::AzureDisk>,
+    cinder: Option<VolumeIdJson>,
+    portworx_volume: Option<VolumeIdJson>,
+    image: Option<ImageJson>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ImageJson {
+    #[serde(deserialize_with = "null_is_empty")]
+    reference: Arc<str>,
+}
+
+/// One volume of a pod.
+#[derive(Debug, PartialEq)]
+pub(crate) enum PodVolume {
+    /// A claim by name.
+    Claim(Arc<str>),
+    /// A claim that is made for the pod, by the name it gets.
+    Ephemeral(Arc<str>),
+    /// A disk named by the pod itself.
+    Inline {
+        /// Set if a node must not have it twice.
+        disk: Option<Disk>,
+        /// What it counts as among the volumes that a node can attach, or why that cannot be told.
+        attachable: Option<Result<Attachable, String>>,
+    },
+}
+
+/// A disk that two pods of a node cannot both have, at least not to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    Gce { name: Arc<str>, read_only: bool },
+    AwsEbs { id: Arc<str> },
+    Iscsi { iqn: Arc<str>, read_only: bool },
+    Rbd { monitors: Vec<Arc<str>>, pool: Arc<str>, image: Arc<str>, read_only: bool },
+}
+
+// === impl VolumeJson ===
+
+impl VolumeJson {
+    /// The image that is mounted, if it is one.
+    pub(crate) fn image(&self) -> Option<&Arc<str>> {
+        self.image.as_ref().map(|image| &image.reference)
+    }
+}
+
+// === impl PodVolumes ===
+
+impl PodVolumes {
+    /// What of a pod's volumes matters; `None` if nothing does.
+    pub(crate) fn read(volumes: &[VolumeJson], pod: &Arc<str>, uid: &Arc<str>) -> Option<Arc<PodVolumes>> {
+        let volumes: Vec<PodVolume> =
+            volumes.iter().filter_map(|volume| PodVolume::read(volume, pod)).collect();
+        let has_disks =
+            volumes.iter().any(|volume| matches!(volume, PodVolume::Inline { disk: Some(_), .. }));
+        (!volumes.is_empty())
+            .then(|| Arc::new(PodVolumes { pod: pod.clone(), uid: uid.clone(), volumes, has_disks }))
+    }
+
+    /// The claims that are named by the pod, in order, perhaps one twice.
+    pub(crate) fn named_claims(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Claim(claim) => Some(claim),
+            PodVolume::Ephemeral(_) | PodVolume::Inline { .. } => None,
+        })
+    }
+
+    /// All claims, also those made for the pod, in order, perhaps one twice.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Claim(claim) | PodVolume::Ephemeral(claim) => Some(claim),
+            PodVolume::Inline { .. } => None,
+        })
+    }
+
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.volumes.iter().filter_map(|volume| match volume {
+            PodVolume::Inline { disk, .. } => disk.as_ref(),
+            PodVolume::Claim(_) | PodVolume::Ephemeral(_) => None,
+        })
+    }
+
+    /// Whether a claim of the name that one made for the pod has is indeed that; or the words for that it is not.
+    pub(crate) fn check_owns(&self, claim: &Claim) -> Result<(), String> {
+        if claim.controller.as_ref() == Some(&self.uid) {
+            return Ok(());
+        }
+        let ClaimKey { namespace, name } = &claim.key;
+        Err(format!(
+            "PVC {namespace}/{name} was not created for pod {namespace}/{} (pod is not owner)",
+            self.pod
+        ))
+    }
+
+    pub(crate) fn has_disks(&self) -> bool {
+        self.has_disks
+    }
+}
+
+// === impl PodVolume ===
+
+impl PodVolume {
+    fn read(json: &VolumeJson, pod: &str) -> Option<PodVolume> {
+        if let Some(claim) = &json.persistent_volume_claim {
+            return Some(PodVolume::Claim(claim.claim_name.clone()));
+        }
+        if json.ephemeral.is_some() {
+            return Some(PodVolume::Ephemeral(format!("{pod}-{}", json.name).into()));
+        }
+        let inline = |disk, attachable: Result<Attachable, String>| {
+            let attachable = attachable
+                .map_err(|why| format!("converting volume({}) from inline to csi: {why}", json.name));
+            Some(PodVolume::Inline { disk, attachable: Some(attachable) })
+        };
+        if let Some(gce) = &json.gce_persistent_disk {
+            let disk = Disk::Gce { name: gce.pd_name.clone(), read_only: gce.read_only.unwrap_or_default() };
+            inline(Some(disk), Ok(InTree::GcePd.attachable(&in_tree::gce_handle(None, &gce.pd_name))))
+        } else if let Some(ebs) = &json.aws_elastic_block_store {
+            let handle = in_tree::ebs_handle(&ebs.volume_id);
+            let attachable = handle.map(|handle| InTree::AwsEbs.attachable(&handle));
+            inline(Some(Disk::AwsEbs { id: ebs.volume_id.clone() }), attachable)
+        } else if let Some(azure) = &json.azure_disk {
+            inline(None, azure.handle().map(|handle| InTree::AzureDisk.attachable(&handle)))
+        } else if let Some(cinder) = &json.cinder {
+            inline(None, Ok(InTree::Cinder.attachable(&cinder.volume_id)))
+        } else if let Some(portworx) = &json.portworx_volume {
+            inline(None, Ok(InTree::Portworx.attachable(&portworx.volume_id)))
+        } else if let Some(IscsiJson { iqn, read_only }) = json.iscsi.clone() {
+            let disk = Disk::Iscsi { iqn, read_only: read_only.unwrap_or_default() };
+            Some(PodVolume::Inline { disk: Some(disk), attachable: None })
+        } else {
+            let RbdJson { monitors, pool, image, read_only } = json.rbd.clone()?;
+            let (monitors, read_only) = (monitors.unwrap_or_default(), read_only.unwrap_or_default());
+            Some(PodVolume::Inline {
+                disk: Some(Disk::Rbd { monitors, pool, image, read_only }),
+                attachable: None,
+            })
+        }
+    }
+}
+
+// === impl Disk ===
+
+impl Disk {
+    /// Whether a node cannot have both.
+    pub(crate) fn conflicts(&self, other: &Disk) -> bool {
+        match (self, other) {
+            (Disk::Gce { name: a, read_only: ra }, Disk::Gce { name: b, read_only: rb }) => {
+                a == b && !(*ra && *rb)
+            }
+            (Disk::AwsEbs { id: a }, Disk::AwsEbs { id: b }) => a == b,
+            (Disk::Iscsi { iqn: a, read_only: ra }, Disk::Iscsi { iqn: b, read_only: rb }) => {
+                a == b && !(*ra && *rb)
+            }
+            (
+                Disk::Rbd { monitors: ma, pool: pa, image: ia, read_only: ra },
+                Disk::Rbd { monitors: mb, pool: pb, image: ib, read_only: rb },
+            ) => pa == pb && ia == ib && !(*ra && *rb) && ma.iter().any(|monitor| mb.contains(monitor)),
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimJson {
+    #[serde(deserialize_with = "null_is_empty")]
+    claim_name: Arc<str>,
+}
+
+/// Something that only has to be there.
+#[derive(Clone, Debug, Deserialize)]
+struct Anything {}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct GceJson {
+    #[serde(deserialize_with = "null_is_empty")]
+    pd_name: Arc<str>,
+    read_only: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct VolumeIdJson {
+    #[serde(rename = "volumeID", deserialize_with = "null_is_empty")]
+    volume_id: Arc<str>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct IscsiJson {
+    #[serde(deserialize_with = "null_is_empty")]
+    iqn: Arc<str>,
+    read_only: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RbdJson {
+    monitors: Option<Vec<Arc<str>>>,
+    #[serde(deserialize_with = "null_is_empty")]
+    pool: Arc<str>,
+    #[serde(deserialize_with = "null_is_empty")]
+    image: Arc<str>,
+    read_only: Option<bool>,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    Ok(Option::<Arc<str>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Option<Arc<PodVolumes>> {
+        let volumes: Vec<VolumeJson> = serde_json::from_str(json).unwrap();
+        PodVolumes::read(&volumes, &"web-1".into(), &"u1".into())
+    }
+
+    #[track_caller]
+    fn conflict(a: &str, b: &str, expected: bool) {
+        let (a, b) = (read(&format!("[{a}]")).unwrap(), read(&format!("[{b}]")).unwrap());
+        let conflicts = |a: &PodVolumes, b: &PodVolumes| {
+            a.disks().any(|disk| b.disks().any(|other| disk.conflicts(other)))
+        };
+        assert_eq!(conflicts(&a, &b), expected);
+        assert_eq!(conflicts(&b, &a), expected);
+    }
+
+    #[test]
+    fn volumes_that_do_not_matter_are_left_out() {
+        assert_eq!(read(r#"[{"name":"a","emptyDir":{}},{"name":"b","configMap":{"name":"c"}}]"#), None);
+        assert_eq!(read(r#"[{"name":"a","azureFile":{"shareName":"s"}}]"#), None);
+    }
+
+    #[test]
+    fn a_claim_made_for_the_pod_is_named_after_pod_and_volume() {
+        let volumes = read(
+            r#"[{"name":"tmp","ephemeral":{"volumeClaimTemplate":{}}},{"name":"d","persistentVolumeClaim":{"claimName":"data"}}]"#,
+        );
+        let volumes = volumes.unwrap();
+        assert_eq!(volumes.claims().map(|claim| &**claim).collect::<Vec<_>>(), ["web-1-tmp", "data"]);
+        assert_eq!(volumes.named_claims().map(|claim| &**claim).collect::<Vec<_>>(), ["data"]);
+    }
+
+    #[test]
+    fn gce_disks_may_be_shared_to_read() {
+        let written = r#"{"gcePersistentDisk":{"pdName":"d"}}"#;
+        let read = r#"{"gcePersistentDisk":{"pdName":"d","readOnly":true}}"#;
+        conflict(written, written, true);
+        conflict(written, read, true);
+        conflict(read, read, false);
+        conflict(written, r#"{"gcePersistentDisk":{"pdName":"e"}}"#, false);
+        conflict(written, r#"{"awsElasticBlockStore":{"volumeID":"d"}}"#, false);
+    }
+
+    #[test]
+    fn ebs_disks_may_not_be_shared_at_all() {
+        let read = r#"{"awsElasticBlockStore":{"volumeID":"v","readOnly":true}}"#;
+        conflict(read, read, true);
+        conflict(read, r#"{"awsElasticBlockStore":{"volumeID":"w"}}"#, false);
+    }
+
+    #[test]
+    fn rbd_images_are_one_if_they_share_a_monitor() {
+        let rbd = |monitors: &str, pool: &str, more: &str| {
+            format!(r#"{{"rbd":{{"monitors":{monitors},"pool":"{pool}","image":"i"{more}}}}}"#)
+        };
+        conflict(&rbd(r#"["a","b"]"#, "p", ""), &rbd(r#"["c","b"]"#, "p", ""), true);
+        conflict(&rbd(r#"["a"]"#, "p", ""), &rbd(r#"["c"]"#, "p", ""), false);
+        conflict(&rbd(r#"["a"]"#, "p", ""), &rbd(r#"["a"]"#, "q", ""), false);
+        let read = rbd(r#"["a"]"#, "p", r#","readOnly":true"#);
+        conflict(&read, &read, false);
+        conflict(&read, &rbd(r#"["a"]"#, "p", ""), true);
+    }
+
+    #[test]
+    fn iscsi_disks_are_one_if_their_iqn_is() {
+        let disk = r#"{"iscsi":{"targetPortal":"t","iqn":"q","lun":1}}"#;
+        conflict(disk, r#"{"iscsi":{"targetPortal":"u","iqn":"q","lun":2,"readOnly":true}}"#, true);
+        conflict(disk, r#"{"iscsi":{"iqn":"r"}}"#, false);
+    }
+}

@@ -1,0 +1,178 @@
+//! Every field of a pod and of a node that has all that scheduling looks at, one after the other wrong.
+
+use scheduler::{Decision, Explanation};
+use serde_json::{Value, json};
+
+use super::{Bench, unreadable_node, unreadable_pod};
+
+#[test]
+fn null_is_as_if_the_list_or_map_were_absent() {
+    for (what, rich) in [("pod", pod()), ("node", node())] {
+        for place in places(&rich) {
+            let is_list_or_map =
+                rich.pointer(&place).is_some_and(|value| value.is_array() || value.is_object());
+            if !is_list_or_map || place == "/metadata" {
+                continue;
+            }
+            let mut null = rich.clone();
+            *null.pointer_mut(&place).expect("it is there") = Value::Null;
+            let Some(absent) = without(&rich, &place) else { continue };
+            let (null, absent) = (explain(&null), explain(&absent));
+            // What must be there is missed either way.
+            let is_missed = unreadable_pod(&null).is_some() && unreadable_pod(&absent).is_some();
+            assert!(null == absent || is_missed, "{what} {place}: {null:?} is not {absent:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_type_is_named_unless_nobody_looks_at_it() {
+    for rich in [pod(), node()] {
+        let right = explain(&rich);
+        for place in places(&rich) {
+            if place.starts_with("/metadata/name") || place == "/metadata" || place == "/metadata/uid" {
+                continue;
+            }
+            for wrong in
+                [json!("text"), json!(1.5), json!(true), json!([[]]), json!({"a": {}}), json!(i64::MAX)]
+            {
+                let mut object = rich.clone();
+                *object.pointer_mut(&place).expect("it is there") = wrong.clone();
+                let found = explain(&object);
+                let reason = unreadable_pod(&found).or_else(|| unreadable_node(&found));
+                if matches!(found.decision, Decision::Skipped(_)) {
+                    assert_eq!(place, "/spec/schedulerName");
+                    continue;
+                }
+                match reason {
+                    Some(reason) => {
+                        // Selectors are judged as a whole, with the place inside at the end.
+                        let named = named(&place);
+                        let (selector, _) = named.split_once(".match").unwrap_or((&named, ""));
+                        let named = if reason.contains("bad selector") { selector } else { &named };
+                        assert!(
+                            reason.contains(named),
+                            "{wrong} at {place}: {reason:?} does not name {named}"
+                        );
+                    }
+                    // A text may well be right, and so may be what is not looked at: but then there is an answer.
+                    None => assert_eq!(found.nodes.len(), right.nodes.len(), "{wrong} at {place}: {found:?}"),
+                }
+            }
+        }
+    }
+}
+
+/// What is said of a pod in a cluster with this pod or this node.
+fn explain(object: &Value) -> Explanation {
+    let (node, pod) =
+        if object["kind"] == "Node" { (object.clone(), pod()) } else { (node(), object.clone()) };
+    Bench::with(&[&node, &super::node("m"), &super::on(super::pod("other"), "m"), &pod]).explain("p")
+}
+
+/// A place as the reader names it: `/spec/containers/0/image` is `spec.containers[0].image`.
+fn named(place: &str) -> String {
+    let mut named = String::new();
+    for part in place.split('/').skip(1) {
+        if part.parse::<usize>().is_ok() {
+            named.push_str(&format!("[{part}]"));
+        } else {
+            named.push_str(if named.is_empty() { "" } else { "." });
+            named.push_str(&part.replace("~1", "/"));
+        }
+    }
+    named
+}
+
+/// Every place in a document but the document itself.
+fn places(json: &Value) -> Vec<String> {
+    let parts: Vec<(String, &Value)> = match json {
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value)).collect()
+        }
+        Value::Array(list) => {
+            list.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut all = Vec::new();
+    for (name, value) in parts.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind") {
+        all.push(format!("/{name}"));
+        all.extend(places(value).into_iter().map(|place| format!("/{name}{place}")));
+    }
+    all
+}
+
+/// The document without a field of a map; `None` for an element of a list.
+fn without(json: &Value, place: &str) -> Option<Value> {
+    let (parent, name) = place.rsplit_once('/')?;
+    let mut json = json.clone();
+    json.pointer_mut(parent)?.as_object_mut()?.remove(&name.replace("~1", "/").replace("~0", "~"))?;
+    Some(json)
+}
+
+fn pod() -> Value {
+    let selector = json!({"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]});
+    let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": selector, "namespaceSelector": selector, "namespaces": ["default"]});
+    let affinity = json!({
+        "requiredDuringSchedulingIgnoredDuringExecution": [term],
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}],
+    });
+    let node_term = json!({
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists", "values": []}],
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["x"]}],
+    });
+    let container = json!({
+        "name": "c", "image": "web",
+        "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}},
+        "ports": [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1", "protocol": "TCP"}],
+        "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": "default", "name": "p", "uid": "p", "labels": {"app": "a"}, "annotations": {"a": "b"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}],
+        },
+        "spec": {
+            "schedulerName": "default-scheduler", "priority": 0, "preemptionPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": "n"},
+            "tolerations": [{"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}],
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [node_term]},
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": node_term}],
+                },
+                "podAffinity": affinity, "podAntiAffinity": affinity,
+            },
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": selector, "matchLabelKeys": ["app"], "minDomains": 1,
+                "nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Honor",
+            }],
+            "containers": [container], "initContainers": [container],
+            "overhead": {"cpu": "1m"}, "resources": {"requests": {"cpu": "2"}},
+            "volumes": [{"name": "v", "image": {"reference": "data"}}, {"name": "w", "emptyDir": {}}],
+            "hostNetwork": false, "hostUsers": true,
+        },
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+            "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}],
+        },
+    })
+}
+
+fn node() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "n"}, "annotations": {"a": "b"}},
+        "spec": {"unschedulable": false, "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+            "images": [{"names": ["web:latest"], "sizeBytes": 100_000_000}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "declaredFeatures": ["RestartAllContainersOnContainerExits"],
+        },
+    })
+}

@@ -1,0 +1,245 @@
+//! The same input gives the same answers, byte for byte: twice, with objects told in another order where the order must
+//! not matter, and with other uids.
+
+use std::fmt::Write;
+
+use model::{Moment, What};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use scheduler::{Decision, Scheduler, Settings};
+use serde_json::{Value, json};
+use testobjects::town::{Town, object};
+
+const NOW: Moment = Moment::from_nanos(0);
+const WRITES: &str = "a string takes whatever is written to it";
+
+/// A cluster as it is: objects whose order must not matter, nodes in their order, and pods on them and waiting.
+struct Snapshot {
+    others: Vec<Value>,
+    nodes: Vec<Value>,
+    placed: Vec<Value>,
+    waiting: Vec<Value>,
+}
+
+#[test]
+fn a_story_told_twice_is_answered_twice_the_same() {
+    for seed in 1..=10 {
+        assert_eq!(story(seed), story(seed), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_order_of_objects_without_order_does_not_matter() {
+    for seed in 1..=10 {
+        let right = Snapshot::new(seed, "").with_priorities().answers();
+        for shuffle in 1..=5 {
+            let mut other = Snapshot::new(seed, "").with_priorities();
+            let mut chance = Pcg64::seed_from_u64(shuffle);
+            other.others.shuffle(&mut chance);
+            other.waiting.shuffle(&mut chance);
+            assert_eq!(other.answers(), right, "seed {seed}, shuffled by {shuffle}");
+        }
+    }
+}
+
+#[test]
+fn pods_on_nodes_may_be_told_in_any_order() {
+    for seed in 1..=10 {
+        let right = Snapshot::new(seed, "").answers();
+        for shuffle in 1..=5 {
+            let mut other = Snapshot::new(seed, "");
+            other.placed.shuffle(&mut Pcg64::seed_from_u64(shuffle));
+            assert_eq!(other.answers(), right, "seed {seed}, shuffled by {shuffle}");
+        }
+    }
+}
+
+#[test]
+fn resources_are_named_in_one_order() {
+    let pod = |name: &str, resources: &[&str]| {
+        let requests: serde_json::Map<_, _> =
+            resources.iter().map(|resource| ((*resource).to_owned(), json!("1"))).collect();
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name, "uid": name},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]},
+        })
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        "status": {"allocatable": {"pods": "9"}}});
+    let pods = [
+        pod("a", &["example.com/a"]),
+        pod("b", &["example.com/b"]),
+        pod("p", &["example.com/a", "example.com/b", "example.com/c"]),
+    ];
+    let answer = |order: [usize; 3]| {
+        let mut scheduler = Scheduler::new(Settings::default());
+        order.into_iter().for_each(|index| scheduler.apply(NOW, &What::Added(object(&pods[index]))));
+        scheduler.apply(NOW, &What::Added(object(&node)));
+        format!("{:?}", scheduler.explain(NOW, "default", "p"))
+    };
+    assert_eq!(answer([1, 0, 2]), answer([0, 1, 2]));
+    assert_eq!(answer([2, 1, 0]), answer([0, 1, 2]));
+}
+
+#[test]
+fn uids_do_not_matter() {
+    for seed in 1..=10 {
+        let answers = |uid| Snapshot::new(seed, uid).with_priorities().answers();
+        assert_eq!(answers("another-"), answers(""), "seed {seed}");
+    }
+}
+
+#[test]
+fn to_explain_changes_nothing() {
+    for seed in 1..=10 {
+        let snapshot = Snapshot::new(seed, "").with_priorities();
+        let (mut asked, mut unasked) = (snapshot.scheduler(), snapshot.scheduler());
+        for pod in &snapshot.waiting {
+            for other in &snapshot.waiting {
+                asked.explain(NOW, text(other, "namespace"), text(other, "name"));
+            }
+            let (namespace, name) = (text(pod, "namespace"), text(pod, "name"));
+            assert_eq!(
+                asked.attempt(NOW, namespace, name),
+                unasked.attempt(NOW, namespace, name),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+/// All that is said while a town lives.
+fn story(seed: u64) -> String {
+    let mut town = Town::new(seed);
+    let mut scheduler = Scheduler::new(Settings::default());
+    let mut said = String::new();
+    town.opening(8).iter().for_each(|what| scheduler.apply(NOW, what));
+    for _ in 0..80 {
+        scheduler.apply(NOW, &town.event());
+        let Some((namespace, name)) = town.waiting() else { continue };
+        writeln!(said, "{:?}", scheduler.explain(NOW, &namespace, &name)).expect(WRITES);
+        let decision = scheduler.attempt(NOW, &namespace, &name);
+        writeln!(said, "{decision:?}").expect(WRITES);
+        match decision {
+            Some(Decision::Placed(placement)) => town.placed(&namespace, &name, &placement.node),
+            _ => town.refused(&namespace, &name).iter().for_each(|what| scheduler.apply(NOW, what)),
+        }
+    }
+    said
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// What a town comes to; every uid begins with `uid`.
+    fn new(seed: u64, uid: &str) -> Snapshot {
+        let mut town = Town::new(seed);
+        let mut told: Vec<Value> = Vec::new();
+        let opening = town.opening(8);
+        for step in 0..60 {
+            let what = if step < opening.len() { opening[step].clone() } else { town.event() };
+            let object = what.object().value().expect("an object is JSON");
+            told.retain(|other| identity(other) != identity(&object));
+            if !matches!(what, What::Deleted(_)) {
+                told.push(object);
+            }
+        }
+        let mut snapshot =
+            Snapshot { others: storage(), nodes: Vec::new(), placed: Vec::new(), waiting: Vec::new() };
+        told.extend((0..2).map(pod_with_volume));
+        for mut object in told {
+            object["metadata"]["uid"] = json!(format!("{uid}{}", text(&object, "name")));
+            let list = match object["kind"].as_str() {
+                Some("Node") => &mut snapshot.nodes,
+                Some("Pod") if object["spec"]["nodeName"].is_null() => &mut snapshot.waiting,
+                Some("Pod") => &mut snapshot.placed,
+                _ => &mut snapshot.others,
+            };
+            list.push(object);
+        }
+        snapshot
+    }
+
+    /// Pods that wait may make room for themselves.
+    fn with_priorities(mut self) -> Snapshot {
+        for pod in &mut self.waiting {
+            pod["spec"]["priority"] = json!(text(pod, "name").len() % 3);
+        }
+        self
+    }
+
+    fn scheduler(&self) -> Scheduler {
+        let mut scheduler = Scheduler::new(Settings::default());
+        for json in self.others.iter().chain(&self.nodes).chain(&self.placed).chain(&self.waiting) {
+            scheduler.apply(NOW, &What::Added(object(json)));
+        }
+        scheduler
+    }
+
+    /// All that is said of all waiting pods, and what is done with them, in the order of their names.
+    fn answers(&self) -> String {
+        let mut scheduler = self.scheduler();
+        let mut said = String::new();
+        let mut pods: Vec<_> =
+            self.waiting.iter().map(|pod| (text(pod, "namespace"), text(pod, "name"))).collect();
+        pods.sort();
+        for (namespace, name) in pods {
+            writeln!(said, "{:?}", scheduler.explain(NOW, namespace, name)).expect(WRITES);
+            writeln!(said, "{:?}", scheduler.attempt(NOW, namespace, name)).expect(WRITES);
+        }
+        let happened = ["Placed", "Refused", "Bind {"].iter().all(|word| said.contains(word));
+        assert!(happened, "too little happened: {said}");
+        said
+    }
+}
+
+fn pod_with_volume(index: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": format!("keeper-{index}")},
+        "spec": {
+            "containers": [{"name": "c"}],
+            "tolerations": [{"operator": "Exists"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": format!("claim-{index}")}}],
+        },
+    })
+}
+
+/// Volumes, claims, a class and budgets.
+fn storage() -> Vec<Value> {
+    let volume = |index: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("volume-{index}")},
+            "spec": {"capacity": {"storage": format!("{}Gi", index + 1)}, "accessModes": ["ReadWriteOnce"], "storageClassName": "slow"},
+            "status": {"phase": "Available"},
+        })
+    };
+    let budget = |index: usize| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "default", "name": format!("budget-{index}")},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}}, "status": {"disruptionsAllowed": index},
+        })
+    };
+    let claim = |index: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"namespace": "default", "name": format!("claim-{index}")},
+            "spec": {"storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
+        })
+    };
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"},
+        "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    (0..5).map(volume).chain((0..2).map(budget)).chain((0..2).map(claim)).chain([class]).collect()
+}
+
+fn identity(json: &Value) -> (String, String, String) {
+    let namespace = json["metadata"]["namespace"].as_str().unwrap_or_default();
+    (json["kind"].to_string(), namespace.to_owned(), text(json, "name").to_owned())
+}
+
+fn text<'a>(json: &'a Value, field: &str) -> &'a str {
+    json["metadata"][field].as_str().expect("the test writes texts there")
+}

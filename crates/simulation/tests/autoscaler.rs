@@ -1,0 +1,184 @@
+//! The autoscaler in a town where anything may happen: it answers the same twice, whatever the order in which it learns
+//! of objects, and nothing that it is told makes it stumble.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use autoscaler::{
+    Autoscaler, Delay, Expander, GroupId, Membership, NodeGroup, ObservedCloud, Provisioning, Settings,
+    Version,
+};
+use model::{Moment, What};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use scheduler::Fit;
+use serde_json::json;
+use simulation::{CloudChange, SimulatedCloud};
+use testobjects::town::{Town, object};
+
+const WRITES: &str = "a string takes whatever is written to it";
+const SECOND: i64 = 1_000_000_000;
+
+fn groups() -> Vec<NodeGroup> {
+    let group = |(place, (cpu, memory)): (usize, (&str, &str))| {
+        let resources = json!({"cpu": cpu, "memory": memory, "pods": "20", "ephemeral-storage": "50Gi"});
+        let name = format!("group-{place}");
+        NodeGroup {
+            name: name.as_str().into(),
+            min: 0,
+            max: 6,
+            target: None,
+            members: Membership::ProviderIdPrefix(format!("town://{name}/").into()),
+            template: object(&json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": format!("{name}-template"), "labels": {"zone": format!("z{place}")}},
+                "status": {"capacity": resources, "allocatable": resources},
+            })),
+            pods: Vec::new(),
+            believed: Vec::new(),
+            price: Some(1.0),
+            options: None,
+            provisioning: Provisioning {
+                registers_after: Delay::Measured(vec![Duration::from_secs(20), Duration::from_secs(45)]),
+                ready_after: Delay::Constant(Duration::from_secs(5)),
+            },
+            failures: Vec::new(),
+        }
+    };
+    [("2", "4Gi"), ("8", "32Gi"), ("16", "16Gi")].into_iter().enumerate().map(group).collect()
+}
+
+fn settings(version: Version) -> Settings {
+    let mut settings = Settings::for_version(version);
+    settings.expander = vec![Expander::MostPods, Expander::Random];
+    settings.seed = 7;
+    // Nobody says here that a pod is unschedulable.
+    settings.bypassed_scheduler_names = vec!["default-scheduler".into()];
+    settings.balance_similar_node_groups = true;
+    settings.group_defaults.scale_down_unneeded_time = Duration::from_secs(30);
+    settings.scale_down_delay_after_add = Duration::from_secs(20);
+    settings
+}
+
+/// All that an autoscaler says in a town of that seed, in which things happen between any two loops and somebody places
+/// pods where they fit. Who was there at the beginning may be told in another order.
+fn story(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
+    let mut town = Town::new(seed);
+    let mut cloud = SimulatedCloud::new(groups(), seed);
+    let mut autoscaler = Autoscaler::new(settings(version), Moment::from_nanos(0));
+    let mut fit = Fit::new(&Default::default());
+    let mut said = String::new();
+    let mut opening = town.opening(4);
+    if let Some(shuffle) = shuffled_by {
+        opening.shuffle(&mut Pcg64::seed_from_u64(shuffle));
+    }
+    let mut news = opening;
+    for number in 1..=25 {
+        let now = Moment::from_nanos(number * 10 * SECOND);
+        for change in cloud.advance(now) {
+            match change {
+                CloudChange::Registered { node, .. } => news.push(What::Added(node)),
+                CloudChange::Ready { .. } | CloudChange::Gone { .. } => {}
+            }
+        }
+        news.extend((0..12).map(|_| town.event()));
+        for what in news.drain(..) {
+            autoscaler.apply(&what);
+            fit.apply(&what);
+        }
+        for _ in 0..8 {
+            let Some((namespace, name)) = town.waiting() else { break };
+            match fit.first(&namespace, &name) {
+                Some(node) => town.placed(&namespace, &name, &node),
+                None => news.extend(town.refused(&namespace, &name)),
+            }
+        }
+        writeln!(said, "{:?}", autoscaler.background(now, &mut cloud)).expect(WRITES);
+        writeln!(said, "{:?}", autoscaler.run_once(now, &mut cloud)).expect(WRITES);
+    }
+    said
+}
+
+#[test]
+fn a_story_told_twice_is_answered_twice_the_same() {
+    for seed in 1..=12 {
+        let right = story(seed, Version::V1_36, None);
+        assert_eq!(story(seed, Version::V1_36, None), right, "seed {seed}");
+        assert_eq!(story(seed, Version::V1_36, Some(seed)), right, "seed {seed}, shuffled");
+        assert!(right.contains("TriggeredScaleUp"), "seed {seed}: nothing happens in this town");
+    }
+}
+
+#[test]
+fn every_version_gets_through_the_day() {
+    for version in [Version::V1_32, Version::V1_33, Version::V1_34, Version::V1_35, Version::V1_37] {
+        for seed in 20..=23 {
+            assert!(story(seed, version, None).contains("ScaleUp"), "{version}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_names_no_machine_is_not_taken_for_a_lost_one() {
+    let mut groups = groups();
+    groups.truncate(1);
+    groups[0].min = 1;
+    groups[0].members = Membership::Label { key: "pool".into(), value: "own".into() };
+    let node = object(&json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "here", "labels": {"pool": "own"}, "creationTimestamp": "1970-01-01T00:00:00Z"},
+        "status": {
+            "capacity": {"cpu": "2", "memory": "4Gi", "pods": "20"},
+            "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "20"},
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}],
+        },
+    }));
+    let mut cloud = SimulatedCloud::new(groups, 0);
+    cloud.adopt(&node).expect("it is of the group");
+    let mut autoscaler = Autoscaler::new(settings(Version::V1_36), Moment::from_nanos(0));
+    autoscaler.apply(&What::Added(node));
+    // Longer than a machine may take to become a node.
+    for number in 1..=120 {
+        let now = Moment::from_nanos(number * 10 * SECOND);
+        autoscaler.background(now, &mut cloud);
+        let done = autoscaler.run_once(now, &mut cloud);
+        assert_eq!(done.events, [], "at {now}");
+        assert_eq!((done.groups[0].target, done.groups[0].healthy), (1, true), "at {now}");
+    }
+}
+
+/// Nodes that somebody else asked for have come. When one more is wanted much later, that is no failure of theirs.
+#[test]
+fn one_that_only_watches_knows_when_a_request_is_fulfilled() {
+    let mut cloud = ObservedCloud::new(vec![groups().swap_remove(0)], None, "gpu".into());
+    let mut autoscaler = Autoscaler::new(Settings::for_version(Version::V1_36), Moment::from_nanos(0));
+    let come = |name: &str, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
+        let resources = json!({"cpu": "2", "memory": "4Gi", "pods": "20"});
+        let node = What::Added(object(&json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "creationTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {"providerID": format!("town://group-0/{name}")},
+            "status": {"capacity": resources, "allocatable": resources,
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]},
+        })));
+        cloud.see(&node);
+        autoscaler.apply(&node);
+    };
+    let watch = |second: i64, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
+        let now = Moment::from_nanos(second * SECOND);
+        cloud.begin();
+        autoscaler.background(now, cloud);
+        let done = autoscaler.watch_once(now, cloud);
+        (done.groups[0].upcoming, done.groups[0].backed_off)
+    };
+    come("a", &mut autoscaler, &mut cloud);
+    cloud.set_target("group-0", 2);
+    autoscaler.saw_growth(Moment::from_nanos(10 * SECOND), GroupId(0), 1, &cloud);
+    assert_eq!(watch(20, &mut autoscaler, &mut cloud), (1, false));
+    come("b", &mut autoscaler, &mut cloud);
+    assert_eq!(watch(60, &mut autoscaler, &mut cloud), (0, false));
+    cloud.set_target("group-0", 3);
+    // Nobody was heard to ask for it, so none is expected; and the request of long ago has not failed.
+    assert_eq!(watch(1_200, &mut autoscaler, &mut cloud), (0, false));
+}

@@ -1,0 +1,393 @@
+//! etcd and kube-apiserver on loopback, and whichever other programs are wanted beside them.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use tempfile::TempDir;
+
+use crate::credentials::{Credentials, TOKEN};
+use crate::error::{Doing, Error, Result};
+use crate::process::Process;
+use crate::programs::{Program, build};
+use crate::{http, kubeconfig};
+
+/// What a cluster is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Pods need a service account, as in any real cluster. Only kube-controller-manager makes them, so without
+    /// [`Cluster::start_controller_manager`] no pod can be created then.
+    pub service_accounts: bool,
+    /// Only what roles allow may be done. The administrator, being of `system:masters`, may do anything all the same.
+    pub rbac: bool,
+    /// More flags of kube-apiserver.
+    pub apiserver_flags: Vec<String>,
+}
+
+/// A real control plane on loopback: etcd and kube-apiserver, empty at first. All of it ends when this is dropped.
+///
+/// There are no kubelets: nodes are plain objects, ready if their creator says so in their status. Without
+/// [`Cluster::start_controller_manager`] a namespace never finishes being deleted.
+#[derive(Debug)]
+pub struct Cluster {
+    /// In the order in which they were started.
+    others: Vec<Process>,
+    /// `None` while it is stopped.
+    apiserver: Option<Process>,
+    etcd: Process,
+    ports: Ports,
+    credentials: Credentials,
+    options: Options,
+    programs: PathBuf,
+    kubeconfig: PathBuf,
+    url: String,
+    folder: TempDir,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    apiserver: u16,
+}
+
+const ANY_PORT: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+/// A port found free may be taken by somebody else before the program that is to have it has started.
+const ATTEMPTS: u32 = 5;
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Builds the programs if need be, starts them and waits until the server is ready. `None` without Go.
+    pub fn start(options: Options) -> Result<Option<Cluster>> {
+        let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl])? else {
+            return Ok(None);
+        };
+        let mut attempt = 1;
+        loop {
+            match Cluster::start_once(&programs, &options, Ports::free()?) {
+                Err(error) if is_taken_port(&error) && attempt < ATTEMPTS => attempt += 1,
+                outcome => return outcome.map(Some),
+            }
+        }
+    }
+
+    fn start_once(programs: &Path, options: &Options, ports: Ports) -> Result<Cluster> {
+        let folder = tempfile::Builder::new().prefix("kinescope-peers-").tempdir();
+        let folder = folder.doing("create", &std::env::temp_dir())?;
+        let credentials = Credentials::write(folder.path())?;
+        let etcd = start_etcd(programs, folder.path(), ports)?;
+        let mut cluster = Cluster {
+            others: Vec::new(),
+            apiserver: None,
+            etcd,
+            ports,
+            credentials,
+            options: options.clone(),
+            programs: programs.to_owned(),
+            kubeconfig: folder.path().join("kubeconfig"),
+            url: format!("https://127.0.0.1:{}", ports.apiserver),
+            folder,
+        };
+        cluster.start_apiserver()?;
+        Ok(cluster)
+    }
+
+    /// The file by which clients find the server; with the certificate of its authority and the token.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Where the server is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What lets a client in, to do anything. Every request needs it, `/readyz` too.
+    pub fn token(&self) -> &str {
+        TOKEN
+    }
+
+    /// Runs the real kubectl and returns what it printed.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl_reading(arguments, "")
+    }
+
+    /// The same with something on its standard input, for `apply -f -`.
+    pub fn kubectl_reading(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let path = Program::Kubectl.in_folder(&self.programs);
+        let mut kubectl = Command::new(&path);
+        // Nothing of whoever runs this is read, and nothing is left with them.
+        let cache = self.folder.path().join("cache");
+        kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(cache);
+        kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = kubectl.spawn().doing("start", &path)?;
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let output = thread::scope(|scope| {
+            // A kubectl that reads nothing has closed its end, and says itself why.
+            scope.spawn(move || stdin.write_all(input.as_bytes()));
+            child.wait_with_output()
+        });
+        let output = output.doing("wait for", &path)?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let program = format!("kubectl {}", arguments.join(" "));
+            return Err(Error::Ended { program, status: output.status, said });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Starts kube-scheduler. With a parallelism of 1 and `--feature-gates=WatchListClient=false` it decides in an
+    /// order that can be reproduced; its default is 16.
+    pub fn start_scheduler(&mut self, parallelism: u32, flags: &[&str]) -> Result<()> {
+        let kubeconfig = self.kubeconfig.display();
+        let path = self.folder.path().join("scheduler.yaml");
+        let config = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\n\
+             kind: KubeSchedulerConfiguration\n\
+             clientConnection: {{kubeconfig: \"{kubeconfig}\", qps: 5000, burst: 5000}}\n\
+             leaderElection: {{leaderElect: false}}\n\
+             parallelism: {parallelism}\n"
+        );
+        fs::write(&path, config).doing("write", &path)?;
+        let mut all = vec![format!("--config={}", path.display()), "--secure-port=0".to_owned()];
+        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self.start_other(Program::KubeScheduler, &all)
+    }
+
+    /// Starts kube-controller-manager, without the controller that takes nodes without a kubelet for dead.
+    pub fn start_controller_manager(&mut self) -> Result<()> {
+        let flags = [
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            format!("--service-account-private-key-file={}", self.credentials.signing_key.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--controllers=*,-node-lifecycle-controller".to_owned(),
+            "--kube-api-qps=5000".to_owned(),
+            "--kube-api-burst=5000".to_owned(),
+        ];
+        self.start_other(Program::KubeControllerManager, &flags)
+    }
+
+    /// Starts KWOK, which plays all nodes' kubelets. It has no stages built in; `crates/testcluster/stages.yaml` has some.
+    pub fn start_kwok(&mut self, stages: &Path) -> Result<()> {
+        let flags = [
+            format!("--kubeconfig={}", self.kubeconfig.display()),
+            format!("--config={}", stages.display()),
+            "--manage-all-nodes=true".to_owned(),
+        ];
+        self.start_other(Program::Kwok, &flags)
+    }
+
+    fn start_other(&mut self, program: Program, flags: &[String]) -> Result<()> {
+        // Whoever built the others has Go.
+        build(&[program])?;
+        let process = Process::start(&program.in_folder(&self.programs), flags, self.folder.path())?;
+        self.others.push(process);
+        Ok(())
+    }
+
+    /// An error with the last words of a program that has ended, if one has. Only kube-apiserver is waited for when it
+    /// starts: of the others this tells why nothing happens.
+    pub fn must_run(&mut self) -> Result<()> {
+        let servers = [&mut self.etcd].into_iter().chain(&mut self.apiserver);
+        servers.chain(&mut self.others).try_for_each(Process::must_run)
+    }
+
+    /// Makes etcd forget all versions before the last one it has, and says which that is.
+    ///
+    /// The further pages of a list from before are then answered 410. So are watches from before if the server has no
+    /// watch cache (`--watch-cache=false`). With one it serves them from memory: there it takes
+    /// [`Cluster::restart_apiserver`], with or without this, to make the past too old.
+    pub fn compact(&self) -> Result<u64> {
+        // Any key will do: every answer tells the revision. "/" in base64.
+        let revision = self.ask_etcd("/v3/kv/range", r#"{"key":"Lw=="}"#)?;
+        let order = format!(r#"{{"revision":"{revision}","physical":true}}"#);
+        self.ask_etcd("/v3/kv/compaction", &order)?;
+        Ok(revision)
+    }
+
+    /// Asks etcd's JSON gateway something; returns the revision.
+    fn ask_etcd(&self, path: &'static str, body: &str) -> Result<u64> {
+        let answer = http::post(self.ports.etcd, path, body);
+        let answer = answer.map_err(|source| Error::Network { doing: "talk to etcd", source })?;
+        let revision = || {
+            let (head, body) = answer.split_once("\r\n\r\n")?;
+            let body: serde_json::Value = serde_json::from_str(body).ok()?;
+            // As protobuf's JSON has it, large numbers are strings.
+            let revision = body["header"]["revision"].as_str()?.parse().ok()?;
+            head.split(' ').nth(1).filter(|code| *code == "200").map(|_| revision)
+        };
+        revision().ok_or_else(|| Error::Etcd { asked: path, answer: answer.clone() })
+    }
+
+    /// Kills kube-apiserver. What it stored stays.
+    pub fn stop_apiserver(&mut self) {
+        self.apiserver = None;
+    }
+
+    /// Kills kube-apiserver if it runs, starts it anew at the same address and waits until it is ready.
+    pub fn restart_apiserver(&mut self) -> Result<()> {
+        self.stop_apiserver();
+        self.start_apiserver()
+    }
+
+    fn start_apiserver(&mut self) -> Result<()> {
+        let folder = self.folder.path();
+        // TaintNodesByCondition would taint nodes that no kubelet reports for.
+        let without = match self.options.service_accounts {
+            true => "TaintNodesByCondition",
+            false => "TaintNodesByCondition,ServiceAccount",
+        };
+        let authorization = if self.options.rbac { "RBAC" } else { "AlwaysAllow" };
+        let flags = [
+            format!("--etcd-servers={}", loopback(self.ports.etcd)),
+            format!("--secure-port={}", self.ports.apiserver),
+            "--bind-address=127.0.0.1".to_owned(),
+            // An address of documents: left alone, the server looks for one of the machine's own that is not loopback,
+            // and does not start where there is none.
+            "--advertise-address=192.0.2.1".to_owned(),
+            format!("--cert-dir={}", folder.join("certificates").display()),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-signing-key-file={}", self.credentials.signing_key.display()),
+            format!("--service-account-key-file={}", self.credentials.verifying_key.display()),
+            format!("--token-auth-file={}", self.credentials.tokens.display()),
+            format!("--authorization-mode={authorization}"),
+            "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+            format!("--disable-admission-plugins={without}"),
+        ];
+        let program = Program::KubeApiserver.in_folder(&self.programs);
+        let apiserver = Process::start(&program, flags.iter().chain(&self.options.apiserver_flags), folder)?;
+        self.apiserver = Some(apiserver);
+        self.wait_until_ready()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let end = Instant::now() + READY_WITHIN;
+        loop {
+            self.etcd.must_run()?;
+            let apiserver = self.apiserver.as_mut().expect("it has just been started");
+            apiserver.must_run()?;
+            if Instant::now() >= end {
+                let said = apiserver.log_tail();
+                return Err(Error::NotReady { seconds: READY_WITHIN.as_secs(), said });
+            }
+            if self.has_kubeconfig()?
+                && self.kubectl(&["get", "--raw=/readyz", "--request-timeout=5s"]).is_ok()
+            {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// Whether there is a kubeconfig, which can be written as soon as the server has made its certificates.
+    fn has_kubeconfig(&self) -> Result<bool> {
+        if self.kubeconfig.exists() {
+            return Ok(true);
+        }
+        let certificates = fs::read_to_string(self.certificates()).unwrap_or_default();
+        // Its own and that of the authority that signed it.
+        if certificates.matches("-----END CERTIFICATE-----").count() < 2 {
+            return Ok(false);
+        }
+        kubeconfig::write(&self.kubeconfig, &self.url, TOKEN, Some(&certificates))?;
+        Ok(true)
+    }
+
+    /// A file with the certificates to trust, once the server has made them.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.folder.path().join("certificates/apiserver.crt")
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.ports.apiserver
+    }
+}
+
+impl Drop for Cluster {
+    /// Latest first, so that nobody cries for a server that has gone.
+    fn drop(&mut self) {
+        while self.others.pop().is_some() {}
+        self.stop_apiserver();
+    }
+}
+
+// === impl Ports ===
+
+impl Ports {
+    fn free() -> Result<Ports> {
+        // All are held before any is let go, so that they differ.
+        let find = || -> io::Result<Ports> {
+            let held =
+                [TcpListener::bind(ANY_PORT)?, TcpListener::bind(ANY_PORT)?, TcpListener::bind(ANY_PORT)?];
+            let [etcd, etcd_peer, apiserver] =
+                held.each_ref().map(|one| one.local_addr().map(|at| at.port()));
+            Ok(Ports { etcd: etcd?, etcd_peer: etcd_peer?, apiserver: apiserver? })
+        };
+        find().map_err(|source| Error::Network { doing: "find free ports", source })
+    }
+}
+
+/// Whether a program ended because somebody else had its port.
+fn is_taken_port(error: &Error) -> bool {
+    matches!(error, Error::Ended { said, .. } if said.contains("address already in use"))
+}
+
+fn start_etcd(programs: &Path, folder: &Path, ports: Ports) -> Result<Process> {
+    let (url, peer) = (loopback(ports.etcd), loopback(ports.etcd_peer));
+    let flags = [
+        format!("--data-dir={}", folder.join("etcd").display()),
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=error".to_owned(),
+        format!("--listen-client-urls={url}"),
+        format!("--advertise-client-urls={url}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+    ];
+    Process::start(&Program::Etcd.in_folder(programs), flags, folder)
+}
+
+fn loopback(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_recognised() {
+        let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl]).unwrap()
+        else {
+            return eprintln!("skipped: no go");
+        };
+        let listener = TcpListener::bind(ANY_PORT).unwrap();
+        let taken = listener.local_addr().unwrap().port();
+        let free = Ports::free().unwrap();
+        for ports in [
+            Ports { etcd: taken, ..free },
+            Ports { etcd_peer: taken, ..free },
+            Ports { apiserver: taken, ..free },
+        ] {
+            let error = Cluster::start_once(&programs, &Options::default(), ports).unwrap_err();
+            assert!(is_taken_port(&error), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_cannot_start_with_is_told_in_its_own_words() {
+        let options = Options { apiserver_flags: vec!["--no-such-flag".to_owned()], ..Options::default() };
+        match Cluster::start(options) {
+            Ok(None) => eprintln!("skipped: no go"),
+            Ok(Some(_)) => panic!("it started"),
+            Err(error) => assert!(error.to_string().contains("unknown flag: --no-such-flag"), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Programs in the background, which end with whoever started them.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, mpsc};
+use std::{io, thread};
+
+use crate::error::{Doing, Error, Result};
+
+/// A program in the background. It is killed when this is dropped, and (where Linux has `setpriv`) when this process
+/// ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+/// How much of a log an error shows.
+const TAIL_LINES: usize = 20;
+
+// === impl Process ===
+
+impl Process {
+    /// Starts a program. What it says is added to `NAME.log` in the folder.
+    pub(crate) fn start(
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        folder: &Path,
+    ) -> Result<Process> {
+        let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
+        let log = folder.join(format!("{name}.log"));
+        let out = File::options().create(true).append(true).open(&log).doing("write", &log)?;
+        let err = out.try_clone().doing("write", &log)?;
+        let mut command = mortal(program);
+        command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = spawn(command).doing("start", program)?;
+        Ok(Process { name, child, log })
+    }
+
+    /// An error with the end of its log if it does not run any more.
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        match self.child.try_wait().doing("wait for", Path::new(&self.name))? {
+            None => Ok(()),
+            Some(status) => Err(Error::Ended { program: self.name.clone(), status, said: self.log_tail() }),
+        }
+    }
+
+    /// The last lines that it said.
+    pub(crate) fn log_tail(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Not politely: kube-apiserver would linger for a minute. One that has ended by itself cannot be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that is killed when the thread that starts it ends, where the system has the means.
+fn mortal(program: &Path) -> Command {
+    static CAN: LazyLock<bool> = LazyLock::new(|| {
+        let mut attempt = Command::new("setpriv");
+        attempt.args(["--pdeathsig", "KILL", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        attempt.status().is_ok_and(|status| status.success())
+    });
+    if !*CAN {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// Starts a command from a thread that lives as long as this process. Linux counts the thread, not the process, as a
+/// child's parent when it comes to the signal of the parent's death, and the thread of a test ends with the test.
+fn spawn(command: Command) -> io::Result<Child> {
+    type Order = (Command, mpsc::Sender<io::Result<Child>>);
+    static STARTER: LazyLock<mpsc::SyncSender<Order>> = LazyLock::new(|| {
+        let (sender, orders) = mpsc::sync_channel::<Order>(1);
+        thread::spawn(move || {
+            for (mut command, answer) in orders {
+                // Who asked waits for the answer.
+                let _ = answer.send(command.spawn());
+            }
+        });
+        sender
+    });
+    let (sender, answer) = mpsc::channel();
+    STARTER.send((command, sender)).expect("the thread waits for orders as long as the process lives");
+    answer.recv().expect("every order is answered")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Set for the process that is to be killed: the folder to work in.
+    const FOLDER: &str = "PEERS_TEST_FOLDER";
+
+    /// Waits for something that happens soon.
+    #[track_caller]
+    fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let end = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < end {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("waited in vain for {what}");
+    }
+
+    fn start_sleeper(folder: &Path) -> Process {
+        Process::start(Path::new("/bin/sleep"), ["600"], folder).unwrap()
+    }
+
+    fn runs(id: u32) -> bool {
+        // A zombie is dead, even if nobody has looked at it.
+        fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn a_process_ends_when_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = start_sleeper(folder.path());
+        let id = process.child.id();
+        process.must_run().unwrap();
+        drop(process);
+        assert!(!runs(id));
+    }
+
+    #[test]
+    fn one_that_ended_by_itself_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "for i in $(seq 30); do echo line $i; done; exit 3";
+        let mut process = Process::start(Path::new("/bin/sh"), ["-c", script], folder.path()).unwrap();
+        let error = wait_for("its end", || process.must_run().err()).to_string();
+        assert!(error.starts_with("sh ended (exit status: 3):\nline 11\n"), "{error}");
+        assert!(error.ends_with("line 30"), "{error}");
+    }
+
+    /// The part of the test below that runs in a process of its own; nothing otherwise.
+    #[test]
+    fn start_and_wait_to_be_killed() {
+        let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+        let starter = thread::spawn({
+            let folder = folder.clone();
+            move || {
+                let process = start_sleeper(&folder);
+                // Until then the signal has not been asked for.
+                let name = format!("/proc/{}/comm", process.child.id());
+                wait_for("the start", || (fs::read_to_string(&name).ok()? == "sleep\n").then_some(()));
+                process
+            }
+        });
+        let mut process = starter.join().unwrap();
+        fs::write(folder.join("id.new"), process.child.id().to_string()).unwrap();
+        fs::rename(folder.join("id.new"), folder.join("id")).unwrap();
+        loop {
+            // The thread that asked for it has ended: that must not matter.
+            process.must_run().unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_process_ends_with_its_killed_parent() {
+        if mortal(Path::new("x")).get_program() != "setpriv" {
+            return eprintln!("skipped: no setpriv");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut parent = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "process::tests::start_and_wait_to_be_killed"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let id: u32 = wait_for("the child's id", || {
+            Some(fs::read_to_string(folder.path().join("id")).ok()?.parse().unwrap())
+        });
+        assert!(runs(id));
+        // Long enough for the signal of the ended thread to arrive, had it been sent.
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(parent.try_wait().unwrap(), None);
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        wait_for("the child's end", || (!runs(id)).then_some(()));
+    }
+}

@@ -1,0 +1,23 @@
+//! What the tests of this crate share.
+
+use std::io::Write;
+
+use testcluster::{Cluster, Options};
+
+/// A cluster of one's own; or none, and a word about it.
+pub(crate) fn start(options: Options) -> Option<Cluster> {
+    let cluster = Cluster::start(options).unwrap();
+    if cluster.is_none() {
+        // Not by a macro, whose output the test runner would keep to itself.
+        std::io::stderr().write_all(b"skipped: no go\n").unwrap();
+    }
+    cluster
+}
+
+/// A manifest of config maps.
+pub(crate) fn config_maps(namespace: &str, names: &[&str]) -> String {
+    let one = |name: &&str| {
+        format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\n")
+    };
+    names.iter().map(one).collect()
+}
