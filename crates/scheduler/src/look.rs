@@ -144,7 +144,21 @@ impl<'a> Look<'a> {
             Plugin::NodeVolumeLimits => self.volumes.limits.is_some(),
             Plugin::VolumeBinding => self.volumes.binding.is_some(),
             Plugin::VolumeZone => self.volumes.zone.is_some(),
-            _ => false,
+            // What these say of a node is on its card, or nothing.
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::NodeUnschedulable
+            | Plugin::NodeName
+            | Plugin::TaintToleration
+            | Plugin::NodeAffinity
+            | Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::DefaultPreemption
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::NodeDeclaredFeatures
+            | Plugin::Unreadable => false,
         };
         let could_not_prepare =
             |(_, plugin): &&(u8, Plugin)| self.rules.unprepared.iter().any(|(other, _)| other == plugin);
@@ -155,21 +169,49 @@ impl<'a> Look<'a> {
 
     /// What one plugin says of the pod alone: the only nodes to consider, or no.
     fn pre_filter_by(&mut self, plugin: Plugin) -> Result<Option<Vec<Arc<str>>>, Refusal> {
-        let shape = &self.pod.shape;
-        if plugin == Plugin::NodeAffinity {
-            return node_affinity::pre_filter(shape);
-        }
-        let Some(volumes) = &self.pod.volumes else { return Ok(None) };
-        let pod = VolumePod { namespace: &self.pod.name.namespace, volumes };
         let storage = &self.world.storage;
-        match plugin {
-            Plugin::VolumeRestrictions => {
+        let namespace = &self.pod.name.namespace;
+        let pod = self.pod.volumes.as_ref().map(|volumes| VolumePod { namespace, volumes });
+        match (plugin, pod) {
+            (Plugin::NodeAffinity, _) => return node_affinity::pre_filter(&self.pod.shape),
+            (Plugin::VolumeRestrictions, Some(pod)) => {
                 self.volumes.restrictions = volume_restrictions::pre_filter(pod, storage)?
             }
-            Plugin::NodeVolumeLimits => self.volumes.limits = node_volume_limits::pre_filter(pod, storage),
-            Plugin::VolumeBinding => self.volumes.binding = volume_binding::pre_filter(pod, storage)?,
-            Plugin::VolumeZone => self.volumes.zone = volume_zone::pre_filter(pod, storage)?,
-            _ => {}
+            (Plugin::NodeVolumeLimits, Some(pod)) => {
+                self.volumes.limits = node_volume_limits::pre_filter(pod, storage)
+            }
+            (Plugin::VolumeBinding, Some(pod)) => {
+                self.volumes.binding = volume_binding::pre_filter(pod, storage)?
+            }
+            (Plugin::VolumeZone, Some(pod)) => self.volumes.zone = volume_zone::pre_filter(pod, storage)?,
+            // A pod without volumes is nothing to these.
+            (
+                Plugin::VolumeRestrictions
+                | Plugin::NodeVolumeLimits
+                | Plugin::VolumeBinding
+                | Plugin::VolumeZone,
+                None,
+            ) => {}
+            // What these prepare is in the plan, in the shape, or nothing.
+            (
+                Plugin::SchedulingGates
+                | Plugin::PrioritySort
+                | Plugin::NodeUnschedulable
+                | Plugin::NodeName
+                | Plugin::TaintToleration
+                | Plugin::NodePorts
+                | Plugin::NodeResourcesFit
+                | Plugin::PodTopologySpread
+                | Plugin::InterPodAffinity
+                | Plugin::DynamicResources
+                | Plugin::DefaultPreemption
+                | Plugin::NodeResourcesBalancedAllocation
+                | Plugin::ImageLocality
+                | Plugin::DefaultBinder
+                | Plugin::NodeDeclaredFeatures
+                | Plugin::Unreadable,
+                _,
+            ) => {}
         }
         Ok(None)
     }
@@ -332,7 +374,14 @@ impl<'a> Look<'a> {
                 state.map_or(Ok(()), |state| volume_zone::filter(state, &self.volume_node(node)))
             }
             Plugin::NodeDeclaredFeatures => node_declared_features::filter(shape, spec),
-            _ => Ok(()),
+            // These do not filter.
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::DefaultPreemption
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::Unreadable => Ok(()),
         }
     }
 

@@ -200,6 +200,11 @@ impl Pod {
         })
     }
 
+    /// Whether it takes something of a node: it is there, or was promised it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.node_name.is_some() || self.nominated_node.is_some()
+    }
+
     pub(crate) fn priority(&self) -> i32 {
         self.shape.priority
     }

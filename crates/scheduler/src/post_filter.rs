@@ -67,7 +67,26 @@ pub(super) fn post_filter(
                 }
                 Room::On(node, victims) => return on(look, node, &victims, ways.clears, rejection),
             },
-            _ => {}
+            // These make no room.
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::NodeUnschedulable
+            | Plugin::NodeName
+            | Plugin::TaintToleration
+            | Plugin::NodeAffinity
+            | Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::VolumeBinding
+            | Plugin::VolumeZone
+            | Plugin::PodTopologySpread
+            | Plugin::InterPodAffinity
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::NodeDeclaredFeatures
+            | Plugin::Unreadable => {}
         }
     }
     rejection.post_filter = said.join(", ");

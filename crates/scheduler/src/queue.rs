@@ -11,6 +11,7 @@ mod informer;
 #[cfg(test)]
 mod tests;
 mod things;
+mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,12 @@ use super::pod::Pod;
 use super::rules::Rules;
 use super::settings::{Settings, Version};
 use super::world::World;
-use events::{Event, Sort};
 use hints::Extras;
 use things::Things;
+
+pub(crate) use events::{About, Event, Sort};
+pub(crate) use hints::Hint;
+pub(crate) use things::{Details, Thing, ThingKind};
 
 pub use drive::Attempted;
 
@@ -206,7 +210,7 @@ impl Queue {
             State::Refused | State::Gated(_) => {
                 self.change(id, |entry| entry.turn.priority = priority);
                 for change in changes {
-                    if hints::worth(known, id, &self.entries[&id], change) {
+                    if hints::is_helped_at_all(known, id, &self.entries[&id], change) {
                         self.take_out(id);
                         self.put_back(now, id, known);
                     }
@@ -222,12 +226,12 @@ impl Queue {
     fn happened(&mut self, now: Moment, event: &Event<'_>, such: impl Fn(&Pod) -> bool, known: Known<'_>) {
         let mut helped: Vec<PodId> = Vec::new();
         for (plugin, pods) in &self.refused {
-            if hints::asks(*plugin, event.sort) {
+            if plugin.asks(event.sort) {
                 let is_helped = |id: &&PodId| {
                     let entry = &self.entries[*id];
                     such(known.world.pod(**id))
                         && entry.hears(event)
-                        && hints::helps(*plugin, known, **id, entry, event)
+                        && hints::is_helped(*plugin, known, **id, entry, event)
                 };
                 helped.extend(pods.iter().filter(is_helped));
             }
@@ -360,7 +364,26 @@ impl Queue {
         let keeps = |plugin: &Plugin| match plugin {
             Plugin::SchedulingGates => scheduling_gates::pre_enqueue(pod).is_err(),
             Plugin::DefaultPreemption => self.preempting.contains(&id),
-            _ => false,
+            // Devices are not simulated: pods that want some are refused when they are tried.
+            Plugin::DynamicResources => false,
+            Plugin::PrioritySort
+            | Plugin::NodeUnschedulable
+            | Plugin::NodeName
+            | Plugin::TaintToleration
+            | Plugin::NodeAffinity
+            | Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::VolumeRestrictions
+            | Plugin::NodeVolumeLimits
+            | Plugin::VolumeBinding
+            | Plugin::VolumeZone
+            | Plugin::PodTopologySpread
+            | Plugin::InterPodAffinity
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::NodeDeclaredFeatures
+            | Plugin::Unreadable => false,
         };
         asked.iter().copied().find(keeps)
     }

@@ -29,8 +29,10 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(settings: &Settings, profile: &Profile, scalars: &mut ScalarNames) -> Rules {
         let version = settings.version;
+        let filter = |plugin: &Plugin| plugin.registration().filter;
         let places = (0..=u8::MAX).zip(profile.filter.iter().copied());
-        let (local, beyond) = places.partition(|(_, plugin)| is_local(*plugin));
+        let (local, beyond) =
+            places.partition(|(_, plugin)| filter(plugin).is_some_and(|filter| filter.is_local));
         Rules {
             version,
             percentage: profile.percentage_of_nodes_to_score.unwrap_or(settings.percentage_of_nodes_to_score),
@@ -38,7 +40,12 @@ impl Rules {
             balance: Balance::new(&profile.balanced, version, scalars),
             local,
             beyond,
-            about_pods: profile.filter.iter().copied().filter(|plugin| is_about_pods(*plugin)).collect(),
+            about_pods: profile
+                .filter
+                .iter()
+                .copied()
+                .filter(|plugin| filter(plugin).is_some_and(|filter| filter.is_about_pods))
+                .collect(),
             unprepared: profile
                 .filter
                 .iter()
@@ -54,46 +61,6 @@ fn unprepared(profile: &Profile, plugin: Plugin) -> Option<String> {
     if profile.pre_filter.contains(&plugin) {
         return None;
     }
-    let key = format!("PreFilter{plugin}");
-    let error = match plugin {
-        Plugin::NodePorts | Plugin::PodTopologySpread => {
-            format!("reading {key:?} from cycleState: not found")
-        }
-        Plugin::NodeResourcesFit | Plugin::InterPodAffinity => {
-            format!("error reading {key:?} from cycleState: not found")
-        }
-        Plugin::NodeDeclaredFeatures => format!("error reading {key:?} from cycle-state: not found"),
-        Plugin::VolumeRestrictions => format!("cannot read {key:?} from cycleState"),
-        Plugin::VolumeBinding | Plugin::DynamicResources => "not found".to_owned(),
-        _ => return None,
-    };
+    let error = plugin.registration().filter?.unprepared?;
     Some(format!("running {:?} filter plugin: {error}", plugin.name()))
-}
-
-/// Whether a filter's answer can change with the pods on a node.
-fn is_about_pods(plugin: Plugin) -> bool {
-    matches!(
-        plugin,
-        Plugin::NodePorts
-            | Plugin::NodeResourcesFit
-            | Plugin::VolumeRestrictions
-            | Plugin::NodeVolumeLimits
-            | Plugin::PodTopologySpread
-            | Plugin::InterPodAffinity
-    )
-}
-
-/// Whether a filter asks only the node and what is on it: its answers for one shape of pods can be kept until either
-/// changes.
-fn is_local(plugin: Plugin) -> bool {
-    matches!(
-        plugin,
-        Plugin::NodeUnschedulable
-            | Plugin::NodeName
-            | Plugin::TaintToleration
-            | Plugin::NodeAffinity
-            | Plugin::NodePorts
-            | Plugin::NodeResourcesFit
-            | Plugin::NodeDeclaredFeatures
-    )
 }

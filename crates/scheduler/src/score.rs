@@ -99,7 +99,23 @@ fn is_skipped(look: &Look<'_>, plugin: Plugin) -> Result<bool, String> {
         }
         Plugin::PodTopologySpread => Ok(look.plan.soft.is_empty()),
         Plugin::InterPodAffinity => Ok(look.plan.affinity.is_indifferent(look.world)),
-        _ => Ok(false),
+        // These have something to say of every pod. The others do not score.
+        Plugin::TaintToleration
+        | Plugin::NodeResourcesFit
+        | Plugin::ImageLocality
+        | Plugin::DynamicResources => Ok(false),
+        Plugin::SchedulingGates
+        | Plugin::PrioritySort
+        | Plugin::NodeUnschedulable
+        | Plugin::NodeName
+        | Plugin::NodePorts
+        | Plugin::VolumeRestrictions
+        | Plugin::NodeVolumeLimits
+        | Plugin::VolumeZone
+        | Plugin::DefaultPreemption
+        | Plugin::DefaultBinder
+        | Plugin::NodeDeclaredFeatures
+        | Plugin::Unreadable => Ok(true),
     }
 }
 
@@ -151,7 +167,21 @@ fn opinion(
             normalised.resize(nodes.len(), 0);
             inter_pod_affinity::normalise(raw, normalised);
         }
-        _ => {
+        // Devices are not simulated, and volumes are scored only by a feature that is off. The others do not score.
+        Plugin::SchedulingGates
+        | Plugin::PrioritySort
+        | Plugin::NodeUnschedulable
+        | Plugin::NodeName
+        | Plugin::NodePorts
+        | Plugin::VolumeRestrictions
+        | Plugin::NodeVolumeLimits
+        | Plugin::VolumeBinding
+        | Plugin::VolumeZone
+        | Plugin::DynamicResources
+        | Plugin::DefaultPreemption
+        | Plugin::DefaultBinder
+        | Plugin::NodeDeclaredFeatures
+        | Plugin::Unreadable => {
             raw.resize(nodes.len(), 0);
             normalised.resize(nodes.len(), 0);
         }

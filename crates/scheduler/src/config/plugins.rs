@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use super::BadConfiguration;
 use super::node::{Fields, Node};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::Version;
 
 /// The plugins of a profile, by extension point.
 pub(super) struct Plugins<'v> {
-    /// In the order of [`Point::ALL`].
+    /// In the order of [`ExtensionPoint::ALL`].
     lists: Vec<Vec<Plugin>>,
     weights: Vec<(Plugin, i32)>,
     /// What is enabled anywhere, even if every extension point has it disabled.
@@ -27,61 +27,19 @@ pub(super) struct PluginSet<'v> {
     disabled: Vec<&'v str>,
 }
 
-/// Where in the life of a pod plugins take part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    PreEnqueue,
-    QueueSort,
-    PreFilter,
-    Filter,
-    PostFilter,
-    PreScore,
-    Score,
-    Reserve,
-    Permit,
-    PreBind,
-    Bind,
-    PostBind,
-    PlacementGenerate,
-    PlacementScore,
-}
-
 /// The plugins that were part of kube-scheduler once.
 pub(super) const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
 /// The plugins of kube-scheduler that are off unless a feature gate is set.
 const ALPHA: [&str; 3] = ["GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"];
 
-/// Those of the default profile of 1.36 with their weights, in its order.
-const DEFAULT: [(Plugin, i32); 20] = [
-    (Plugin::SchedulingGates, 0),
-    (Plugin::PrioritySort, 0),
-    (Plugin::NodeUnschedulable, 0),
-    (Plugin::NodeName, 0),
-    (Plugin::TaintToleration, 3),
-    (Plugin::NodeAffinity, 2),
-    (Plugin::NodePorts, 0),
-    (Plugin::NodeResourcesFit, 1),
-    (Plugin::VolumeRestrictions, 0),
-    (Plugin::NodeVolumeLimits, 0),
-    (Plugin::VolumeBinding, 0),
-    (Plugin::VolumeZone, 0),
-    (Plugin::PodTopologySpread, 2),
-    (Plugin::InterPodAffinity, 2),
-    (Plugin::DynamicResources, 2),
-    (Plugin::DefaultPreemption, 0),
-    (Plugin::NodeResourcesBalancedAllocation, 1),
-    (Plugin::ImageLocality, 1),
-    (Plugin::DefaultBinder, 0),
-    (Plugin::NodeDeclaredFeatures, 0),
-];
-
 // === impl Plugins ===
 
 impl<'v> Plugins<'v> {
     /// Reads the `plugins` of a profile.
     pub(super) fn read(node: &Node<'v>, version: Version) -> Result<Plugins<'v>, BadConfiguration> {
-        let names: Vec<&str> = Point::ALL.iter().map(|point| point.name()).chain(["multiPoint"]).collect();
+        let names: Vec<&str> =
+            ExtensionPoint::ALL.iter().map(|point| point.name()).chain(["multiPoint"]).collect();
         let fields = node.fields(&names)?;
         let multi_node = fields.get("multiPoint");
         let multi = merged_with_defaults(PluginSet::read(&multi_node, version)?, version);
@@ -92,15 +50,15 @@ impl<'v> Plugins<'v> {
             used: multi.iter().map(|(plugin, _)| *plugin).collect(),
             queue_sort: PluginSet::default(),
         };
-        for point in Point::ALL {
+        for point in ExtensionPoint::ALL {
             let set = PluginSet::read_at(point, &fields, version)?;
             plugins.used.extend(set.enabled.iter().map(|(plugin, _)| *plugin));
             let list = expanded(point, &set, &multi, version)
                 .map_err(|twice| multi_node.bad(format!("{twice} is enabled twice; name it once")))?;
             plugins.lists.push(list);
             match point {
-                Point::Score => plugins.weights = set.enabled,
-                Point::QueueSort => plugins.queue_sort = set,
+                ExtensionPoint::Score => plugins.weights = set.enabled,
+                ExtensionPoint::QueueSort => plugins.queue_sort = set,
                 _ => {}
             }
         }
@@ -108,8 +66,8 @@ impl<'v> Plugins<'v> {
         plugins.check_weights(node, version)?;
 
         for (point, name, does) in [
-            (Point::QueueSort, Plugin::PrioritySort, "orders the queue"),
-            (Point::Bind, Plugin::DefaultBinder, "binds"),
+            (ExtensionPoint::QueueSort, Plugin::PrioritySort, "orders the queue"),
+            (ExtensionPoint::Bind, Plugin::DefaultBinder, "binds"),
         ] {
             if plugins.at(point).is_empty() {
                 let point = point.name();
@@ -125,7 +83,7 @@ impl<'v> Plugins<'v> {
         let mut seen = BTreeSet::new();
         let mut total: i64 = 0;
         for (plugin, _) in &self.weights {
-            if !points(*plugin, version).contains(&Point::Score) || !seen.insert(*plugin) {
+            if !plugin.points(version).contains(&ExtensionPoint::Score) || !seen.insert(*plugin) {
                 continue;
             }
             if total < 0 {
@@ -139,13 +97,13 @@ impl<'v> Plugins<'v> {
     }
 
     /// Those that take part there, in order.
-    pub(super) fn at(&self, point: Point) -> Vec<Plugin> {
+    pub(super) fn at(&self, point: ExtensionPoint) -> Vec<Plugin> {
         self.lists[point as usize].clone()
     }
 
     /// Those that score, in order, with their weights.
     pub(super) fn scores(&self) -> Vec<(Plugin, i64)> {
-        self.at(Point::Score).into_iter().map(|plugin| (plugin, self.weight(plugin))).collect()
+        self.at(ExtensionPoint::Score).into_iter().map(|plugin| (plugin, self.weight(plugin))).collect()
     }
 
     /// That of `score` if it names the plugin, else that of `multiPoint`, and one instead of zero.
@@ -173,7 +131,7 @@ impl<'v> PluginSet<'v> {
     }
 
     fn read_at(
-        point: Point,
+        point: ExtensionPoint,
         fields: &Fields<'v>,
         version: Version,
     ) -> Result<PluginSet<'v>, BadConfiguration> {
@@ -181,8 +139,8 @@ impl<'v> PluginSet<'v> {
         let set = PluginSet::read(&node, version)?;
         for (index, (plugin, _)) in set.enabled.iter().enumerate() {
             let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", node.place()), why);
-            if !points(*plugin, version).contains(&point) {
-                let names: Vec<_> = points(*plugin, version).iter().map(|point| point.name()).collect();
+            if !plugin.points(version).contains(&point) {
+                let names: Vec<_> = plugin.points(version).iter().map(|point| point.name()).collect();
                 return Err(bad(format!(
                     "{plugin} does nothing at {}, only at {}",
                     point.name(),
@@ -201,82 +159,49 @@ impl<'v> PluginSet<'v> {
     }
 }
 
-// === impl Point ===
+// === impl ExtensionPoint ===
 
-impl Point {
-    const ALL: [Point; 14] = [
-        Point::PreEnqueue,
-        Point::QueueSort,
-        Point::PreFilter,
-        Point::Filter,
-        Point::PostFilter,
-        Point::PreScore,
-        Point::Score,
-        Point::Reserve,
-        Point::Permit,
-        Point::PreBind,
-        Point::Bind,
-        Point::PostBind,
-        Point::PlacementGenerate,
-        Point::PlacementScore,
+impl ExtensionPoint {
+    const ALL: [ExtensionPoint; 14] = [
+        ExtensionPoint::PreEnqueue,
+        ExtensionPoint::QueueSort,
+        ExtensionPoint::PreFilter,
+        ExtensionPoint::Filter,
+        ExtensionPoint::PostFilter,
+        ExtensionPoint::PreScore,
+        ExtensionPoint::Score,
+        ExtensionPoint::Reserve,
+        ExtensionPoint::Permit,
+        ExtensionPoint::PreBind,
+        ExtensionPoint::Bind,
+        ExtensionPoint::PostBind,
+        ExtensionPoint::PlacementGenerate,
+        ExtensionPoint::PlacementScore,
     ];
 
     const fn name(self) -> &'static str {
         match self {
-            Point::PreEnqueue => "preEnqueue",
-            Point::QueueSort => "queueSort",
-            Point::PreFilter => "preFilter",
-            Point::Filter => "filter",
-            Point::PostFilter => "postFilter",
-            Point::PreScore => "preScore",
-            Point::Score => "score",
-            Point::Reserve => "reserve",
-            Point::Permit => "permit",
-            Point::PreBind => "preBind",
-            Point::Bind => "bind",
-            Point::PostBind => "postBind",
-            Point::PlacementGenerate => "placementGenerate",
-            Point::PlacementScore => "placementScore",
+            ExtensionPoint::PreEnqueue => "preEnqueue",
+            ExtensionPoint::QueueSort => "queueSort",
+            ExtensionPoint::PreFilter => "preFilter",
+            ExtensionPoint::Filter => "filter",
+            ExtensionPoint::PostFilter => "postFilter",
+            ExtensionPoint::PreScore => "preScore",
+            ExtensionPoint::Score => "score",
+            ExtensionPoint::Reserve => "reserve",
+            ExtensionPoint::Permit => "permit",
+            ExtensionPoint::PreBind => "preBind",
+            ExtensionPoint::Bind => "bind",
+            ExtensionPoint::PostBind => "postBind",
+            ExtensionPoint::PlacementGenerate => "placementGenerate",
+            ExtensionPoint::PlacementScore => "placementScore",
         }
     }
 }
 
 /// The plugin of that name, if kube-scheduler has it.
 pub(super) fn named(name: &str) -> Option<Plugin> {
-    DEFAULT.into_iter().map(|(plugin, _)| plugin).find(|plugin| plugin.name() == name)
-}
-
-/// Where a plugin takes part.
-fn points(plugin: Plugin, version: Version) -> &'static [Point] {
-    use Point::{
-        Bind, Filter, PlacementScore, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
-        Reserve, Score,
-    };
-    match plugin {
-        Plugin::SchedulingGates => &[PreEnqueue],
-        Plugin::PrioritySort => &[QueueSort],
-        Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
-        Plugin::TaintToleration => &[Filter, PreScore, Score],
-        Plugin::NodeAffinity | Plugin::PodTopologySpread | Plugin::InterPodAffinity => {
-            &[PreFilter, Filter, PreScore, Score]
-        }
-        Plugin::NodePorts
-        | Plugin::VolumeRestrictions
-        | Plugin::NodeVolumeLimits
-        | Plugin::VolumeZone
-        | Plugin::NodeDeclaredFeatures => &[PreFilter, Filter],
-        Plugin::NodeResourcesFit => &[PreFilter, Filter, PreScore, Score, PlacementScore],
-        Plugin::VolumeBinding => &[PreFilter, Filter, PreScore, Score, Reserve, PreBind],
-        Plugin::DynamicResources if version < Version::V1_35 => {
-            &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind]
-        }
-        Plugin::DynamicResources => &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
-        Plugin::DefaultPreemption => &[PreEnqueue, PostFilter],
-        Plugin::NodeResourcesBalancedAllocation => &[PreScore, Score],
-        Plugin::ImageLocality => &[Score],
-        Plugin::DefaultBinder => &[Bind],
-        Plugin::Unreadable => &[],
-    }
+    Plugin::DEFAULT.into_iter().find(|plugin| plugin.name() == name)
 }
 
 /// The node of the name of a plugin that is enabled or disabled, and its weight.
@@ -288,8 +213,9 @@ fn read_entry<'v>(entry: &Node<'v>) -> Result<(Node<'v>, i32), BadConfiguration>
 fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
     let name = node.text()?.unwrap_or_default();
     match named(name) {
-        Some(Plugin::NodeDeclaredFeatures) if version < Version::V1_35 => {
-            Err(node.bad(format!("{name} came with Kubernetes 1.35; this is {version}: leave it out")))
+        Some(plugin) if version < plugin.registration().since => {
+            let since = plugin.registration().since;
+            Err(node.bad(format!("{name} came with Kubernetes {since}; this is {version}: leave it out")))
         }
         Some(plugin) => Ok(plugin),
         None if ALPHA.contains(&name) => {
@@ -299,7 +225,7 @@ fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
             Err(node.bad(format!("{name} was removed from kube-scheduler: NodeVolumeLimits does its work")))
         }
         None => {
-            let names: Vec<_> = DEFAULT.iter().map(|(plugin, _)| plugin.name()).collect();
+            let names: Vec<_> = Plugin::DEFAULT.iter().map(|plugin| plugin.name()).collect();
             Err(node.bad(format!(
                 "{name:?} is not one of kube-scheduler's own plugins, and no others are simulated; there are {}",
                 names.join(", ")
@@ -310,21 +236,17 @@ fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
 
 /// The defaults that are not disabled, each with the last weight it is enabled with, then whatever else is enabled.
 fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i32)> {
-    let in_profile = |plugin: Plugin| match plugin {
-        Plugin::DynamicResources => version >= Version::V1_34,
-        Plugin::NodeDeclaredFeatures => version >= Version::V1_36,
-        _ => true,
-    };
-    let kept = |plugin: Plugin| in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
+    let is_in_profile = |plugin: Plugin| version >= plugin.registration().default_since;
+    let kept = |plugin: Plugin| is_in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
     let mut taken = BTreeSet::new();
     let mut merged = Vec::new();
-    for (plugin, weight) in DEFAULT.into_iter().filter(|(plugin, _)| kept(*plugin)) {
+    for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| kept(*plugin)) {
         match set.enabled.iter().rposition(|(other, _)| *other == plugin) {
             Some(index) => {
                 taken.insert(index);
                 merged.push(set.enabled[index]);
             }
-            None => merged.push((plugin, weight)),
+            None => merged.push((plugin, plugin.registration().weight)),
         }
     }
     let rest = set.enabled.iter().enumerate().filter(|(index, _)| !taken.contains(index));
@@ -337,7 +259,7 @@ fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i3
 ///
 /// One that the point both disables and enables counts as its own.
 fn expanded(
-    point: Point,
+    point: ExtensionPoint,
     set: &PluginSet<'_>,
     multi: &[(Plugin, i32)],
     version: Version,
@@ -348,7 +270,7 @@ fn expanded(
     }
     let (mut overridden, mut others) = (BTreeSet::new(), Vec::new());
     for (plugin, _) in multi {
-        if !points(*plugin, version).contains(&point) || set.disables(plugin.name()) {
+        if !plugin.points(version).contains(&point) || set.disables(plugin.name()) {
             continue;
         }
         if own().any(|other| other == *plugin) {

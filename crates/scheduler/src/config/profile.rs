@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::BadConfiguration;
 use super::args::{self, in_range};
 use super::node::{Fields, Node};
-use super::plugins::{self, PluginSet, Plugins, Point};
+use super::plugins::{self, PluginSet, Plugins};
 use super::resources::{GivenFit, balanced};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::{Profile, Version};
 
 /// What all profiles of a configuration share.
@@ -91,13 +91,13 @@ impl Profiles<'_> {
         let profile = Profile {
             scheduler_name: name.into(),
             percentage_of_nodes_to_score: percentage(&fields)?,
-            pre_enqueue: plugins.at(Point::PreEnqueue),
-            pre_filter: plugins.at(Point::PreFilter),
-            filter: plugins.at(Point::Filter),
-            post_filter: plugins.at(Point::PostFilter),
-            pre_score: plugins.at(Point::PreScore),
+            pre_enqueue: plugins.at(ExtensionPoint::PreEnqueue),
+            pre_filter: plugins.at(ExtensionPoint::PreFilter),
+            filter: plugins.at(ExtensionPoint::Filter),
+            post_filter: plugins.at(ExtensionPoint::PostFilter),
+            pre_score: plugins.at(ExtensionPoint::PreScore),
             score: plugins.scores(),
-            reserve: plugins.at(Point::Reserve),
+            reserve: plugins.at(ExtensionPoint::Reserve),
             added_affinity: args::added_affinity(or_absent(Plugin::NodeAffinity))?,
             fit: fit.check(self.ignored, self.version)?,
             balanced: balanced(or_absent(Plugin::NodeResourcesBalancedAllocation))?,

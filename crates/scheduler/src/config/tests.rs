@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::plugins::{Plugins, Point};
+use super::plugins::Plugins;
 use super::*;
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::{AddedAffinity, Profile, SpreadDefaults, Strategy};
 
 /// The first line is what kube-scheduler does without a configuration; what others leave out is as there.
@@ -205,11 +205,11 @@ fn points_that_the_settings_do_not_keep_have_the_plugins_of_kube_scheduler() {
             let given = &row["config"]["profiles"][index]["plugins"];
             let plugins = Plugins::read(&Node::root(given), Version::V1_36).unwrap();
             for (name, point) in [
-                ("queueSort", Point::QueueSort),
-                ("permit", Point::Permit),
-                ("preBind", Point::PreBind),
-                ("bind", Point::Bind),
-                ("postBind", Point::PostBind),
+                ("queueSort", ExtensionPoint::QueueSort),
+                ("permit", ExtensionPoint::Permit),
+                ("preBind", ExtensionPoint::PreBind),
+                ("bind", ExtensionPoint::Bind),
+                ("postBind", ExtensionPoint::PostBind),
             ] {
                 let expected = theirs["points"].get(name).or(points.get(name)).cloned();
                 assert_eq!(names(&plugins.at(point)), expected.unwrap_or(json!([])), "{name} of {row}");

@@ -5,14 +5,21 @@ use std::cmp::Reverse;
 use kubernetes::go;
 use smallvec::smallvec;
 
-use super::super::cards::Cards;
-use super::super::cycle::Diagnosis;
-use super::super::ids::{NodeId, PodId};
-use super::super::look::{Hypothesis, Look};
-use super::super::message;
-use super::super::plugin::Plugin;
-use super::super::pod::Pod;
-use super::super::verdict::{Code, Refusal};
+use crate::cards::Cards;
+use crate::cycle::Diagnosis;
+use crate::ids::{NodeId, PodId};
+use crate::look::{Hypothesis, Look};
+use crate::message;
+use crate::plugin::{ExtensionPoint, NOWHERE, Plugin, Registration};
+use crate::pod::Pod;
+use crate::verdict::{Code, Refusal};
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "DefaultPreemption",
+    points: |_| &[ExtensionPoint::PreEnqueue, ExtensionPoint::PostFilter],
+    ..NOWHERE
+};
 
 /// What making room came to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,54 @@
 
 use kubernetes::amounts::ScalarNames;
 
-use super::super::node::NodeSpec;
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::verdict::Refusal;
-use super::super::world::Relations;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Shape;
+use crate::queue::{About, Details, Hint, Sort, ThingKind};
+use crate::settings::Version;
+use crate::verdict::Refusal;
+use crate::world::Relations;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "DynamicResources",
+    points: |version| match version >= Version::V1_35 {
+        true => &[
+            ExtensionPoint::PreEnqueue,
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PostFilter,
+            ExtensionPoint::Score,
+            ExtensionPoint::Reserve,
+            ExtensionPoint::PreBind,
+        ],
+        false => &[
+            ExtensionPoint::PreEnqueue,
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PostFilter,
+            ExtensionPoint::Reserve,
+            ExtensionPoint::PreBind,
+        ],
+    },
+    filter: Some(Filter::BEYOND.unprepared("not found")),
+    weight: 2,
+    default_since: Version::V1_34,
+    events: &[
+        Sort::NodeAdded,
+        Sort::NodeAllocatable,
+        Sort::NodeLabels,
+        Sort::PodClaims,
+        Sort::Added(ThingKind::DeviceClass),
+        Sort::Added(ThingKind::ResourceClaim),
+        Sort::Added(ThingKind::ResourceSlice),
+        Sort::Changed(ThingKind::DeviceClass),
+        Sort::Changed(ThingKind::ResourceClaim),
+        Sort::Changed(ThingKind::ResourceSlice),
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const NOT_SIMULATED: &str = "dynamic resource allocation is not simulated yet";
 
@@ -38,4 +81,17 @@ pub(crate) fn filter(
         return Err(Refusal::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
     }
     Ok(())
+}
+
+/// The pod itself changed, or a claim is free or of its namespace. Which claims a pod has is not known here.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let (old, thing) = match hint.event.about {
+        About::Node { .. } => return true,
+        About::Pod { .. } => return hint.is_about_itself(),
+        About::Thing { old, new } => (old, new.or(old)),
+    };
+    let Some(thing) = thing else { return true };
+    let Details::ResourceClaim { is_allocated } = thing.details else { return true };
+    let was = old.is_some_and(|old| matches!(old.details, Details::ResourceClaim { is_allocated: true }));
+    (was && !is_allocated) || thing.namespace == hint.pod.name.namespace
 }

@@ -1,8 +1,13 @@
 //! Likes nodes that have the images, the larger the more; less if only few nodes have them, lest all pods go there.
 
-use super::super::pod::Shape;
-use super::super::settings::Version;
-use super::super::world::ImageView;
+use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::pod::Shape;
+use crate::settings::Version;
+use crate::world::ImageView;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "ImageLocality", points: |_| &[ExtensionPoint::Score], weight: 1, ..NOWHERE };
 
 const MIB: i64 = 1 << 20;
 const LEAST: i64 = 23 * MIB;

@@ -1,14 +1,34 @@
 //! Affinity and anti-affinity between pods.
 
+use kubernetes::labels::Labels;
 use smallvec::SmallVec;
 
-use super::super::ids::NodeId;
-use super::super::pod::{Pod, Term};
-use super::super::settings::{InterPodAffinityArgs, Version};
-use super::super::verdict::Usual;
-use super::super::world::{
+use crate::ids::NodeId;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Registration};
+use crate::pod::{Pod, Term};
+use crate::queue::{About, Hint, Sort};
+use crate::settings::{InterPodAffinityArgs, Version};
+use crate::verdict::Usual;
+use crate::world::{
     By, CountedNodes, How, KeyId, Meaning, Place, Question, Tally, TallyId, Where, Who, WishId, Wishers,
     World,
+};
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "InterPodAffinity",
+    points: |_| {
+        &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
+    },
+    filter: Some(
+        Filter::BEYOND_AND_PODS
+            .unprepared(r#"error reading "PreFilterInterPodAffinity" from cycleState: not found"#),
+    ),
+    weight: 2,
+    events: &[Sort::NodeAdded, Sort::NodeLabels, Sort::PodAdded, Sort::PodDeleted, Sort::PodLabels],
+    queueing_hint,
+    ..NOWHERE
 };
 
 /// What a pod asks of those already placed, and they of it.
@@ -298,4 +318,50 @@ fn meaning(world: &World, term: &Term, version: Version) -> Meaning {
         namespaces.dedup();
     }
     Meaning { namespaces: Some(namespaces), selector: term.selector.clone() }
+}
+
+/// Whether a pod that it wants near may be near now, or one that it must be far from is not.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    match hint.event.about {
+        About::Node { old, new } => new.is_none_or(|new| domain_changed(hint.pod, old, new)),
+        About::Pod { old, new, .. } => company_changed(hint, old, new),
+        About::Thing { .. } => true,
+    }
+}
+
+/// Whether the node came into a domain that the pod wants to be in, or out of one that it must not be in.
+fn domain_changed(pod: &Pod, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
+    let value = |node: &NodeSpec, key: &str| node.labels.get_shared(key).cloned();
+    let near = pod.shape.required_affinity.iter().any(|term| match old {
+        None => value(new, &term.key).is_some(),
+        Some(old) => value(new, &term.key).is_some() && value(old, &term.key) != value(new, &term.key),
+    });
+    near || pod.shape.required_anti_affinity.iter().any(|term| match old {
+        None => true,
+        Some(old) => value(old, &term.key).is_some() && value(old, &term.key) != value(new, &term.key),
+    })
+}
+
+fn company_changed(hint: &Hint<'_>, old: Option<&Pod>, new: Option<&Pod>) -> bool {
+    let (near, far) = (&hint.pod.shape.required_affinity, &hint.pod.shape.required_anti_affinity);
+    if old.is_some() && new.is_some() && hint.is_about_itself() {
+        return true;
+    }
+    if ![old, new].into_iter().flatten().all(Pod::is_held) {
+        return false;
+    }
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            (!all_mean(near, old) && all_mean(near, new)) || (all_mean(far, old) && !all_mean(far, new))
+        }
+        (None, Some(new)) => all_mean(near, new),
+        (Some(gone), None) => all_mean(far, gone) || all_mean(&gone.shape.required_anti_affinity, hint.pod),
+        (None, None) => true,
+    }
+}
+
+/// Whether there are terms and all of them mean a pod. Labels of namespaces are not looked up here.
+fn all_mean(terms: &[Term], pod: &Pod) -> bool {
+    let means = |term: &Term| term.matches(&pod.name.namespace, &pod.labels, &Labels::NONE);
+    !terms.is_empty() && terms.iter().all(means)
 }

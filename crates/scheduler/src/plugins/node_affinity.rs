@@ -2,11 +2,25 @@
 
 use std::sync::Arc;
 
-use super::super::node::NodeSpec;
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::settings::AddedAffinity;
-use super::super::verdict::Refusal;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Shape;
+use crate::queue::{About, Hint, Sort};
+use crate::settings::AddedAffinity;
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeAffinity",
+    points: |_| {
+        &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
+    },
+    filter: Some(Filter::OF_NODE),
+    weight: 2,
+    events: &[Sort::NodeAdded, Sort::NodeLabels],
+    queueing_hint,
+    ..NOWHERE
+};
 
 /// The only nodes that can match, by name, sorted; `None` for any.
 pub(crate) fn pre_filter(shape: &Shape) -> Result<Option<Vec<Arc<str>>>, Refusal> {
@@ -20,10 +34,7 @@ pub(crate) fn pre_filter(shape: &Shape) -> Result<Option<Vec<Arc<str>>>, Refusal
 }
 
 pub(crate) fn filter(shape: &Shape, added: &AddedAffinity, node: &NodeSpec) -> Result<(), Refusal> {
-    let label = |key: &str| node.labels.get(key);
-    let enforced =
-        added.required.as_ref().is_none_or(|nodes| nodes.matches(&node.name, label).unwrap_or(false));
-    if !enforced {
+    if !is_enforced(added, node) {
         let reason = "node(s) didn't match scheduler-enforced node affinity";
         return Err(Refusal::unresolvable(Plugin::NodeAffinity, reason));
     }
@@ -45,4 +56,23 @@ pub(crate) fn score(shape: &Shape, added: &AddedAffinity, node: &NodeSpec) -> i6
     let preferred = added.preferred.iter().chain(&shape.preferred_nodes);
     let met = preferred.filter(|(_, term)| term.matches(&node.name, label).unwrap_or(false));
     met.map(|(weight, _)| weight).sum()
+}
+
+/// A node that the pod selects, and did not before. One whose terms make no sense is always tried again.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let About::Node { old, new: Some(new) } = hint.event.about else { return true };
+    if !is_enforced(&hint.rules.profile.added_affinity, new) {
+        return false;
+    }
+    let selects = |node: &NodeSpec| hint.pod.shape.required_nodes.matches(&node.name, &node.labels);
+    match (selects(new), old.map(selects)) {
+        (Ok(false), _) | (Ok(true), Some(Ok(true))) => false,
+        (Ok(true), _) | (Err(_), _) => true,
+    }
+}
+
+/// Whether the node is one that the profile lets pods go to.
+fn is_enforced(added: &AddedAffinity, node: &NodeSpec) -> bool {
+    let label = |key: &str| node.labels.get(key);
+    added.required.as_ref().is_none_or(|nodes| nodes.matches(&node.name, label).unwrap_or(false))
 }

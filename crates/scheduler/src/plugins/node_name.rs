@@ -1,9 +1,19 @@
 //! `spec.nodeName`.
 
-use super::super::node::NodeSpec;
-use super::super::plugin::Plugin;
-use super::super::pod::Pod;
-use super::super::verdict::Refusal;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Pod;
+use crate::queue::Sort;
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeName",
+    points: |_| &[ExtensionPoint::Filter],
+    filter: Some(Filter::OF_NODE),
+    events: &[Sort::NodeAdded],
+    ..NOWHERE
+};
 
 /// A pod that names a node goes to no other.
 pub(crate) fn filter(pod: &Pod, node: &NodeSpec) -> Result<(), Refusal> {

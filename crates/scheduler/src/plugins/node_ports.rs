@@ -1,9 +1,22 @@
 //! Ports of the node itself.
 
-use super::super::node::Load;
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::verdict::Refusal;
+use crate::node::Load;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Shape;
+use crate::queue::{About, Hint, Sort};
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodePorts",
+    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
+    filter: Some(
+        Filter::OF_NODE_AND_PODS.unprepared(r#"reading "PreFilterNodePorts" from cycleState: not found"#),
+    ),
+    events: &[Sort::NodeAdded, Sort::PodDeleted],
+    queueing_hint,
+    ..NOWHERE
+};
 
 /// No two pods of a node have the same port.
 pub(crate) fn filter(shape: &Shape, load: &Load) -> Result<(), Refusal> {
@@ -12,4 +25,11 @@ pub(crate) fn filter(shape: &Shape, load: &Load) -> Result<(), Refusal> {
         return Err(Refusal::unschedulable(Plugin::NodePorts, reason));
     }
     Ok(())
+}
+
+/// A pod left that had one of the ports.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let About::Pod { old: Some(gone), new: None, .. } = hint.event.about else { return true };
+    let conflicts = |port| hint.pod.shape.ports.iter().any(|own| own.conflicts(port));
+    gone.is_held() && gone.shape.ports.iter().any(conflicts)
 }

@@ -5,9 +5,18 @@ use std::sync::Arc;
 use kubernetes::amounts::{Resource, ScalarNames};
 use smallvec::SmallVec;
 
-use super::super::node::{Load, NodeSpec};
-use super::super::pod::Shape;
-use super::super::settings::Version;
+use crate::node::{Load, NodeSpec};
+use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::pod::Shape;
+use crate::settings::Version;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeResourcesBalancedAllocation",
+    points: |_| &[ExtensionPoint::PreScore, ExtensionPoint::Score],
+    weight: 1,
+    ..NOWHERE
+};
 
 /// What a profile balances.
 #[derive(Clone, Debug)]

@@ -2,12 +2,42 @@
 
 use kubernetes::amounts::{Resource, ScalarNames, is_extended};
 
-use super::super::node::{Load, NodeSpec};
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::settings::{FitArgs, Strategy, Version};
-use super::super::verdict::{Code, Reasons, Refusal};
-use super::super::world::Relations;
+use crate::node::{Load, NodeSpec};
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::{Pod, Shape};
+use crate::queue::{About, Details, Hint, Sort, Thing, ThingKind};
+use crate::settings::{FitArgs, Strategy, Version};
+use crate::verdict::{Code, Reasons, Refusal};
+use crate::world::Relations;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeResourcesFit",
+    points: |_| {
+        &[
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PreScore,
+            ExtensionPoint::Score,
+            ExtensionPoint::PlacementScore,
+        ]
+    },
+    filter: Some(
+        Filter::OF_NODE_AND_PODS
+            .unprepared(r#"error reading "PreFilterNodeResourcesFit" from cycleState: not found"#),
+    ),
+    weight: 1,
+    events: &[
+        Sort::NodeAdded,
+        Sort::NodeAllocatable,
+        Sort::PodDeleted,
+        Sort::PodScaledDown,
+        Sort::Added(ThingKind::DeviceClass),
+        Sort::Changed(ThingKind::DeviceClass),
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 /// How a profile compares requests with what nodes have.
 #[derive(Clone, Debug)]
@@ -146,4 +176,71 @@ fn on_curve(curve: &[(i64, i64)], used: i64, has: i64) -> i64 {
         before = Some((x, y));
     }
     before.map_or(0, |(_, y)| y)
+}
+
+/// A node on which the pod would fit, a pod that left or takes less, a class of devices that stands for what it asks for.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    match hint.event.about {
+        About::Node { old, new: Some(new) } => fits_now(hint, old, new),
+        About::Node { new: None, .. } => true,
+        About::Pod { old: Some(gone), new: None, .. } => gone.is_held(),
+        About::Pod { old: Some(old), new: Some(new), .. } => {
+            hint.is_about_itself() || (new.node_name.is_some() && frees(hint.pod, old, new))
+        }
+        About::Pod { old: None, .. } => true,
+        About::Thing { old, new } => new.or(old).is_none_or(|class| is_device_wanted(hint, old, class)),
+    }
+}
+
+/// Whether the pod would fit on the node if nobody else were there, and something that it needs grew.
+fn fits_now(hint: &Hint<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
+    let (asked, world) = (&hint.pod.shape.requests, hint.world);
+    let by_device = |id, has: i64| has == 0 && world.relations.is_device(world.scalars.name(id));
+    let has = &new.allocatable;
+    let fits = new.pods >= 1
+        && (asked.is_nothing()
+            || (asked.cpu <= has.cpu.max(0)
+                && asked.memory <= has.memory.max(0)
+                && asked.ephemeral_storage <= has.ephemeral_storage.max(0)
+                && asked.scalars.iter().all(|&(id, wanted)| {
+                    let has = has.scalar(id);
+                    wanted == 0 || wanted <= has || by_device(id, has)
+                })));
+    let Some(old) = old.filter(|_| fits) else { return fits };
+    let had = &old.allocatable;
+    new.pods > old.pods
+        || (asked.cpu > 0 && has.cpu > had.cpu)
+        || (asked.memory > 0 && has.memory > had.memory)
+        || (asked.ephemeral_storage > 0 && has.ephemeral_storage > had.ephemeral_storage)
+        || asked.scalars.iter().any(|&(id, wanted)| {
+            let now = has.scalar(id);
+            wanted != 0 && (now > had.scalar(id) || by_device(id, now))
+        })
+}
+
+/// Whether another pod takes less of something that the pod asks for.
+fn frees(pod: &Pod, old: &Pod, new: &Pod) -> bool {
+    let (asked, old, new) = (&pod.usage.requested, &old.usage.requested, &new.usage.requested);
+    (asked.cpu != 0 && old.cpu > new.cpu)
+        || (asked.memory != 0 && old.memory > new.memory)
+        || (asked.ephemeral_storage != 0 && old.ephemeral_storage > new.ephemeral_storage)
+        || asked.scalars.iter().any(|&(id, wanted)| wanted != 0 && old.scalar(id) > new.scalar(id))
+}
+
+/// Whether a class of devices stands for a resource that the pod asks for, and did not before.
+fn is_device_wanted(hint: &Hint<'_>, old: Option<&Thing>, class: &Thing) -> bool {
+    let asked = |name: &str| {
+        let mut scalars = hint.pod.shape.requests.scalars.iter();
+        scalars.any(|(id, _)| **hint.world.scalars.name(*id) == *name)
+    };
+    let name_of = |class: &Thing| match &class.details {
+        Details::DeviceClass { resource } => resource.clone(),
+        _ => None,
+    };
+    let resource = name_of(class);
+    match old {
+        Some(old) if name_of(old).unwrap_or_default() == resource.clone().unwrap_or_default() => false,
+        None if asked(&format!("deviceclass.resource.kubernetes.io/{}", class.name)) => true,
+        _ => resource.is_some_and(|resource| asked(&resource)),
+    }
 }

@@ -2,23 +2,47 @@
 
 use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
 
-use super::super::node::NodeSpec;
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::verdict::Refusal;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Shape;
+use crate::queue::{About, Hint, Sort};
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeUnschedulable",
+    points: |_| &[ExtensionPoint::Filter],
+    filter: Some(Filter::OF_NODE),
+    events: &[Sort::NodeAdded, Sort::NodeTaints, Sort::PodTolerations],
+    queueing_hint,
+    ..NOWHERE
+};
 
 /// A cordoned node takes only pods that tolerate the taint that goes with a cordon, whether the node has it or not.
 pub(crate) fn filter(shape: &Shape, node: &NodeSpec) -> Result<(), Refusal> {
     if !node.unschedulable {
         return Ok(());
     }
+    if tolerates_cordon(shape) {
+        return Ok(());
+    }
+    Err(Refusal::unresolvable(Plugin::NodeUnschedulable, "node(s) were unschedulable"))
+}
+
+/// A node that is not cordoned, and was or is new; or the pod tolerates cordons now.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    match hint.event.about {
+        About::Node { old, new: Some(new) } => !new.unschedulable && old.is_none_or(|old| old.unschedulable),
+        About::Pod { new: Some(new), .. } => hint.is_about_itself() && tolerates_cordon(&new.shape),
+        _ => true,
+    }
+}
+
+fn tolerates_cordon(shape: &Shape) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         value: "".into(),
         effect: NO_SCHEDULE.into(),
     };
-    if tolerated(&shape.tolerations, &taint) {
-        return Ok(());
-    }
-    Err(Refusal::unresolvable(Plugin::NodeUnschedulable, "node(s) were unschedulable"))
+    tolerated(&shape.tolerations, &taint)
 }

@@ -6,9 +6,27 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Pod;
+use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{Attachable, NodeVolumes, PodVolume, Storage, Uses, Whose};
 use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "NodeVolumeLimits",
+    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
+    filter: Some(Filter::BEYOND_AND_PODS),
+    events: &[
+        Sort::PodDeleted,
+        Sort::Added(ThingKind::Claim),
+        Sort::Added(ThingKind::CsiNode),
+        Sort::Changed(ThingKind::CsiNode),
+        Sort::Deleted(ThingKind::VolumeAttachment),
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const PLUGIN: Plugin = Plugin::NodeVolumeLimits;
 
@@ -133,6 +151,27 @@ impl<'a> Changed<'a> {
         let uses = self.node.uses(volume);
         let change = self.by_pods.get(volume).copied().unwrap_or_default();
         Uses { by_pods: uses.by_pods.saturating_add_signed(change), ..uses }
+    }
+}
+
+/// A pod left that had a volume attached, a driver attaches more than before, or a claim of the pod came.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    match hint.event.about {
+        About::Node { .. } => true,
+        About::Pod { old, volumes, .. } => {
+            volumes.is_none_or(|volumes| old.is_some_and(Pod::is_held) && volumes.may_be_attached())
+        }
+        About::Thing { old, new } => {
+            let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
+            match (&thing.details, old.map(|old| &old.details)) {
+                (Details::None, _) => hint.has_claim(own, thing),
+                (Details::CsiNode { limits, .. }, Some(Details::CsiNode { limits: before, .. })) => {
+                    limits.iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0))
+                }
+                (Details::VolumeAttachment { driver }, _) => own.may_be_attached_by(driver),
+                _ => true,
+            }
+        }
     }
 }
 

@@ -3,14 +3,43 @@
 use std::sync::Arc;
 
 use kubernetes::go;
+use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::SmallVec;
 
-use super::super::ids::NodeId;
-use super::super::pod::{Pod, SpreadConstraint};
-use super::super::settings::{DefaultConstraint, SpreadDefaults};
-use super::super::verdict::Usual;
-use super::super::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Where, Who, World};
+use crate::ids::NodeId;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Registration};
+use crate::pod::{Pod, SpreadConstraint};
+use crate::queue::{About, Hint, Sort};
+use crate::settings::{DefaultConstraint, SpreadDefaults};
+use crate::verdict::Usual;
+use crate::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Where, Who, World};
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "PodTopologySpread",
+    points: |_| {
+        &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
+    },
+    filter: Some(
+        Filter::BEYOND_AND_PODS
+            .unprepared(r#"reading "PreFilterPodTopologySpread" from cycleState: not found"#),
+    ),
+    weight: 2,
+    events: &[
+        Sort::NodeAdded,
+        Sort::NodeDeleted,
+        Sort::NodeLabels,
+        Sort::NodeTaints,
+        Sort::PodAdded,
+        Sort::PodDeleted,
+        Sort::PodLabels,
+        Sort::PodTolerations,
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -369,5 +398,57 @@ impl Marks {
             }
         }
         distinct
+    }
+}
+
+/// Whether the domains over which the pod is spread changed, or how many pods they have that count.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let constraints = constraints(hint.world, &hint.rules.profile.spread, hint.pod, true);
+    match hint.event.about {
+        About::Node { old, new } => domains_changed(&constraints, old, new),
+        About::Pod { old, new, .. } => counts_changed(hint, &constraints, old, new),
+        About::Thing { .. } => true,
+    }
+}
+
+fn domains_changed(constraints: &[SpreadConstraint], old: Option<&NodeSpec>, new: Option<&NodeSpec>) -> bool {
+    let counts = |node: &NodeSpec| constraints.iter().all(|one| node.labels.get(&one.key).is_some());
+    // A label that is missing is as one that is empty here.
+    let value = |labels: &Labels, key: &str| labels.get(key).unwrap_or_default().to_owned();
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let moved =
+                || constraints.iter().any(|one| value(&old.labels, &one.key) != value(&new.labels, &one.key));
+            counts(old) != counts(new) || (counts(new) && (moved() || old.taints != new.taints))
+        }
+        (None, Some(node)) | (Some(node), None) => counts(node),
+        (None, None) => true,
+    }
+}
+
+fn counts_changed(
+    hint: &Hint<'_>,
+    constraints: &[SpreadConstraint],
+    old: Option<&Pod>,
+    new: Option<&Pod>,
+) -> bool {
+    let (pod, itself) = (hint.pod, hint.is_about_itself());
+    let involved = |other: &Pod| itself || (other.is_held() && other.name.namespace == pod.name.namespace);
+    if ![old, new].into_iter().flatten().all(involved) {
+        return false;
+    }
+    let means =
+        |constraint: &SpreadConstraint, pod: &Pod| constraint.selector.matches(|key| pod.labels.get(key));
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let tolerates_more = itself
+                && old.shape.tolerations != new.shape.tolerations
+                && constraints.iter().any(|constraint| constraint.honor_taints);
+            tolerates_more
+                || (old.labels != new.labels
+                    && constraints.iter().any(|constraint| means(constraint, old) != means(constraint, new)))
+        }
+        (Some(one), None) | (None, Some(one)) => constraints.iter().any(|constraint| means(constraint, one)),
+        (None, None) => true,
     }
 }

@@ -1,8 +1,18 @@
 //! Keeps pods back until their gates are gone.
 
-use super::super::plugin::Plugin;
-use super::super::pod::Pod;
-use super::super::verdict::Refusal;
+use crate::plugin::{ExtensionPoint, NOWHERE, Plugin, Registration};
+use crate::pod::Pod;
+use crate::queue::{Hint, Sort};
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "SchedulingGates",
+    points: |_| &[ExtensionPoint::PreEnqueue],
+    events: &[Sort::PodGatesGone],
+    queueing_hint,
+    ..NOWHERE
+};
 
 pub(crate) fn pre_enqueue(pod: &Pod) -> Result<(), Refusal> {
     if pod.gates.is_empty() {
@@ -10,4 +20,9 @@ pub(crate) fn pre_enqueue(pod: &Pod) -> Result<(), Refusal> {
     }
     let reason = format!("waiting for scheduling gates: [{}]", pod.gates.join(" "));
     Err(Refusal::unresolvable(Plugin::SchedulingGates, reason))
+}
+
+/// Once its gates are gone.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    hint.is_about_itself()
 }

@@ -2,11 +2,23 @@
 
 use kubernetes::taints::{PREFER_NO_SCHEDULE, first_untolerated};
 
-use super::super::node::NodeSpec;
-use super::super::plugin::Plugin;
-use super::super::pod::Shape;
-use super::super::settings::Version;
-use super::super::verdict::Refusal;
+use crate::node::NodeSpec;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::pod::Shape;
+use crate::queue::{About, Hint, Sort};
+use crate::settings::Version;
+use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "TaintToleration",
+    points: |_| &[ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score],
+    filter: Some(Filter::OF_NODE),
+    weight: 3,
+    events: &[Sort::NodeAdded, Sort::NodeTaints, Sort::PodTolerations],
+    queueing_hint,
+    ..NOWHERE
+};
 
 /// A taint that refuses must be tolerated.
 pub(crate) fn filter(shape: &Shape, node: &NodeSpec, version: Version) -> Result<(), Refusal> {
@@ -22,4 +34,17 @@ pub(crate) fn filter(shape: &Shape, node: &NodeSpec, version: Version) -> Result
 pub(crate) fn score(shape: &Shape, node: &NodeSpec) -> i64 {
     let discouraging = node.taints.iter().filter(|taint| &*taint.effect == PREFER_NO_SCHEDULE);
     discouraging.filter(|taint| !kubernetes::taints::tolerated(&shape.tolerations, taint)).count() as i64
+}
+
+/// A node whose taints the pod tolerates, and did not before; or the pod itself changed.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    match hint.event.about {
+        About::Node { old, new: Some(new) } => {
+            let tolerations = &hint.pod.shape.tolerations;
+            let tolerates = |node: &NodeSpec| first_untolerated(&node.taints, tolerations).is_none();
+            tolerates(new) && old.is_none_or(|old| !tolerates(old))
+        }
+        About::Pod { .. } => hint.is_about_itself(),
+        _ => true,
+    }
 }

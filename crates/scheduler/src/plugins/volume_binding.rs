@@ -11,11 +11,45 @@ use kubernetes::selector::Selector;
 use smallvec::{SmallVec, smallvec};
 
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{
     Binding, Claim, Class, InTreeDisk, PodVolume, Reservation, Storage, Trouble, Unreadable, Volume,
 };
 use crate::verdict::{Code, Refusal};
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "VolumeBinding",
+    points: |_| {
+        &[
+            ExtensionPoint::PreFilter,
+            ExtensionPoint::Filter,
+            ExtensionPoint::PreScore,
+            ExtensionPoint::Score,
+            ExtensionPoint::Reserve,
+            ExtensionPoint::PreBind,
+        ]
+    },
+    filter: Some(Filter::BEYOND.unprepared("not found")),
+    events: &[
+        Sort::NodeAdded,
+        Sort::NodeLabels,
+        Sort::Added(ThingKind::Claim),
+        Sort::Added(ThingKind::Volume),
+        Sort::Added(ThingKind::StorageClass),
+        Sort::Added(ThingKind::CsiNode),
+        Sort::Added(ThingKind::CsiStorageCapacity),
+        Sort::Changed(ThingKind::Claim),
+        Sort::Changed(ThingKind::Volume),
+        Sort::Changed(ThingKind::StorageClass),
+        Sort::Changed(ThingKind::CsiNode),
+        Sort::Changed(ThingKind::CsiDriver),
+        Sort::Changed(ThingKind::CsiStorageCapacity),
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const PLUGIN: Plugin = Plugin::VolumeBinding;
 
@@ -358,5 +392,29 @@ impl Room {
             }
         }
         Room::On(nodes, lost)
+    }
+}
+
+/// A claim of the pod came or changed, or there are other volumes to be had.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let About::Thing { old, new } = hint.event.about else { return true };
+    let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
+    match (&thing.details, old.map(|old| &old.details)) {
+        // Of the details only a claim has none.
+        (Details::None, _) => hint.has_claim(own, thing),
+        (
+            Details::StorageClass { topologies, .. },
+            Some(Details::StorageClass { topologies: before, .. }),
+        ) => topologies != before,
+        (Details::CsiNode { migrated, .. }, Some(Details::CsiNode { migrated: before, .. })) => {
+            migrated != before
+        }
+        (Details::CsiDriver { tracks_capacity }, Some(Details::CsiDriver { tracks_capacity: before })) => {
+            *before && !tracks_capacity && own.is_of_driver(&thing.name)
+        }
+        (Details::CsiStorageCapacity { most }, Some(Details::CsiStorageCapacity { most: before })) => {
+            most.is_some() && most > before
+        }
+        _ => true,
     }
 }

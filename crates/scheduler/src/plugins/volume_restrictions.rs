@@ -4,9 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::queue::{About, Hint, Sort, ThingKind};
 use crate::storage::{PodVolumes, Storage, Trouble};
 use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "VolumeRestrictions",
+    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
+    filter: Some(
+        Filter::BEYOND_AND_PODS.unprepared(r#"cannot read "PreFilterVolumeRestrictions" from cycleState"#),
+    ),
+    events: &[Sort::NodeAdded, Sort::PodDeleted, Sort::Added(ThingKind::Claim)],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const PLUGIN: Plugin = Plugin::VolumeRestrictions;
 
@@ -84,6 +97,23 @@ impl State {
         let gone: usize = gone.map(|(_, volumes, _)| uses(volumes)).sum();
         let come: usize = hypothesis.with.iter().map(|pod| uses(pod.volumes)).sum();
         self.taken + come > gone
+    }
+}
+
+/// A pod left that had a disk or a claim that the pod wants for itself, or a claim of its own came.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let Some(own) = hint.volumes else { return true };
+    match hint.event.about {
+        About::Node { .. } => true,
+        About::Pod { old, volumes, .. } => {
+            let Some(others) = volumes else { return true };
+            if old.is_some_and(|gone| gone.name.namespace != hint.pod.name.namespace) {
+                return false;
+            }
+            let disk = own.disks().any(|own| others.disks().any(|other| own.conflicts(other)));
+            disk || own.named_claims().any(|own| others.named_claims().any(|other| own == other))
+        }
+        About::Thing { old, new } => new.or(old).is_none_or(|claim| hint.names_claim(own, claim)),
     }
 }
 

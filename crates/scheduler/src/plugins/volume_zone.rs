@@ -5,9 +5,28 @@ use std::sync::Arc;
 use kubernetes::labels::Labels;
 
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::Plugin;
+use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{Binding, OLD_REGION, OLD_ZONE, REGION, Storage, Trouble, Volume, ZONE};
 use crate::verdict::Refusal;
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "VolumeZone",
+    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
+    filter: Some(Filter::BEYOND),
+    events: &[
+        Sort::NodeAdded,
+        Sort::NodeLabels,
+        Sort::Added(ThingKind::Claim),
+        Sort::Added(ThingKind::Volume),
+        Sort::Added(ThingKind::StorageClass),
+        Sort::Changed(ThingKind::Claim),
+        Sort::Changed(ThingKind::Volume),
+    ],
+    queueing_hint,
+    ..NOWHERE
+};
 
 const PLUGIN: Plugin = Plugin::VolumeZone;
 
@@ -72,6 +91,18 @@ fn is_reachable(volume: &Volume, labels: &Labels) -> bool {
         });
         place.is_some_and(|place| zones.iter().any(|zone| &**zone == place))
     })
+}
+
+/// A claim of the pod came or changed, a volume is elsewhere, or a class waits for its pods.
+fn queueing_hint(hint: &Hint<'_>) -> bool {
+    let About::Thing { old, new } = hint.event.about else { return true };
+    let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
+    match (&thing.details, old.map(|old| &old.details)) {
+        (Details::None, _) => hint.names_claim(own, thing),
+        (Details::Volume { places }, Some(Details::Volume { places: before })) => places != before,
+        (Details::StorageClass { waits_for_consumer, .. }, _) => *waits_for_consumer,
+        _ => true,
+    }
 }
 
 #[cfg(test)]

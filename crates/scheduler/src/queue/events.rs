@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use super::super::node::NodeSpec;
 use super::super::pod::Pod;
-use super::hints::{Extras, Volumes};
+use super::hints::Extras;
 use super::things::{Thing, ThingKind};
+use super::volumes::Volumes;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Event<'a> {
+pub(crate) struct Event<'a> {
     pub sort: Sort,
     pub about: About<'a>,
 }
 
 /// What sort of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     NodeAdded,
     NodeDeleted,
     NodeAllocatable,
@@ -43,7 +44,7 @@ pub(super) enum Sort {
 
 /// What it happened to: how that was, and how it is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum About<'a> {
+pub(crate) enum About<'a> {
     Node {
         old: Option<&'a NodeSpec>,
         new: Option<&'a NodeSpec>,

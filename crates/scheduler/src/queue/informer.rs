@@ -10,8 +10,9 @@ use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
 use super::super::pod::Pod;
 use super::events::{About, Event, Sort, node_changes, pod_changes};
-use super::hints::{Extras, Volumes};
+use super::hints::Extras;
 use super::things::{Thing, ThingKind};
+use super::volumes::Volumes;
 
 impl Scheduler {
     pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// A kind of such objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ThingKind {
+pub(crate) enum ThingKind {
     Claim,
     Volume,
     StorageClass,
@@ -24,7 +24,7 @@ pub(super) enum ThingKind {
 
 /// What is asked of such an object. What makes no sense there is as if it were not there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Thing {
+pub(crate) struct Thing {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
     pub details: Details,
@@ -32,7 +32,7 @@ pub(super) struct Thing {
 
 /// What is asked of such an object besides its name.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Details {
+pub(crate) enum Details {
     /// Nothing more.
     None,
     /// The zones and regions of a volume, by label.

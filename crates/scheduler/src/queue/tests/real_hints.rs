@@ -11,8 +11,9 @@ use super::super::super::pod::Pod;
 use super::super::super::{Plugin, Scheduler, Settings};
 use super::super::Known;
 use super::super::events::{About, Event, Sort, node_changes, pod_changes};
-use super::super::hints::{Extras, Volumes, asks, helps};
+use super::super::hints::{Extras, is_helped};
 use super::super::things::{Thing, ThingKind};
+use super::super::volumes::Volumes;
 
 const HINTS: &str = include_str!("../../../../../testdata/scheduler/queue_hints.jsonl");
 
@@ -150,8 +151,9 @@ fn answers(pods: &BTreeMap<String, Object>, old: Option<&Object>, new: Option<&O
             if answers.len() == number {
                 answers.push((label(sort, is_assigned), BTreeMap::new()));
             }
-            for plugin in PLUGINS.into_iter().filter(|plugin| asks(*plugin, sort)) {
-                let helped = helps(plugin, known, id, &scheduler.queue.entries[&id], &Event { sort, about });
+            for plugin in PLUGINS.into_iter().filter(|plugin| plugin.asks(sort)) {
+                let helped =
+                    is_helped(plugin, known, id, &scheduler.queue.entries[&id], &Event { sort, about });
                 let by_plugin = answers[number].1.entry(plugin.name()).or_default();
                 by_plugin.insert(pod_name.clone(), helped);
             }

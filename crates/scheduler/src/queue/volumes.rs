@@ -1,19 +1,15 @@
-//! What volumes, and what they come from, mean to pods that were refused.
+//! The volumes of a pod, as far as events about others may help it.
 
 use std::sync::Arc;
 
 use model::Object;
 use serde::Deserialize;
 
-use super::super::super::plugin::Plugin;
-use super::super::super::pod::Pod;
-use super::super::super::storage::Disk;
-use super::super::Entry;
-use super::super::things::{Details, Thing};
+use crate::storage::Disk;
 
 /// The volumes of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::queue) struct Volumes(Vec<Volume>);
+pub(crate) struct Volumes(Vec<Volume>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Volume {
@@ -96,71 +92,6 @@ struct RbdJson {
     read_only: Option<bool>,
 }
 
-/// Whether a pod that left had a disk or a claim that the pod wants for itself.
-pub(super) fn released(pod: &Pod, entry: &Entry, gone: Option<&Pod>, volumes: Option<&Volumes>) -> bool {
-    let (Some(own), Some(others)) = (entry.extras.volumes.as_deref(), volumes) else { return true };
-    if gone.is_some_and(|gone| gone.name.namespace != pod.name.namespace) {
-        return false;
-    }
-    let disk = own.disks().any(|own| others.disks().any(|other| own.conflicts(other)));
-    disk || own.named_claims().any(|own| others.named_claims().any(|other| own == other))
-}
-
-/// Whether a pod that left its node had a volume that was attached there.
-pub(super) fn detached(gone: Option<&Pod>, volumes: Option<&Volumes>) -> bool {
-    let Some(volumes) = volumes else { return true };
-    let attached =
-        |volume: &Volume| matches!(volume, Volume::Claim(_) | Volume::Ephemeral(_) | Volume::Migrated { .. });
-    let held = gone.is_some_and(|gone| gone.node_name.is_some() || gone.nominated_node.is_some());
-    held && volumes.0.iter().any(attached)
-}
-
-/// Whether an object that came, changed or went may help against a plugin; given as it is, or as it was if it is gone.
-pub(super) fn thing_helps(
-    plugin: Plugin,
-    pod: &Pod,
-    entry: &Entry,
-    old: Option<&Thing>,
-    thing: &Thing,
-) -> bool {
-    let Some(volumes) = entry.extras.volumes.as_deref() else { return true };
-    let before = old.map(|old| &old.details);
-    match (plugin, &thing.details, before) {
-        // Of the details only a claim has none.
-        (Plugin::VolumeRestrictions | Plugin::VolumeZone, Details::None, _) => {
-            thing.namespace == pod.name.namespace && volumes.named_claims().any(|own| *own == thing.name)
-        }
-        (_, Details::None, _) => {
-            thing.namespace == pod.name.namespace && volumes.claims().any(|own| *own == thing.name)
-        }
-        (Plugin::VolumeZone, Details::Volume { places }, Some(Details::Volume { places: before })) => {
-            places != before
-        }
-        (Plugin::VolumeZone, Details::StorageClass { waits_for_consumer, .. }, _) => *waits_for_consumer,
-        (
-            _,
-            Details::StorageClass { topologies, .. },
-            Some(Details::StorageClass { topologies: before, .. }),
-        ) => topologies != before,
-        (
-            Plugin::NodeVolumeLimits,
-            Details::CsiNode { limits, .. },
-            Some(Details::CsiNode { limits: before, .. }),
-        ) => limits.iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0)),
-        (_, Details::CsiNode { migrated, .. }, Some(Details::CsiNode { migrated: before, .. })) => {
-            migrated != before
-        }
-        (_, Details::CsiDriver { tracks_capacity }, Some(Details::CsiDriver { tracks_capacity: before })) => {
-            *before && !tracks_capacity && volumes.is_of_driver(&thing.name)
-        }
-        (_, Details::CsiStorageCapacity { most }, Some(Details::CsiStorageCapacity { most: before })) => {
-            most.is_some() && most > before
-        }
-        (_, Details::VolumeAttachment { driver }, _) => volumes.may_be_attached_by(driver),
-        _ => true,
-    }
-}
-
 // === impl Volumes ===
 
 impl Volumes {
@@ -169,19 +100,19 @@ impl Volumes {
         Volumes(volumes.into_iter().filter_map(|volume| Volume::of(&meta.name, volume)).collect())
     }
 
-    fn named_claims(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn named_claims(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.iter().filter_map(|volume| if let Volume::Claim(name) = volume { Some(name) } else { None })
     }
 
     /// Also those that are made for the pod.
-    fn claims(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.iter().filter_map(|volume| match volume {
             Volume::Claim(name) | Volume::Ephemeral(name) => Some(name),
             Volume::Csi(_) | Volume::Migrated { .. } | Volume::Disk(_) => None,
         })
     }
 
-    fn disks(&self) -> impl Iterator<Item = &Disk> {
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Disk> {
         self.0.iter().filter_map(|volume| match volume {
             Volume::Migrated { disk, .. } => disk.as_ref(),
             Volume::Disk(disk) => Some(disk),
@@ -189,12 +120,20 @@ impl Volumes {
         })
     }
 
-    fn is_of_driver(&self, name: &str) -> bool {
+    pub(crate) fn is_of_driver(&self, name: &str) -> bool {
         self.0.iter().any(|volume| matches!(volume, Volume::Csi(driver) if **driver == *name))
     }
 
+    /// Whether one of them is attached to the node.
+    pub(crate) fn may_be_attached(&self) -> bool {
+        let is_attached = |volume: &Volume| {
+            matches!(volume, Volume::Claim(_) | Volume::Ephemeral(_) | Volume::Migrated { .. })
+        };
+        self.0.iter().any(is_attached)
+    }
+
     /// Whether one of the volumes counts among those that the driver attaches; the first that cannot be told decides.
-    fn may_be_attached_by(&self, name: &str) -> bool {
+    pub(crate) fn may_be_attached_by(&self, name: &str) -> bool {
         self.0.iter().any(|volume| match volume {
             Volume::Claim(_) => true,
             Volume::Migrated { driver, .. } => driver.is_none_or(|driver| driver == name),

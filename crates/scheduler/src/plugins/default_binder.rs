@@ -1,0 +1,7 @@
+//! DefaultBinder: binds. What that takes is for the caller to decide.
+
+use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+
+/// What it says of itself.
+pub(crate) const REGISTRATION: Registration =
+    Registration { name: "DefaultBinder", points: |_| &[ExtensionPoint::Bind], ..NOWHERE };
