@@ -1,56 +1,14 @@
-//! What of a recording is given: each pod, or the workloads that pods come of.
+//! Who works in a replay, by what is given.
 
-use std::fmt;
-use std::str::FromStr;
-
+use calibration::Level;
 use controllers::Controller;
-use serde::{Deserialize, Serialize};
 
-/// What is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Level {
-    /// Each pod that was asked for, when it was.
-    #[default]
-    Pods,
-    /// Deployments, Jobs and their like, whose controllers make pods.
-    Workloads,
-}
-
-/// A word that is none of the levels.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give pods or workloads")]
-pub struct BadLevel;
-
-impl Level {
-    /// Who works in a run. Budgets follow the pods that there are at either level; where nodes come and go as an
-    /// autoscaler decides, so do the pods that DaemonSets want on them.
-    pub fn controllers(self, scales: bool) -> &'static [Controller] {
-        match (self, scales) {
-            (Level::Workloads, _) => &Controller::ALL,
-            (Level::Pods, true) => &[Controller::DaemonSet, Controller::Disruption],
-            (Level::Pods, false) => &[Controller::Disruption],
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Level::Pods => "pods",
-            Level::Workloads => "workloads",
-        })
-    }
-}
-
-impl FromStr for Level {
-    type Err = BadLevel;
-
-    fn from_str(word: &str) -> Result<Level, BadLevel> {
-        match word {
-            "pods" => Ok(Level::Pods),
-            "workloads" => Ok(Level::Workloads),
-            _ => Err(BadLevel),
-        }
+/// Who works in a run. Budgets follow the pods that there are at either level; where nodes come and go as an autoscaler
+/// decides, so do the pods that DaemonSets want on them.
+pub fn controllers(level: Level, scales: bool) -> &'static [Controller] {
+    match (level, scales) {
+        (Level::Workloads, _) => &Controller::ALL,
+        (Level::Pods, true) => &[Controller::DaemonSet, Controller::Disruption],
+        (Level::Pods, false) => &[Controller::Disruption],
     }
 }

@@ -73,7 +73,6 @@ pub mod recorded;
 pub mod replayer;
 pub mod report;
 pub mod script;
-pub mod settings;
 pub mod snapshot;
 
 pub use replayer::{Replay, ReplayReport, Replayer};

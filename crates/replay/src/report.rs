@@ -5,6 +5,7 @@ mod scaling;
 
 use std::fmt;
 
+use calibration::Level;
 use model::{Gap, Moment};
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +13,6 @@ use serde_json::Value;
 use crate::causes::Causes;
 use crate::compare::Fidelity;
 use crate::figures::Figures;
-use crate::level::Level;
 
 pub use moves::Moves;
 pub use scaling::{GroupScaling, NodeCurves, Scaling, Size};

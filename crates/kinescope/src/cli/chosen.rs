@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-
-use crate::look::Chosen;
+use query::Chosen;
 
 /// Opens the history named, or the one everybody would mean.
 pub(super) fn open(named: Option<&Path>) -> anyhow::Result<Chosen> {

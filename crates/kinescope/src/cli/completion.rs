@@ -9,10 +9,10 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 use history::History;
 use model::Kind;
+use query::KindWords;
 
 use super::output::Out;
 use super::{Outcome, chosen};
-use crate::look::KindWords;
 
 /// A shell that has to show more than this shows nothing useful.
 const MOST: usize = 500;

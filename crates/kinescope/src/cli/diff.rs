@@ -8,13 +8,13 @@ use anyhow::bail;
 use history::Selection;
 use kubernetes::selector::Selector;
 use model::{Cluster, Difference, FieldChange, Kind, Moment, Version, changed_fields, difference};
+use query::{Chosen, KindWords, has_labels};
 use serde_json::json;
 
 use super::lines::harmless;
 use super::noise::is_noise;
 use super::output::{HEADING, NEW, OLD, Out};
 use super::{Outcome, chosen, secret_mask};
-use crate::look::{Chosen, KindWords, has_labels};
 
 const AFTER: &str = "\
 Examples:

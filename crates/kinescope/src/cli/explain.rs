@@ -18,6 +18,9 @@ use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use kubernetes::kinds;
 use model::{Key, Kind, Moment, NamespacedName, Object};
+use query::autoscaler_setup::{GroupsBy, Setup};
+use query::scheduler_settings::Which;
+use query::{AsOf, Chosen, autoscaler_setup, scheduler_settings};
 use scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler, Version};
 
 use self::autoscaler::{Outcome as Scaled, Played, PodSeen, play};
@@ -26,9 +29,6 @@ use self::life::Life;
 use self::state::State;
 use super::output::Out;
 use super::{Outcome, chosen, completion};
-use crate::look::autoscaler_setup::{GroupsBy, Setup};
-use crate::look::scheduler_settings::Which;
-use crate::look::{AsOf, Chosen, autoscaler_setup, scheduler_settings};
 
 const AFTER: &str = "\
 Examples:

@@ -14,13 +14,13 @@ use jiff::tz::Offset;
 use kubernetes::anonymise::Anonymiser;
 use kubernetes::selector::Selector;
 use model::{Kind, Moment, Window};
+use query::{Chosen, Feed, FeedSummary, KindWords, Shown};
+use recorder::secret_key;
 
 use super::out_file::Scratch;
 use super::output::{Out, grouped};
 use super::progress::Progress;
 use super::{Outcome, chosen, format_word, signals, tracer_config};
-use crate::look::{Chosen, Feed, FeedSummary, KindWords, Shown};
-use crate::secret_key;
 
 /// What can be written.
 const FORMATS: [Format; 8] = [

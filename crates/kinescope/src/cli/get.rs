@@ -9,12 +9,12 @@ use history::Selection;
 use kubernetes::selector::{FieldSelector, Selector};
 use kubernetes::table::{Style, Table, render};
 use model::{Moment, Object, Version};
+use query::{Found, KindWords, has_labels};
 use serde_json::{Value, json};
 
 use super::output::Out;
 use super::sort_by::SortBy;
 use super::{Outcome, chosen, completion};
-use crate::look::{Found, KindWords, has_labels};
 
 const AFTER: &str = "\
 Examples:

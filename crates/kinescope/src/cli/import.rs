@@ -16,6 +16,7 @@ use history::{Bulk, History};
 use jiff::tz::TimeZone;
 use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict, disclosed};
 use model::{Gap, Moment, Object, Observed, TimeWords, What, audit_source, is_audit_source, recorded_source};
+use recorder::secret_key;
 use serde_json::json;
 
 use self::audit::AuditLogs;
@@ -23,7 +24,6 @@ use self::found::{Found, expand, stem};
 use super::output::{Out, bytes, counted, grouped};
 use super::progress::Progress;
 use super::{Outcome, format_word, signals};
-use crate::secret_key;
 
 /// Pieces that travel together from the thread that reads to the one that writes.
 const BATCH: usize = 256;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use history::{History, Summary};
 use model::Gap;
+use query::{changes, summary_as_json};
 
 use super::output::{HEADING, Out, bytes, counted, grouped, span};
 use super::{Outcome, chosen};
-use crate::look::{changes, summary_as_json};
 
 const AFTER: &str = "\
 Examples:

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use model::{Change, FieldChange, Key, Moment, Object, What, changed_fields};
+use query::{AuditedWrites, Chosen, KindWords, WrittenBy};
 use serde_json::json;
 
 use super::get::Scope;
@@ -13,7 +14,6 @@ use super::lines::harmless;
 use super::noise::{is_below, is_noise};
 use super::output::{HEADING, NEW, OLD, Out, span};
 use super::{Outcome, chosen, completion, secret_mask};
-use crate::look::{AuditedWrites, Chosen, KindWords, WrittenBy};
 
 const AFTER: &str = "\
 Examples:

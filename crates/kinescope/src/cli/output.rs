@@ -2,11 +2,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
-pub(super) use crate::look::{bytes, counted, grouped};
-
 use anstyle::{AnsiColor, Style};
 
 use super::escaping::EscapingWriter;
+
+pub(super) use query::bytes;
+pub(super) use query::counted;
+pub(super) use query::grouped;
 
 /// What a history says was removed.
 pub(super) const OLD: Style = AnsiColor::Red.on_default();

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
+use query::Chosen;
 use serde_json::json;
 
 use super::output::{Out, bytes, grouped};
 use super::{Outcome, chosen};
-use crate::look::Chosen;
 
 const AFTER: &str = "\
 Examples:

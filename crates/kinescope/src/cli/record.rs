@@ -12,14 +12,13 @@ use history::Retention;
 use kubernetes::rules::{self, RedactKey, Rules};
 use kubernetes::selector::Selector;
 use live::{Connection, EventChoice, KindChoice, Wanted};
+use recorder::{Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config, secret_key};
 use tokio::sync::{mpsc, watch};
 
 use self::status::Status;
 use self::stream::{Kinds, Stream};
 use super::output::Out;
 use super::{Outcome, lines, signals};
-use crate::recorder::{self, Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config};
-use crate::secret_key;
 
 /// What does not notice that it is over gets no longer than this.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -14,10 +14,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use calibration::Level;
 use model::Object;
+use query::{Chosen, Edit};
 use replay::compare::Comparison;
 use replay::decisions::Decisions;
-use replay::level::Level;
 use replay::play::play;
 use replay::report::{Report, Reservation, Scaling, Span};
 use scheduler::Version;
@@ -30,8 +31,6 @@ use self::target::{OfRun, Target};
 use super::output::Out;
 use super::progress::Progress;
 use super::{Outcome, chosen, signals};
-use crate::look::{Chosen, Edit};
-use crate::recorder;
 
 const AFTER: &str = "\
 Examples:

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-
+use recorder::{Beside, Board, Config};
+use server as http;
+use server::{Scratch, Settings, Shelf};
 use tokio::sync::{mpsc, watch};
 
 use super::output::{Out, grouped};
 use super::{Outcome, signals};
-use crate::http::{self, Scratch, Settings, Shelf};
-use crate::recorder::{self, Beside, Board, Config};
 
 /// What work that does not look up any more gets at the end.
 const FAREWELL: Duration = Duration::from_millis(500);

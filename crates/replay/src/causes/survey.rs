@@ -18,7 +18,7 @@ use super::made::Made;
 use super::owners::{self, Owners, Vacancy};
 use super::store::Store;
 use super::{Act, Cause, Causes, LifeSeen, Lost, Totals, objects};
-use crate::settings;
+use calibration::REPLAY_SETTINGS;
 
 /// Reads a recording for the first time.
 pub struct Survey<'a> {
@@ -145,7 +145,7 @@ impl<'a> Survey<'a> {
             },
             ("", "Node") => self.node(at, &key.name, what),
             (_, "Event") => self.event(at, what),
-            (_, settings::KIND) => self.is_replay = true,
+            (_, REPLAY_SETTINGS) => self.is_replay = true,
             (group, kind) => {
                 let Some(kind) = OwnerKind::of(kind).filter(|_| owners::GROUPS.contains(&group)) else {
                     return Ok(());

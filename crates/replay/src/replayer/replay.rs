@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use autoscaler::NodeGroup;
-use calibration::Measure;
+use calibration::{Level, Measure};
 use formats::scaling_scenario::Scenario;
 use model::{Moment, Object, Window};
 use simulation::pace::Pace;
@@ -13,7 +13,7 @@ use simulation::{AutoscalerSetup, Setup, SimulatedCloud};
 use super::follow::{Scenarios, Seen, Witness};
 use super::report::ReplayReport;
 use super::{Error, Replayer, shown};
-use crate::level::Level;
+use crate::level;
 use crate::play::{Part, Steps, play_in_batches, survey};
 use crate::snapshot::group_of;
 
@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
         let interval = self.batch_interval.unwrap_or(usual);
         let mut measure = Measure::new(&groups);
         let (scales, history) = (settings.is_some(), &replayer.history);
-        let controllers = Level::Pods.controllers(scales);
+        let controllers = level::controllers(Level::Pods, scales);
         let causes = survey(history, &part, scales, controllers, &|_| None, None, |at, seen| {
             measure.see(at, seen);
         })?;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use history::Selection;
 use model::{Key, Kind, Moment, Window};
+use query::Chosen;
 use serde::Deserialize;
 
 use super::Case;
 use super::life::Life;
 use crate::cli::output::grouped;
-use crate::look::Chosen;
 
 /// What became of a pod, and what its scheduler said around the moment.
 #[derive(Default)]

@@ -3,14 +3,14 @@
 mod autoscaler;
 
 use model::{Key, Moment, NamespacedName};
+use query::AsOf;
+use query::scheduler_settings::ToldBy;
 use scheduler::{Decision, NodeAnswer, NodeVerdict, Refusal};
 use serde_json::{Map, Value, json};
 
 use super::Told;
 use super::happened::{Happened, Said};
 use crate::cli::output::Out;
-use crate::look::AsOf;
-use crate::look::scheduler_settings::ToldBy;
 
 pub(super) use self::autoscaler::autoscaler;
 

@@ -4,12 +4,11 @@ use std::fmt;
 
 use kubernetes::admission::renew;
 use model::{Change, Key, Moment, Object, What};
+use query::{AsOf, Chosen};
 
 use super::Case;
 use super::seen::Seen;
 use crate::cli::output::span;
-use crate::look::AsOf;
-use crate::look::Chosen;
 
 /// One life of a pod.
 pub(super) struct Life {

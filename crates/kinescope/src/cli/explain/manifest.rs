@@ -11,12 +11,11 @@ use formats::{Input, manifests};
 use history::Selection;
 use kubernetes::admission::{admit, controller_of, pod_of, renew};
 use model::{Kind, Moment, Object};
+use query::{AsOf, Chosen};
 use serde_json::Value;
 
 use super::Case;
 use crate::cli::output::{Out, counted};
-use crate::look::AsOf;
-use crate::look::Chosen;
 
 /// The first pod of a manifest, or the pod of its first workload, as if it came at that moment.
 pub(super) fn case(

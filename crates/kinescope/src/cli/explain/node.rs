@@ -13,13 +13,13 @@ use autoscaler::{
     Unremovable, UnremovableReason, Version,
 };
 use model::{Key, Kind, Moment, NamespacedName};
+use query::autoscaler_setup::{GroupsBy, Setup};
+use query::{AsOf, Chosen};
 
 use self::life::{Happened, Life};
 use super::Explain;
 use super::autoscaler::{Played, play, why_ended};
 use crate::cli::output::Out;
-use crate::look::autoscaler_setup::{GroupsBy, Setup};
-use crate::look::{AsOf, Chosen};
 
 /// All there is to show.
 struct Told {

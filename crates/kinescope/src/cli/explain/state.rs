@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use history::Selection;
 use model::{Key, Kind, Moment, Object, What, Window};
+use query::{AsOf, Chosen, objects};
 use scheduler::{KINDS, Scheduler};
 
 use super::seen::Seen;
-use crate::look::{AsOf, Chosen, objects};
 
 /// A scheduler counts on a place from when it decides; others see the pod there once it is bound, so much later. On
 /// recordings of real schedulers, most that differed without it agree with it.

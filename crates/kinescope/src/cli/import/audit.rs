@@ -9,11 +9,11 @@ use anyhow::bail;
 use formats::{Format, Given, Input, Item, Items};
 use history::{History, Selection};
 use model::{ContentHash, Moment, Observed, Window, audit_source, is_audit_source};
+use query::Chosen;
 
 use super::super::output::counted;
 use super::super::signals;
 use super::{Batch, Message, Tally};
-use crate::look::Chosen;
 
 /// The logs that were named, read together: API servers of one cluster have one each, and they overlap.
 pub(super) struct AuditLogs {

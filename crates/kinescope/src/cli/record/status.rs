@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Kind;
+use recorder::{Board, Figures, State};
 
 use crate::cli::lines::harmless;
 use crate::cli::output::{Out, counted, grouped};
-use crate::recorder::{Board, Figures, State};
 
 /// One line on a terminal about all recordings.
 pub(super) struct Status {

@@ -7,17 +7,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context;
-use formats::Writer as _;
-use formats::sched_record;
+use formats::{Writer as _, sched_record};
 use jiff::tz::Offset;
 use kubernetes::rules::{self, RedactKey};
 use live::{Connection, Event, Known, News, Target, Wanted};
 use model::{Change, Moment, Observed};
+use recorder::{Board, Figures, RecordingClock, Words, lock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
-
-use crate::recorder::{Board, Figures, RecordingClock, Words, lock};
 
 /// What the simulator's recorder watches, in its order.
 pub(super) const KINDS: [&str; 7] = [

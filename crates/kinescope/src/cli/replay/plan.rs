@@ -9,14 +9,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use autoscaler::{Delay, NodeGroup, Provisioning};
+use calibration::{Level, NodesBy, ReplaySettings};
 use controllers::Controller;
 use model::{Gap, Kind, Moment, Object, Window};
+use query::autoscaler_setup::{GroupsBy, Setup};
+use query::scheduler_settings::Which;
+use query::{Chosen, Edit, Root, kept, scheduler_settings};
 use replay::classes::Classes;
 use replay::film::Film;
-use replay::level::Level;
 use replay::play::{Part, whole_from};
 use replay::report::{About, Reservation};
-use replay::settings::{NodesBy, ReplaySettings};
 use scheduler::Version;
 use simulation::pace::Pace;
 use simulation::{AutoscalerSetup, Setup as RunSetup, SimulatedCloud};
@@ -24,9 +26,6 @@ use simulation::{AutoscalerSetup, Setup as RunSetup, SimulatedCloud};
 use self::nodes::Word;
 use super::Replay;
 use super::survey::Measured;
-use crate::look::autoscaler_setup::{GroupsBy, Setup};
-use crate::look::scheduler_settings::Which;
-use crate::look::{Chosen, Edit, Root, kept, scheduler_settings};
 
 pub(super) use self::nodes::Nodes;
 

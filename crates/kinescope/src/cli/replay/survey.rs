@@ -8,6 +8,7 @@ use autoscaler::Provisioning;
 use calibration::seen::Seen;
 use calibration::{Measure, MeasurePace};
 use model::{Moment, Object, What};
+use query::Chosen;
 use replay::causes::{Causes, Lost};
 use replay::figures::Figures;
 use replay::play::survey;
@@ -20,7 +21,6 @@ use super::seconds;
 use crate::cli::output::Out;
 use crate::cli::progress::Progress;
 use crate::cli::signals;
-use crate::look::Chosen;
 
 /// What a recording tells.
 pub(super) struct Surveyed {
@@ -75,7 +75,7 @@ impl Surveyed {
         let mut recorded = Recorded::new(from);
         let mut measuring = Measuring::new(plan);
         let scales = plan.nodes == Nodes::Autoscaled;
-        let controllers = plan.level.controllers(scales);
+        let controllers = replay::level::controllers(plan.level, scales);
         let (history, part, counted) = (&chosen.history, &plan.part, Some(&mut recorded));
         let causes = survey(history, part, scales, controllers, &class_of, counted, |at, seen| {
             measuring.see(at, seen);

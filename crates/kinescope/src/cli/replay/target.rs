@@ -20,22 +20,21 @@ use live::applying::{Applier, Pace, RunTimes, Stamped, clean, kinds_before, stam
 use live::transplant::{FileRule, Level, Manner, Rule, Templates, Transplant, read_rules};
 use live::{Connection, KindChoice, Wanted};
 use model::{Kind, Moment};
+use query::{Chosen, KindWords};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::filming::Filming;
+use self::hooks::{Hooks, Stage};
+use self::part::Part;
+use self::style::InStyle;
 use super::super::lines::harmless;
 use super::super::output::Out;
 use super::super::{Outcome, signals, text_file, tracer_config};
 use super::{Replay, Speed, plan};
-use crate::look::{Chosen, KindWords};
-use crate::recorder;
 
-use self::filming::Filming;
-use self::hooks::{Hooks, Stage};
-use self::part::Part;
 pub(super) use self::runs::OfRun;
-use self::style::InStyle;
 
 /// What concerns a real API server.
 #[derive(clap::Args)]
@@ -233,10 +232,10 @@ impl Target {
         let templates = Templates::with(tracer.templates());
         let simkube = self.simkube.style.as_ref().map(|_| self.simkube.style(run));
         let level = match asked.level {
-            Some(replay::level::Level::Pods) if simkube.is_some() => {
+            Some(calibration::Level::Pods) if simkube.is_some() => {
                 bail!("SimKube gives workloads: leave --level pods")
             }
-            Some(replay::level::Level::Workloads) => Level::Workloads,
+            Some(calibration::Level::Workloads) => Level::Workloads,
             _ if simkube.is_some() => Level::Workloads,
             _ => Level::Pods,
         };

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use autoscaler::{Autoscaler, KINDS, Loop, ObservedCloud, loop_of};
 use history::Selection;
 use model::{Kind, Moment, Object, What, Window};
+use query::autoscaler_setup::Setup;
+use query::{AsOf, Chosen};
 use serde::Deserialize;
 
 use super::others::Others;
 use crate::cli::output::Out;
 use crate::cli::progress::Progress;
-use crate::look::autoscaler_setup::Setup;
-use crate::look::{AsOf, Chosen};
 
 /// What was played.
 pub(in crate::cli::explain) struct Played {

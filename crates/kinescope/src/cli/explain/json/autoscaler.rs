@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use autoscaler::{Choice, Increase, PodView, ScaleUp};
 use model::{Key, NamespacedName};
+use query::autoscaler_setup::{GroupsBy, SettingsBy, Setup};
 use serde_json::{Value, json};
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
-use crate::look::autoscaler_setup::{GroupsBy, SettingsBy, Setup};
 
 /// Which autoscaler it is, and what was played.
 pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Value {

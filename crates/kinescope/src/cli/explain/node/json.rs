@@ -2,12 +2,12 @@
 
 use autoscaler::{NodeView, UnremovableReason};
 use model::NamespacedName;
+use query::AsOf;
 use serde_json::{Value, json};
 
 use super::{Held, Told, Verdict, words};
 use crate::cli::explain::json::{autoscaler, said};
 use crate::cli::output::Out;
-use crate::look::AsOf;
 
 /// Writes one JSON document. What there is not is left out.
 pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {

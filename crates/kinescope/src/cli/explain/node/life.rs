@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use history::Selection;
 use model::{Change, Key, Kind, Moment, What, Window};
+use query::{AsOf, Chosen};
 use serde::Deserialize;
 
 use crate::cli::explain::happened::{Event, Said};
-use crate::look::AsOf;
-use crate::look::Chosen;
 
 /// One life of a node.
 pub(super) struct Life {

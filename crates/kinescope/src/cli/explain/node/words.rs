@@ -1,9 +1,9 @@
 //! cluster-autoscaler's reasons in plain words.
 
 use autoscaler::{BlockingReason, Cooldown, CooldownAfter, UnremovableReason};
+use query::autoscaler_setup::{GroupsBy, Setup};
 
 use super::{Held, Verdict};
-use crate::look::autoscaler_setup::{GroupsBy, Setup};
 
 /// What a verdict means.
 pub(super) fn verdict(verdict: &Verdict, setup: &Setup) -> String {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use anstyle::Style;
 use autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
 use model::NamespacedName;
+use query::autoscaler_setup::Setup;
 
 use crate::cli::explain::Scaling;
 use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
 use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, grouped};
-use crate::look::autoscaler_setup::Setup;
 
 /// So many groups, and so much of what was assumed, are shown.
 const FEW: usize = 8;

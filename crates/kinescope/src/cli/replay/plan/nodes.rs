@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::bail;
-use calibration::ToldBy;
+use calibration::{NodesBy, ToldBy};
 use model::Moment;
+use query::autoscaler_setup::{Asked, GroupsBy, SettingsBy, Setup};
+use query::{AsOf, Chosen, Root};
 use replay::report::{About, Reservation};
-use replay::settings::NodesBy;
 
 use crate::cli::output::counted;
 use crate::cli::replay::Replay;
-use crate::look::autoscaler_setup::{Asked, GroupsBy, SettingsBy, Setup};
-use crate::look::{AsOf, Chosen, Root};
 
 /// Who makes nodes come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

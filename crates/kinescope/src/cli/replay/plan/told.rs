@@ -1,11 +1,11 @@
 //! How everything is set, for the report.
 
+use query::autoscaler_setup::{GroupsBy, SettingsBy};
+use query::scheduler_settings::ToldBy;
 use replay::report::{AutoscalerSettings, From, PaceSettings, SchedulerSettings, Settings};
 use serde_json::Value;
 
 use super::{Nodes, Plan};
-use crate::look::autoscaler_setup::{GroupsBy, SettingsBy};
-use crate::look::scheduler_settings::ToldBy;
 
 impl Plan {
     /// How it is set, and who says so.

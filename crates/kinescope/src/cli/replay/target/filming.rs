@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use history::Retention;
 use live::Wanted;
+use recorder::{Assignment, Board, Keep, Plane, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -14,7 +15,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::Playing;
-use crate::recorder::{self, Assignment, Board, Keep, Plane, lock};
 
 /// A recorder at work.
 pub(super) struct Filming {

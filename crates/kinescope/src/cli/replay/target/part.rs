@@ -10,6 +10,7 @@ use history::Selection;
 use live::applying::{Applier, Pace};
 use live::transplant::{Deed, Transplant};
 use model::{Change, Moment, What, Window};
+use query::Chosen;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Sender};
 
@@ -17,7 +18,6 @@ use super::now;
 use crate::cli::output::{Out, times};
 use crate::cli::progress::Progress;
 use crate::cli::replay::seconds;
-use crate::look::Chosen;
 
 /// A part of a history.
 pub(super) struct Part<'a> {

@@ -10,7 +10,6 @@ use live::applying::{Run, clean, runs, tell};
 use super::{FAREWELL, now, told};
 use crate::cli::Outcome;
 use crate::cli::output::{HEADING, Out};
-use crate::recorder;
 
 /// What is done about runs.
 #[derive(clap::Subcommand)]

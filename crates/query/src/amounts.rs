@@ -1,0 +1,31 @@
+//! Numbers as people read them.
+
+/// 1,234,567
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 1 gap, 1,234 gaps
+pub fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// 12.3 MB
+pub fn bytes(number: u64) -> String {
+    let mut size = number as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if size < 999.5 {
+            return if unit == "B" { format!("{number} B") } else { format!("{size:.1} {unit}") };
+        }
+        size /= 1000.0;
+    }
+    format!("{size:.1} TB")
+}

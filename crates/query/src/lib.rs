@@ -1,0 +1,25 @@
+//! Looking into a history: what the command line and the web application have in common.
+
+mod amounts;
+mod as_of;
+mod audit;
+pub mod autoscaler_setup;
+mod chosen;
+mod edit;
+mod feed;
+mod kept;
+mod kind_words;
+mod labels;
+pub mod scheduler_settings;
+mod summary;
+
+pub use self::amounts::{bytes, counted, grouped};
+pub use self::as_of::{AsOf, objects};
+pub use self::audit::{AuditedWrites, WrittenBy};
+pub use self::chosen::Chosen;
+pub use self::edit::{Edit, Root};
+pub use self::feed::{Feed, FeedSummary, Shown};
+pub use self::kept::kept;
+pub use self::kind_words::{Found, KindWords};
+pub use self::labels::has_labels;
+pub use self::summary::{changes, gap_as_json, summary_as_json};

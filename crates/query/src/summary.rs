@@ -1,0 +1,51 @@
+//! What is in a history.
+
+use history::Summary;
+use model::Gap;
+use serde_json::{Value, json};
+
+/// What a history holds, for programs.
+pub fn summary_as_json(history: &str, summary: &Summary, gaps: &[Gap]) -> Value {
+    json!({
+        "history": history,
+        "changes": changes(summary),
+        "notPackedYet": summary.rows,
+        "fileBytes": summary.file_bytes,
+        "objectBytes": summary.raw_bytes,
+        "blockBytes": summary.block_bytes,
+        "keyframeBytes": summary.keyframe_bytes,
+        "prunedTo": summary.pruned_to.map(|moment| moment.to_string()),
+        "sources": summary.sources.iter().map(|source| json!({
+            "name": &*source.name,
+            "from": source.span.map(|(from, _)| from.to_string()),
+            "to": source.span.map(|(_, to)| to.to_string()),
+            "timesInferred": source.times_inferred,
+            "kinds": source.kinds.iter().map(|kind| json!({
+                "group": &*kind.kind.group,
+                "kind": &*kind.kind.kind,
+                "changes": kind.changes,
+                "objects": kind.objects.map(|(objects, _)| objects),
+                "aliveAtEnd": kind.objects.map(|(_, alive)| alive),
+                "objectBytes": kind.raw_bytes,
+                "packedBytes": kind.packed_bytes,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "gaps": gaps.iter().map(gap_as_json).collect::<Vec<_>>(),
+    })
+}
+
+/// A time in which something may have been missed, for programs.
+pub fn gap_as_json(gap: &Gap) -> Value {
+    json!({
+        "source": &*gap.source,
+        "kinds": gap.kinds.iter().map(|kind| kind.to_string()).collect::<Vec<_>>(),
+        "from": gap.from.to_string(),
+        "to": (!gap.is_open()).then(|| gap.to.to_string()),
+        "why": gap.why,
+    })
+}
+
+/// The changes of a whole history.
+pub fn changes(summary: &Summary) -> u64 {
+    summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum()
+}

@@ -1,0 +1,256 @@
+//! The file that names the clusters: our own YAML, the configuration of SimKube's tracer, or Gardener's
+//! `clusters.csv`.
+
+mod gardener;
+mod ours;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use formats::manifests;
+use formats::sktrace::TracerConfig;
+use history::Retention;
+use kubernetes::quantity::Quantity;
+use kubernetes::rules::{RedactKey, Rules};
+use live::{EventChoice, KindChoice, Wanted};
+use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Assignment, Keep, Plane};
+use crate::secret_key;
+
+/// What a file says is to be recorded.
+pub struct Config {
+    /// Where the histories are.
+    folder: PathBuf,
+    /// One for each cluster.
+    pub assignments: Vec<Assignment>,
+    /// What the user should know about it.
+    pub warnings: Vec<String>,
+}
+
+/// What is said beside a file that does not say everything itself.
+#[derive(Clone, Default)]
+pub struct Beside {
+    /// Where the histories go, whatever the file says.
+    pub folder: Option<PathBuf>,
+    /// Of the one cluster of a tracer's configuration.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in that kubeconfig.
+    pub context: Option<String>,
+    /// Where the kubeconfigs of Gardener's shoots and of their control planes are: `{landscape}`, `{project}` and
+    /// `{shoot}` stand for a row's words.
+    pub kubeconfigs: Option<String>,
+    /// The same for their control planes.
+    pub control_kubeconfigs: Option<String>,
+}
+
+/// The key that values are hidden with, if none is named: beside the histories, not in them.
+const KEY_FILE: &str = "redact.key";
+
+// === impl Config ===
+
+impl Config {
+    /// Reads the file, and all that it names.
+    pub fn read(path: &Path, beside: &Beside) -> anyhow::Result<Config> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
+        let at = path.parent().unwrap_or(Path::new(""));
+        if path.extension().is_some_and(|extension| extension == "csv") {
+            return gardener::read(&text, beside).with_context(|| file);
+        }
+        let value = manifests::of_yaml(&file, &text)?;
+        if value.get("clusters").is_some() {
+            return ours::read(value, at, beside).with_context(|| file);
+        }
+        if value.get("trackedObjects").is_some() {
+            return of_tracer(&file, &text, beside);
+        }
+        bail!(
+            "{file} names no clusters: it has neither `clusters:` nor, as SimKube's tracer is configured, \
+             `trackedObjects:`"
+        )
+    }
+
+    /// The folder, as a user would name it.
+    pub fn place(&self) -> &Path {
+        if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder }
+    }
+
+    /// That no two clusters have one name, and with it one history, and that no Secrets are asked for.
+    fn checked(self) -> anyhow::Result<Config> {
+        for (index, assignment) in self.assignments.iter().enumerate() {
+            let name = &*assignment.name;
+            let is_file_name = !name.is_empty()
+                && name.len() <= 200
+                && !name.starts_with(['.', '-'])
+                && name.chars().all(|c| c.is_alphanumeric() || "-_.@".contains(c));
+            if !is_file_name {
+                bail!(
+                    "{name:?} cannot name a cluster: its history is called so; take letters, digits, - _ . @"
+                );
+            }
+            if self.assignments[..index].iter().any(|other| other.into == assignment.into) {
+                bail!("two clusters are called {name}");
+            }
+            assignment.cluster.wanted.kinds.check().with_context(|| name.to_owned())?;
+        }
+        let folder = &self.folder;
+        std::fs::create_dir_all(self.place()).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(self)
+    }
+}
+
+/// SimKube's tracer looks at the one cluster it is in. Its kinds are recorded beside those that always are.
+fn of_tracer(file: &str, text: &str, beside: &Beside) -> anyhow::Result<Config> {
+    let (tracer, warnings) = TracerConfig::parse(file, text)?;
+    let folder = beside.folder.clone().unwrap_or_default();
+    let name = file_name(beside.context.as_deref().unwrap_or("cluster"));
+    let kinds = KindChoice { if_there: tracer.kinds().collect(), ..KindChoice::default() };
+    let assignment = Assignment {
+        into: folder.join(format!("{name}.kine")),
+        name: name.into(),
+        cluster: plane(
+            beside.kubeconfig.clone(),
+            beside.context.clone(),
+            Wanted { kinds, ..Wanted::default() },
+        ),
+        control_plane: None,
+        keep: Keep::Significant(rules(&folder.join(KEY_FILE))?),
+        retention: Retention::default(),
+        settings: vec![tracer.kept()],
+    };
+    Config { folder, assignments: vec![assignment], warnings }.checked().with_context(|| file.to_owned())
+}
+
+/// An API server that is looked for anew when what its kubeconfig says of it changes.
+fn plane(kubeconfig: Option<PathBuf>, context: Option<String>, wanted: Wanted) -> Plane {
+    let seen = kubeconfig.as_ref().and_then(|path| hash_of_context(path, context.as_deref()));
+    Plane { kubeconfig, seen, context, wanted }
+}
+
+/// A hash of a context with its cluster and its user: a kubeconfig may have those of other clusters too. `None` if it cannot
+/// be read.
+fn hash_of_context(path: &Path, context: Option<&str>) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let value = manifests::of_yaml(&path.display().to_string(), &text).ok()?;
+    let named = |list: &str, name: &Value| {
+        let entries = value[list].as_array();
+        entries.and_then(|all| all.iter().find(|one| one["name"] == *name)).cloned().unwrap_or_default()
+    };
+    let name = context.map_or_else(|| value["current-context"].clone(), Value::from);
+    let context = named("contexts", &name);
+    let cluster = named("clusters", &context["context"]["cluster"]);
+    let user = named("users", &context["context"]["user"]);
+    Some(xxh3_64(json!([name, context, cluster, user]).to_string().as_bytes()))
+}
+
+/// The rules with the key in a file.
+fn rules(key: &Path) -> anyhow::Result<Rules> {
+    let key = secret_key::in_file(key)?;
+    Ok(Rules { redact: Some(RedactKey(*key.first_chunk().expect("32 bytes begin with 16"))) })
+}
+
+/// A length of time: `60` and `60s` are the same, as with kube-scheduler-simulator's recorder.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no length of time such as 60, 60s, 5m, 2h or 30d");
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// Which Events are recorded.
+pub fn event_choice(text: &str) -> Result<EventChoice, String> {
+    match text {
+        "all" => Ok(EventChoice::All),
+        "scheduling" => Ok(EventChoice::Scheduling),
+        "none" => Ok(EventChoice::None),
+        _ => Err(format!("{text:?} is none of all, scheduling, none")),
+    }
+}
+
+/// A size in bytes, in the words Kubernetes has for them.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no size such as 500Mi or 10Gi");
+    let size = Quantity::parse(text).map_err(|_| wrong())?.value();
+    u64::try_from(size).ok().filter(|size| *size > 0).ok_or_else(wrong)
+}
+
+/// A context's name as the name of a file: some hold slashes and colons.
+pub fn file_name(source: &str) -> String {
+    let clean: String =
+        source.chars().map(|c| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '-' }).collect();
+    clean.trim_start_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_become_files_beside_each_other() {
+        assert_eq!(
+            file_name("arn:aws:eks:eu-west-1:1234:cluster/prod"),
+            "arn-aws-eks-eu-west-1-1234-cluster-prod"
+        );
+        assert_eq!(file_name("../../etc"), "-..-etc");
+        assert_eq!(file_name("kind-dev"), "kind-dev");
+    }
+
+    /// A kubeconfig of two clusters.
+    fn kubeconfig(folder: &Path, east: &str, west: &str) {
+        let entry = |name: &str, token: &str| {
+            [
+                json!({"name": name, "context": {"cluster": name, "user": name}}),
+                json!({"name": name, "cluster": {"server": format!("https://{name}.example")}}),
+                json!({"name": name, "user": {"token": token}}),
+            ]
+        };
+        let [[east, c1, u1], [west, c2, u2]] = [entry("east", east), entry("west", west)];
+        let all = json!({
+            "current-context": "east", "contexts": [east, west], "clusters": [c1, c2], "users": [u1, u2],
+        });
+        std::fs::write(folder.join("kubeconfig"), all.to_string()).unwrap();
+    }
+
+    #[test]
+    fn only_the_cluster_whose_context_changed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clusters.yaml");
+        let clusters =
+            "[{name: a, kubeconfig: kubeconfig}, {name: b, kubeconfig: kubeconfig, context: west}]";
+        std::fs::write(&file, format!("redact: false\nclusters: {clusters}")).unwrap();
+        let read = || Config::read(&file, &Beside::default()).unwrap().assignments;
+        kubeconfig(folder.path(), "1", "1");
+        let before = read();
+        let is_as_before =
+            || -> Vec<bool> { read().iter().zip(&before).map(|(now, before)| now.is_as(before)).collect() };
+        assert_eq!(is_as_before(), [true, true]);
+        kubeconfig(folder.path(), "1", "2");
+        assert_eq!(is_as_before(), [true, false]);
+        kubeconfig(folder.path(), "2", "1");
+        assert_eq!(is_as_before(), [false, true]);
+        // While it is being written.
+        std::fs::write(folder.path().join("kubeconfig"), "contexts: [").unwrap();
+        assert_eq!(is_as_before(), [true, true]);
+        std::fs::write(folder.path().join("kubeconfig"), "contexts: []").unwrap();
+        assert_eq!(is_as_before(), [false, false]);
+    }
+
+    #[test]
+    fn lengths_of_time_are_read() {
+        assert_eq!(duration("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        for wrong in ["", "0", "-1", "1w", "s", "99999999999999999999", "9999999999999999d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Recording clusters into histories: one that a user names, or many that a file names.
+//!
+//! Each cluster has a task of its own, from its connection to its history: what goes wrong with one touches no other.
+
+mod assignment;
+mod clock;
+mod cluster;
+mod config;
+mod damage;
+mod figures;
+mod film;
+mod fleet;
+pub mod secret_key;
+
+pub use self::assignment::{Assignment, Keep, Plane, scheduler_config};
+pub use self::clock::RecordingClock;
+pub use self::cluster::{connect, record};
+pub use self::config::{Beside, Config, duration, event_choice, file_name, size};
+pub use self::figures::{Board, Figures, KindFigures, State, lock};
+pub use self::fleet::follow;
+
+use anyhow::Context;
+
+/// Something a user should know: of which cluster, and what.
+pub type Words = tokio::sync::mpsc::UnboundedSender<(std::sync::Arc<str>, String)>;
+
+/// Threads for recorders. Two do the work of many clusters; what waits for a disk gets another.
+pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().context("cannot start the recorder's threads")
+}

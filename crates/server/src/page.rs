@@ -1,0 +1,140 @@
+//! `/`: the histories for someone with a browser. No scripts.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{Html, IntoResponse, Response};
+use model::Moment;
+use query::{bytes, grouped};
+use recorder::{Board, Figures};
+
+use super::App;
+use super::histories::percent_encoded;
+use super::overview::Overview;
+use super::problem::Result;
+use super::shelf::Listed;
+
+const HEAD: &str = "<!doctype html>
+<html lang=\"en\">
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width\">
+<title>Kinescope</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222; background: #fff }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .4rem 1rem .4rem 0; border-bottom: 1px solid #ccc; vertical-align: top }
+th.number, td.number { text-align: right; font-variant-numeric: tabular-nums }
+td { white-space: nowrap }
+td.trouble { white-space: normal }
+.trouble { color: #a00 }
+@media (prefers-color-scheme: dark) { body { color: #ddd; background: #111 } a { color: #8bf } .trouble { color: #f88 } }
+</style>
+<h1>Kinescope</h1>
+";
+
+const FOOT: &str =
+    "<p>For programs: <a href=\"/openapi.json\">openapi.json</a>, <a href=\"/api/v1/recordings\">recordings</a>, <a href=\"/metrics\">metrics</a>.</p>
+</html>
+";
+
+/// `GET /`
+pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response> {
+    let here = app.clone();
+    let page =
+        app.hands.light(move || Ok(page(&here.overviews.of_all(here.shelf.all()?), &here.board))).await?;
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+    Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
+}
+
+fn page(all: &[(Listed, history::Result<Arc<Overview>>)], board: &Board) -> String {
+    let mut page = HEAD.to_owned();
+    let recordings = board.all();
+    let unborn =
+        recordings.iter().filter(|(_, figures)| !all.iter().any(|(one, _)| one.name == figures.history));
+    for (name, figures) in unborn {
+        let (state, why) = (figures.state.word(), figures.state.why().unwrap_or_default());
+        let _ = writeln!(page, "<p>{} is not recorded yet, {state}: {}</p>", escaped(name), escaped(why));
+    }
+    if all.is_empty() {
+        page += "<p>There is no history here yet.</p>\n";
+    } else {
+        page += "<table>\n<tr><th>history<th>from<th>to<th class=\"number\">changes<th class=\"number\">size\
+                 <th class=\"number\">gaps<th>\n";
+        for (listed, overview) in all {
+            let recording = recordings.iter().find(|(_, figures)| figures.history == listed.name);
+            let _ = match overview {
+                Ok(overview) => {
+                    writeln!(page, "{}", row(listed, overview, recording.map(|(_, figures)| figures)))
+                }
+                Err(error) => writeln!(
+                    page,
+                    "<tr><td>{}<td colspan=\"6\" class=\"trouble\">{}",
+                    escaped(&listed.name),
+                    escaped(&in_full(error))
+                ),
+            };
+        }
+        page += "</table>\n";
+    }
+    page + FOOT
+}
+
+fn row(listed: &Listed, overview: &Overview, recording: Option<&Figures>) -> String {
+    let at = format!("/api/v1/histories/{}", percent_encoded(&listed.name));
+    let (from, to) = match overview.span {
+        Some((from, to)) => (to_the_second(from), to_the_second(to)),
+        None => ("empty".to_owned(), String::new()),
+    };
+    let recording = recording.map_or(String::new(), |figures| match figures.state.why() {
+        Some(why) => format!("<br><span class=\"trouble\">{}: {}</span>", figures.state.word(), escaped(why)),
+        None => format!("<br><small>{}</small>", figures.state.word()),
+    });
+    format!(
+        "<tr><td><a href=\"{at}\">{}</a>{recording}<td>{from}<td>{to}<td class=\"number\">{}<td class=\"number\">{}\
+         <td class=\"number\"><a href=\"{at}/gaps\">{}</a>\
+         <td><a href=\"{at}/objects\">objects</a> <a href=\"{at}/changes\">changes</a> <a href=\"{at}/download\">download</a>",
+        escaped(&listed.name),
+        grouped(overview.changes),
+        bytes(overview.bytes),
+        grouped(overview.gaps),
+    )
+}
+
+/// An error with its causes.
+fn in_full(error: &history::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let _ = write!(words, ": {error}");
+        cause = error.source();
+    }
+    words
+}
+
+/// 2026-11-01 14:03:07Z
+fn to_the_second(moment: Moment) -> String {
+    let text = moment.to_string();
+    let second = text.get(..19).unwrap_or(&text);
+    format!("{}Z", second.replace('T', " "))
+}
+
+/// A text that is no markup, whatever is in it.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::overview::Overviews;
+    use super::*;
+
+    #[test]
+    fn names_are_never_markup() {
+        let listed = Listed { name: "<b a=\"&\">".to_owned(), path: "/nowhere/x.kine".into() };
+        let page = page(&Overviews::default().of_all(vec![listed]), &Board::default());
+        assert!(page.contains("<tr><td>&lt;b a=&quot;&amp;&quot;&gt;<td"), "{page}");
+        assert!(page.contains("there is no history at"), "{page}");
+    }
+}
