@@ -13,6 +13,7 @@ mod get;
 mod import;
 mod info;
 mod lines;
+mod listener;
 mod log;
 mod man;
 mod noise;

@@ -29,3 +29,12 @@ pub fn bytes(number: u64) -> String {
     }
     format!("{size:.1} TB")
 }
+
+/// 2h5m, 3.2s: the time between two moments, to about three digits.
+pub fn span(nanos: i64) -> String {
+    match nanos {
+        ..1_000_000_000 => format!("{}ms", nanos / 1_000_000),
+        1_000_000_000..10_000_000_000 => format!("{}s", (nanos / 100_000_000) as f64 / 10.0),
+        _ => kubernetes::table::human(nanos),
+    }
+}

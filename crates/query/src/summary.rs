@@ -1,7 +1,7 @@
 //! What is in a history.
 
 use history::Summary;
-use model::Gap;
+use model::{Gap, Kind};
 use serde_json::{Value, json};
 
 /// What a history holds, for programs.
@@ -48,4 +48,15 @@ pub fn gap_as_json(gap: &Gap) -> Value {
 /// The changes of a whole history.
 pub fn changes(summary: &Summary) -> u64 {
     summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum()
+}
+
+/// A gap, as one who reads the time around it should know of it.
+pub fn gap_in_words(gap: &Gap) -> String {
+    let kinds: Vec<String> = gap.kinds.iter().map(Kind::to_string).collect();
+    let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
+    let when = match gap.is_open() {
+        true => format!("since {}", gap.from),
+        false => format!("from {} to {}", gap.from, gap.to),
+    };
+    format!("changes{of} {when} may have been missed: {}", gap.why)
 }

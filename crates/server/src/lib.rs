@@ -5,6 +5,7 @@
 
 mod asked;
 mod connections;
+mod explaining;
 mod file_stamp;
 mod gardener;
 mod guard;
@@ -17,6 +18,7 @@ mod overview;
 mod page;
 mod problem;
 mod recordings;
+mod routes;
 mod scratch;
 mod shelf;
 mod simkube;
@@ -32,7 +34,6 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::routing::{any, get, post};
 use axum::{Router, middleware};
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
@@ -265,24 +266,9 @@ impl Listener {
 }
 
 fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/", get(page::show))
-        .route("/api/v1/histories", get(histories::list))
-        .route("/api/v1/histories/{name}", get(histories::info))
-        .route("/api/v1/histories/{name}/objects", get(histories::objects))
-        .route("/api/v1/histories/{name}/changes", get(histories::changes))
-        .route("/api/v1/histories/{name}/gaps", get(histories::gaps))
-        .route("/api/v1/histories/{name}/download", get(histories::download))
-        .route("/api/v1/recordings", get(recordings::list))
-        .route("/export", post(simkube::export))
-        // The scheduler's own server does not look at the method either.
-        .route("/get-snapshot", any(kai::snapshot))
-        .route("/api/db", get(gardener::list))
-        .route("/api/db/{name}", get(gardener::database))
-        .route("/metrics", get(metrics::show))
-        .route("/healthz", get(guard::alive))
-        .route("/readyz", get(guard::ready))
-        .route("/openapi.json", get(openapi::show))
+    routes::all()
+        .into_iter()
+        .fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(|| async {
             Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json says what there is")
         })
@@ -301,8 +287,8 @@ fn router(app: Arc<App>) -> Router {
 /// What answers on the listener of probes.
 fn probe_router(app: Arc<App>) -> Router {
     Router::new()
-        .route("/healthz", get(guard::alive))
-        .route("/readyz", get(guard::ready))
+        .route("/healthz", axum::routing::get(guard::alive))
+        .route("/readyz", axum::routing::get(guard::ready))
         .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "here are /healthz and /readyz alone") })
         .layer(middleware::from_fn(guard::answer_stranger))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))

@@ -3,42 +3,10 @@
 use axum::Json;
 use serde_json::{Map, Value, json};
 
-const NAME: (&str, &str) = ("name", "The history's name: that of its file, without .kine");
+use super::routes::{self, Route};
+
 const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), -2h, start, start+30m, end, now; \
                      they count from the history's end, in the server's zone";
-
-/// Parameters of the question, by name, and what they mean.
-type Parameters = &'static [(&'static str, &'static str)];
-
-const OBJECTS: Parameters = &[
-    ("at", "The moment; the history's end if it is left out"),
-    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
-    ("namespace", "Only this namespace"),
-    ("name", "Only objects of this name"),
-    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
-    ("source", "The recording, if the history holds several"),
-];
-const CHANGES: Parameters = &[
-    ("from", "From this moment"),
-    ("to", "Up to and at this moment"),
-    ("state", "true: the lines begin with the objects that were there at from, as if each had been added"),
-    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
-    ("namespace", "Only this namespace"),
-    ("name", "Only objects of this name"),
-    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
-    ("source", "Only this recording"),
-];
-const EXPORT: Parameters = &[
-    ("history", "The history, if there are several"),
-    ("source", "The recording, if the history holds several"),
-];
-const SNAPSHOT: Parameters = &[
-    ("history", "The history, if there are several"),
-    ("source", "The recording, if the history holds several"),
-    ("at", "The moment; the history's end if it is left out"),
-    ("partition", "Only nodes, queues and pod groups with this label, KEY=VALUE, or without it, KEY"),
-];
-const DATABASE: Parameters = &[("source", "The recording, if the history holds several")];
 
 /// `GET /openapi.json`
 pub(super) async fn show() -> Json<Value> {
@@ -60,121 +28,55 @@ fn document() -> Value {
 }
 
 fn paths() -> Value {
-    let mut paths = json!({
-            "/": get("A page that lists the histories", "text/html; charset=utf-8", Value::Null, &[]),
-            "/api/v1/histories": get("The histories there are", "application/json", reference("Histories"), &[]),
-            "/api/v1/histories/{name}": get("What a history holds", "application/json", reference("Info"), &[]),
-            "/api/v1/histories/{name}/objects": get(
-                "The objects at a moment, as a Kubernetes list, kind by kind, without Secrets",
-                "application/json",
-                reference("List"),
-                OBJECTS,
-            ),
-            "/api/v1/histories/{name}/changes": get(
-                "What happened, a watch event a line, without Secrets",
-                "application/x-ndjson",
-                Value::Null,
-                CHANGES,
-            ),
-            "/api/v1/histories/{name}/gaps": get(
-                "When something may have been missed",
-                "application/json",
-                reference("Gaps"),
-                &[],
-            ),
-            "/api/v1/histories/{name}/download": get(
-                "The history itself with all it holds, whole also while it is written",
-                "application/vnd.sqlite3",
-                Value::Null,
-                &[],
-            ),
-            "/api/v1/recordings": get(
-                "How the recordings that this process makes are getting on",
-                "application/json",
-                reference("Recordings"),
-                &[],
-            ),
-            "/export": post(
-                "A window as SimKube's trace, as its tracer answers; errors are text",
-                "application/octet-stream",
-                reference("ExportRequest"),
-                EXPORT,
-            ),
-            "/get-snapshot": get(
-                "A moment as the KAI scheduler's snapshot, as its plugin answers",
-                "application/zip",
-                Value::Null,
-                SNAPSHOT,
-            ),
-            "/api/db": get(
-                "The histories as Gardener's recorder lists its databases; errors are text",
-                "text/plain; charset=utf-8",
-                Value::Null,
-                &[],
-            ),
-            "/api/db/{name}": get(
-                "A history as a database of Gardener's scaling history; errors are text",
-                "application/octet-stream",
-                Value::Null,
-                DATABASE,
-            ),
-            "/metrics": get(
-                "How the histories and the server are doing",
-                "application/openmetrics-text; version=1.0.0; charset=utf-8",
-                Value::Null,
-                &[],
-            ),
-            "/healthz": get("That nothing hangs here, a line a recording; 503 if something does; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
-            "/readyz": get("That histories can be looked for and one of the recordings works, a line each; needs no token", "text/plain; charset=utf-8", Value::Null, &[]),
-            "/openapi.json": get("This", "application/json", json!({ "type": "object" }), &[]),
-    });
-    for (path, item) in paths.as_object_mut().into_iter().flatten() {
-        if path == "/export" || path.starts_with("/api/db") {
-            let operation = if path == "/export" { "post" } else { "get" };
-            item[operation]["responses"]["default"]["content"] = json!({ "text/plain; charset=utf-8": {} });
+    let mut paths = json!({});
+    for route in routes::all() {
+        let mut operation = operation(&route);
+        if route.has_text_errors {
+            operation["responses"]["default"]["content"] = json!({ "text/plain; charset=utf-8": {} });
         }
-        if path.contains("{name}") {
-            let (name, means) = NAME;
+        let item = &mut paths[route.path];
+        item[route.method.name()] = operation;
+        if route.path.contains("{name}") {
             item["parameters"] = json!([{
-                "name": name, "in": "path", "required": true, "description": means, "schema": { "type": "string" },
+                "name": "name",
+                "in": "path",
+                "required": true,
+                "description": "The history's name: that of its file, without .kine",
+                "schema": { "type": "string" },
             }]);
         }
     }
     paths
 }
 
-fn get(summary: &str, media: &str, schema: Value, parameters: Parameters) -> Value {
-    json!({ "get": operation(summary, media, schema, parameters) })
-}
-
-fn post(summary: &str, media: &str, request: Value, parameters: Parameters) -> Value {
-    let mut operation = operation(summary, media, Value::Null, parameters);
-    operation["requestBody"] = json!({
-        "required": true, "content": { "application/json": { "schema": request } },
-    });
-    json!({ "post": operation })
-}
-
-fn operation(summary: &str, media: &str, schema: Value, parameters: Parameters) -> Value {
-    let content =
-        if schema.is_null() { json!({ media: {} }) } else { json!({ media: { "schema": schema } }) };
-    let parameters: Vec<Value> = parameters
+fn operation(route: &Route) -> Value {
+    let content = match route.schema {
+        None => json!({ route.media: {} }),
+        Some(schema) => json!({ route.media: { "schema": reference(schema) } }),
+    };
+    let parameters: Vec<Value> = route
+        .parameters
         .iter()
         .map(|(name, means)| {
             json!({ "name": name, "in": "query", "description": means, "schema": { "type": "string" } })
         })
         .collect();
-    json!({
-        "summary": summary,
+    let mut operation = json!({
+        "summary": route.summary,
         "parameters": parameters,
         "responses": {
-            "200": { "description": summary, "content": content },
+            "200": { "description": route.summary, "content": content },
             "default": {
                 "description": "What is wrong, and what would be right. 503 says in Retry-After when to ask again",
                 "content": { "application/json": { "schema": reference("Error") } },
             },
         },
-    })
+    });
+    if let Some((media, schema)) = route.request {
+        let content = schema.map_or_else(|| json!({}), |schema| json!({ "schema": reference(schema) }));
+        operation["requestBody"] = json!({ "required": true, "content": { media: content } });
+    }
+    operation
 }
 
 fn reference(schema: &str) -> Value {
@@ -187,6 +89,8 @@ fn schemas() -> Value {
     let time = json!({"type": "string", "format": "date-time"});
     let or_null = |kind: &str| json!({"type": [kind, "null"]});
     json!({
+        "Anything": json!({"type": "object"}),
+        "Explanation": explanation(),
         "Error": object(&[("error", text.clone())], &[]),
         "Histories": object(&[("histories", list_of(reference("History")))], &[]),
         "History": object(
@@ -308,6 +212,59 @@ fn schemas() -> Value {
             &[],
         ),
     })
+}
+
+/// What `kinescope explain -o json` prints of a pod or of a node, and what should be known with it.
+fn explanation() -> Value {
+    let typed = |kind: &str| json!({ "type": kind });
+    let one_of = |words: &[&str]| json!({ "type": "string", "enum": words });
+    let objects = || list_of(typed("object"));
+    object(
+        &[
+            ("at", json!({"type": "string", "format": "date-time"})),
+            ("before", typed("boolean")),
+            ("why", typed("string")),
+            ("warnings", list_of(typed("string"))),
+        ],
+        &[
+            // Of a pod.
+            ("pod", typed("object")),
+            ("decision", one_of(&["placed", "refused", "gated", "skipped", "failed"])),
+            ("message", typed("string")),
+            ("fitting", typed("integer")),
+            ("plugins", list_of(typed("string"))),
+            ("nominatedNode", typed("string")),
+            ("victims", objects()),
+            ("clearedNominations", objects()),
+            ("gated", typed("object")),
+            ("preFilter", typed("object")),
+            ("preFilterNodes", list_of(typed("string"))),
+            ("nodes", objects()),
+            ("scheduler", typed("object")),
+            // Of either: for a pod the node it goes to, and how many were looked at.
+            ("node", typed("string")),
+            ("lookedAt", json!({"type": ["integer", "object"]})),
+            ("reason", typed("string")),
+            ("autoscaler", typed("object")),
+            ("happened", typed("object")),
+            // Of a node.
+            ("verdict", one_of(&["goes", "mayGo", "stays", "notLookedAt", "notTried"])),
+            ("means", typed("string")),
+            ("group", typed("object")),
+            ("ready", typed("boolean")),
+            ("threshold", typed("number")),
+            ("utilization", typed("object")),
+            ("unneededSeconds", typed("number")),
+            ("pods", objects()),
+            ("blocking", typed("object")),
+            ("cooldown", typed("object")),
+            ("notAgainBefore", typed("string")),
+            ("since", typed("string")),
+            ("sinceAtLeast", typed("boolean")),
+            ("drains", typed("boolean")),
+            ("removalBeganAt", typed("string")),
+        ],
+    )
 }
 
 fn object(required: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {

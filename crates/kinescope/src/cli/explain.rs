@@ -1,32 +1,22 @@
 //! `kinescope explain`: why a pod went where it went, or nowhere, in the scheduler's own words; what an autoscaler would
 //! have done about it; and why a node was, or was not, removable.
 
-mod autoscaler;
-mod happened;
-mod json;
-mod life;
-mod manifest;
 mod node;
-mod seen;
-mod state;
 mod text;
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::bail;
-use clap_complete::engine::ArgValueCompleter;
+use anyhow::{Context, bail};
+use clap_complete::ArgValueCompleter;
+use explain::node::explain as node_of;
+use explain::{Manifest, Settings, Subject};
 use kubernetes::kinds;
-use model::{Key, Kind, Moment, NamespacedName, Object};
-use query::autoscaler_setup::{GroupsBy, Setup};
-use query::scheduler_settings::Which;
-use query::{AsOf, Chosen, autoscaler_setup, scheduler_settings};
-use scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler, Version};
+use query::{autoscaler_setup, scheduler_settings};
+use scheduler::Version;
 
-use self::autoscaler::{Outcome as Scaled, Played, PodSeen, play};
-use self::happened::Happened;
-use self::life::Life;
-use self::state::State;
+use super::listener::TerminalListener;
 use super::output::Out;
 use super::{Outcome, chosen, completion};
 
@@ -97,8 +87,8 @@ pub(super) struct Explain {
     #[arg(long, value_name = "FLAGS", allow_hyphen_values = true)]
     autoscaler_flags: Option<String>,
     /// Which cluster-autoscaler's rules are followed: 1.32 to 1.37, of which 1.36 alone is verified [default: as the history says, else 1.36]
-    #[arg(long, value_name = "VERSION", value_parser = ::autoscaler::Version::parse)]
-    autoscaler_version: Option<::autoscaler::Version>,
+    #[arg(long, value_name = "VERSION", value_parser = autoscaler::Version::parse)]
+    autoscaler_version: Option<autoscaler::Version>,
     /// How to print it
     #[arg(short, long, value_parser = ["table", "wide", "json"], default_value = "table")]
     output: String,
@@ -122,72 +112,41 @@ enum Asked<'a> {
     Manifest(&'a Path),
 }
 
-/// What is to be explained: a pod, and as of when.
-struct Case {
-    as_of: AsOf,
-    /// Why that moment, in words that follow it.
-    why: String,
-    /// The pod if it is not the one that the history has at that moment.
-    pod: Option<Object>,
-    key: Key,
-    /// What the pod belongs to, if that is not in the history either.
-    owner: Option<Object>,
-    life: Option<Life>,
-}
-
-/// All there is to show.
-struct Told {
-    case: Case,
-    which: Which,
-    state: State,
-    explanation: Explanation,
-    /// What an autoscaler would do about it, where node groups are known.
-    scaling: Option<Scaling>,
-    happened: Option<Happened>,
-}
-
-/// An autoscaler, and what it makes of a pod.
-struct Scaling {
-    setup: Setup,
-    played: Played,
-    seen: PodSeen,
-}
-
 impl Explain {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         let asked = self.asked()?;
         let chosen = chosen::open(self.history.as_deref())?;
         let at = self.at.as_deref().map(|word| chosen.moment(Some(word))).transpose()?;
-        let source = chosen.source(self.source.as_deref(), "--source")?;
-        if !chosen.history.kinds()?.contains(&Kind::new("", "Node")) {
-            let so = match asked {
-                Asked::Node(_) => "there is none to explain",
-                Asked::Pod(_) | Asked::Manifest(_) => "nothing can be said of where a pod goes",
-            };
-            bail!("{} holds no nodes: {so}", chosen.history.path().display());
-        }
-        let source = source.unwrap_or_default();
-        let case = match asked {
+        let source = chosen.source(self.source.as_deref(), "--source")?.unwrap_or_default();
+        let subject = match asked {
             Asked::Node(name) => {
-                node::explain(&self, out, &chosen, source, name, at)?;
+                let listener = &mut TerminalListener::new(out);
+                let told = node_of(&chosen, source, name, at, &self.autoscaler(), listener)?;
+                match self.output.as_str() {
+                    "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
+                    style => node::write(out, &told, style == "wide")?,
+                }
                 return Ok(Outcome::Done);
             }
-            Asked::Pod(name) => {
-                let key = Key {
-                    source,
-                    kind: Kind::new("", "Pod"),
-                    namespace: self.namespace.as_deref().unwrap_or("default").into(),
-                    name: name.into(),
-                };
-                life::case(&chosen, key, at)?
-            }
+            Asked::Pod(name) => Subject::Recorded {
+                namespace: self.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+                name: name.to_owned(),
+            },
             Asked::Manifest(path) => {
-                manifest::case(out, &chosen, &source, path, self.namespace.as_deref(), at)?
+                Subject::Manifest { manifest: read(path)?, namespace: self.namespace.clone() }
             }
         };
-        let told = self.explain(out, &chosen, case)?;
+        let settings = Settings {
+            scheduler: scheduler_settings::Asked {
+                file: self.scheduler_config.as_deref(),
+                version: self.scheduler_version.unwrap_or(Version::V1_36),
+                edits: &[],
+            },
+            autoscaler: self.autoscaler(),
+        };
+        let told = explain::pod(&chosen, source, &subject, at, &settings, &mut TerminalListener::new(out))?;
         match self.output.as_str() {
-            "json" => json::write(out, &told)?,
+            "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
             style => text::write(out, &told, style == "wide", self.nodes)?,
         }
         Ok(if told.is_nonsense() { Outcome::Otherwise } else { Outcome::Done })
@@ -243,156 +202,13 @@ impl Explain {
             version: self.autoscaler_version,
         }
     }
-
-    fn explain(&self, out: &mut Out, chosen: &Chosen, case: Case) -> anyhow::Result<Told> {
-        let source = case.key.source.clone();
-        let moment = case.as_of.moment();
-        warn_of_gaps(out, chosen, &source, moment)?;
-        let asked = scheduler_settings::Asked {
-            file: self.scheduler_config.as_deref(),
-            version: self.scheduler_version.unwrap_or(Version::V1_36),
-            edits: &[],
-        };
-        let which = Which::choose(chosen, &source, &[moment], &asked)?;
-        for sentence in &which.settings.left_out {
-            out.complain(&format!("warning: {sentence}"));
-        }
-        let mut state = State::read(chosen, &source, case.as_of, &case.key)?;
-        if state.is_before_nodes() {
-            bail!(
-                "there was no node yet {}: the first one {}",
-                case.as_of,
-                match state::first_node(chosen, &source)? {
-                    Some(at) => format!("was seen at {at}"),
-                    None => "is still to be seen".to_owned(),
-                }
-            );
-        }
-        if let Some(pod) = &case.pod {
-            state.put(&case.key, pod.clone());
-        }
-        if let Some(owner) = &case.owner {
-            state.put(&owner.key(&source), owner.clone());
-        }
-        let mut scheduler = Scheduler::new(which.settings.clone());
-        state.feed(&mut scheduler, moment);
-        let explanation = match scheduler.explain(moment, &case.key.namespace, &case.key.name) {
-            Some(explanation) => explanation,
-            None => bail!("{} had run to its end {}: there is nothing to decide", case.key, case.as_of),
-        };
-        let happened = case.life.as_ref().map(|life| Happened::read(chosen, &case, life)).transpose()?;
-        let scaling = self.scaling(out, chosen, &case, &explanation)?;
-        Ok(Told { case, which, state, explanation, scaling, happened })
-    }
-
-    /// What an autoscaler would do about a pod: if it waits or waited and groups are known, or if that is asked for.
-    fn scaling(
-        &self,
-        out: &mut Out,
-        chosen: &Chosen,
-        case: &Case,
-        explanation: &Explanation,
-    ) -> anyhow::Result<Option<Scaling>> {
-        let asked = self.autoscaler();
-        let is_refused = matches!(explanation.decision, Decision::Refused(_));
-        let waits = is_refused || case.life.as_ref().is_some_and(|life| life.was_refused);
-        if !waits && !asked.is_something() {
-            return Ok(None);
-        }
-        let (source, moment) = (&case.key.source, case.as_of.moment());
-        let setup = Setup::choose(chosen, source, case.as_of, &asked)?;
-        if !setup.is_known() && !asked.is_something() {
-            return Ok(None);
-        }
-        if let GroupsBy::Nobody = setup.groups_by {
-            out.complain(&format!("warning: {}", setup.groupless(chosen, case.as_of)));
-            return Ok(None);
-        }
-        for sentence in setup.warnings() {
-            out.complain(&format!("warning: {sentence}"));
-        }
-        let mut put: Vec<Object> = Vec::new();
-        if case.life.is_none() && is_refused {
-            put.extend(case.owner.clone());
-            put.extend(case.pod.as_ref().map(|pod| refused(pod, moment)).transpose()?);
-        }
-        let mut seen = PodSeen::new(NamespacedName {
-            namespace: case.key.namespace.clone(),
-            name: case.key.name.clone(),
-        });
-        let played = play(out, chosen, source, &setup, case.as_of, &put, |done, autoscaler, _| {
-            seen.see(done, autoscaler);
-        })?;
-        if case.life.is_none() && matches!(explanation.decision, Decision::Placed(_)) {
-            seen.outcome = Some(Scaled::Scheduled);
-        }
-        Ok(Some(Scaling { setup, played, seen }))
-    }
 }
 
-fn warn_of_gaps(out: &mut Out, chosen: &Chosen, source: &Arc<str>, moment: Moment) -> anyhow::Result<()> {
-    let gaps = chosen.history.gaps()?;
-    out.warn_of_gaps(gaps.iter().filter(|gap| {
-        let concerns = KINDS.iter().any(|(group, kind)| gap.concerns(&Kind::new(group, kind)));
-        gap.source == *source && concerns && gap.from <= moment && moment < gap.to
-    }));
-    Ok(())
-}
-
-/// A pod that waits for a while, and of which a scheduler has said that no node takes it.
-fn refused(pod: &Object, now: Moment) -> anyhow::Result<Object> {
-    const WAITED: i64 = 60_000_000_000;
-    let mut pod = pod.value()?;
-    pod["metadata"]["creationTimestamp"] = now.plus_nanos(-WAITED).to_string().into();
-    pod["status"]["conditions"] =
-        serde_json::json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
-    Ok(Object::parse(&pod.to_string())?)
-}
-
-// === impl Told ===
-
-impl Told {
-    /// What kube-scheduler writes to the pod; nothing if it is placed, or of no concern to it.
-    fn message(&self) -> Option<String> {
-        match &self.explanation.decision {
-            Decision::Refused(rejection) => Some(rejection.full_message()),
-            Decision::Failed(why) => Some(why.clone()),
-            // Of all pods that it does not try, these alone are told.
-            Decision::Skipped(why) if why.starts_with("skip schedule deleting pod") => Some(why.clone()),
-            Decision::Placed(_) | Decision::Gated(_) | Decision::Skipped(_) => None,
-        }
+/// Reads the manifest in a file, or on standard input.
+fn read(path: &Path) -> anyhow::Result<Manifest> {
+    if path == Path::new("-") {
+        return Manifest::read("standard input", Box::new(io::stdin()));
     }
-
-    /// The same, as an Event holds it.
-    fn event_message(&self) -> Option<String> {
-        match &self.explanation.decision {
-            Decision::Refused(rejection) => Some(rejection.event_message()),
-            _ => self.message(),
-        }
-    }
-
-    /// Why the pod is not tried, where kube-scheduler does not write it to the pod.
-    fn reason(&self) -> Option<String> {
-        match &self.explanation.decision {
-            Decision::Gated(refusal) => Some(refusal.message()),
-            Decision::Skipped(why) if self.message().is_none() => Some(why.clone()),
-            _ => None,
-        }
-    }
-
-    /// Whether it is about a manifest that is no pod's.
-    fn is_nonsense(&self) -> bool {
-        let refused_by = self.explanation.pre_filter.as_ref().map(|refusal| refusal.plugin);
-        self.case.life.is_none() && refused_by == Some(Plugin::Unreadable)
-    }
-
-    /// The node that the pod was really bound to.
-    fn really_on(&self) -> Option<&str> {
-        self.happened.as_ref()?.bound.as_ref().map(|(node, _)| node.as_str())
-    }
-
-    /// The profile that decides; `None` if there is none for the pod.
-    fn profile(&self) -> Option<&Profile> {
-        self.which.profile(&self.state.scheduler_of(&self.case.key))
-    }
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Manifest::read(&path.display().to_string(), Box::new(file))
 }

@@ -9,6 +9,7 @@ use super::escaping::EscapingWriter;
 pub(super) use query::bytes;
 pub(super) use query::counted;
 pub(super) use query::grouped;
+pub(super) use query::span;
 
 /// What a history says was removed.
 pub(super) const OLD: Style = AnsiColor::Red.on_default();
@@ -97,13 +98,7 @@ impl Out {
     /// Says what happened while something may have been missed.
     pub(super) fn warn_of_gaps<'a>(&mut self, gaps: impl Iterator<Item = &'a model::Gap>) {
         for gap in gaps {
-            let kinds: Vec<String> = gap.kinds.iter().map(model::Kind::to_string).collect();
-            let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
-            let when = match gap.is_open() {
-                true => format!("since {}", gap.from),
-                false => format!("from {} to {}", gap.from, gap.to),
-            };
-            self.complain(&format!("warning: changes{of} {when} may have been missed: {}", gap.why));
+            self.complain(&format!("warning: {}", query::gap_in_words(gap)));
         }
     }
 }
@@ -130,15 +125,6 @@ pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
-}
-
-/// 2h5m, 3.2s: the time between two moments, to about three digits.
-pub(super) fn span(nanos: i64) -> String {
-    match nanos {
-        ..1_000_000_000 => format!("{}ms", nanos / 1_000_000),
-        1_000_000_000..10_000_000_000 => format!("{}s", (nanos / 100_000_000) as f64 / 10.0),
-        _ => kubernetes::table::human(nanos),
-    }
 }
 
 /// 1,234 times, 2.5 times: how much faster something goes.

@@ -58,3 +58,17 @@ pub(crate) fn added(source: &str, number: u64) -> Observed {
 /// What a client of SimKube's tracer asks for.
 pub(crate) const EXPORT: &str = r#"{"start_ts": 1793541600, "end_ts": 1793545200, "export_path": "trace.sktrace",
     "filters": {"excluded_namespaces": [], "excluded_labels": []}}"#;
+
+/// A pod that never was.
+pub(crate) const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: never, namespace: web}\n\
+    spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 500m}}}]}\n";
+
+/// What must be said to a route to be answered at all: what stands behind the path, and what is sent.
+pub(crate) fn question(path: &str, method: &str) -> (&'static str, &'static str) {
+    match (path, method) {
+        ("/api/v1/histories/{name}/explain", "GET") => ("?pod=web-1&namespace=shop", ""),
+        ("/api/v1/histories/{name}/explain", "POST") => ("?", POD),
+        (_, "POST") => ("?", EXPORT),
+        (_, _) => ("?", ""),
+    }
+}

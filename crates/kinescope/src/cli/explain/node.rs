@@ -1,242 +1,211 @@
-//! Why an autoscaler would or would not have removed a node.
+//! An explanation of a node for people.
 
-mod json;
-mod life;
-mod text;
-mod words;
+use anstyle::Style;
+use autoscaler::{NodeView, UnremovableReason, Used};
+use explain::node::{Held, NodeExplanation, Verdict, words};
+use explain::times;
+use model::{Moment, NamespacedName};
 
-use std::sync::Arc;
+use crate::cli::explain::text::{assumed, share};
+use crate::cli::lines::line;
+use crate::cli::output::{NEW, OLD, Out, counted, span};
 
-use anyhow::bail;
-use autoscaler::{
-    Autoscaler, BlockingReason, GroupState, Loop, NodeView, ObservedCloud, ScaleDownResult, ScaleUpResult,
-    Unremovable, UnremovableReason, Version,
-};
-use model::{Key, Kind, Moment, NamespacedName};
-use query::autoscaler_setup::{GroupsBy, Setup};
-use query::{AsOf, Chosen};
+/// So many pods are named.
+const NAMED: usize = 5;
 
-use self::life::{Happened, Life};
-use super::Explain;
-use super::autoscaler::{Played, play, why_ended};
-use crate::cli::output::Out;
-
-/// All there is to show.
-struct Told {
-    name: String,
-    as_of: AsOf,
-    /// Why that moment, in words that follow it.
-    why: &'static str,
-    setup: Setup,
-    played: Played,
-    seen: Seen,
-    happened: Happened,
-}
-
-/// What loops found of the node.
-#[derive(Default)]
-struct Seen {
-    /// After the last loop; `None` if the node is not there.
-    view: Option<NodeView>,
-    /// Its group as the last loop found it.
-    group: Option<GroupState>,
-    verdict: Option<Verdict>,
-    /// Why it could not go when that was last looked at, and when.
-    looked: Option<(Moment, Unremovable)>,
-    /// When its removal would have begun, if every loop since would have it go, and whether pods had to move.
-    began: Option<(Moment, bool)>,
-}
-
-/// What the last loop makes of the node.
-enum Verdict {
-    /// It belongs to no group.
-    NotAutoscaled,
-    /// Nodes are not removed at all.
-    Disabled,
-    /// The loop ended before.
-    NotTried(String),
-    /// Its removal begins, or would have begun in an earlier loop; whether pods have to move.
-    Goes(Moment, bool),
-    /// It could go, and what still holds it back.
-    MayGo { since: Moment, held: Option<Held> },
-    /// It may not go.
-    Stays(UnremovableReason),
-    /// Its group has had some change lately: its nodes are not looked at.
-    Rests,
-    /// Nodes enough were found that could go.
-    NotLookedAt,
-}
-
-/// What holds back a node that could go.
-#[derive(Clone, Copy)]
-enum Held {
-    /// The reason for this node.
-    By(UnremovableReason),
-    /// No node goes so soon after a change.
-    Cooldown,
-    /// No node goes when nodes were asked for.
-    Growth,
-    /// No node goes while pods wait that are so young.
-    YoungPods,
-    /// As many as may be are on their way out.
-    Others,
-}
-
-/// Explains a node of that name.
-pub(super) fn explain(
-    asked: &Explain,
-    out: &mut Out,
-    chosen: &Chosen,
-    source: Arc<str>,
-    name: &str,
-    at: Option<Moment>,
-) -> anyhow::Result<()> {
-    let key = Key { source, kind: Kind::new("", "Node"), namespace: "".into(), name: name.into() };
-    let life = Life::find(chosen, &key, at)?;
-    let (as_of, why) = life.as_of(chosen, at);
-    let setup = Setup::choose(chosen, &key.source, as_of, &asked.autoscaler())?;
-    if let GroupsBy::Nobody = setup.groups_by {
-        bail!("{}", setup.groupless(chosen, as_of));
-    }
-    super::warn_of_gaps(out, chosen, &key.source, as_of.moment())?;
-    for sentence in setup.warnings() {
-        out.complain(&format!("warning: {sentence}"));
-    }
-    let mut seen = Seen::default();
-    let played = play(out, chosen, &key.source, &setup, as_of, &[], |done, autoscaler, cloud| {
-        seen.see(name, &setup, done, autoscaler, cloud);
-    })?;
-    let happened = Happened::read(chosen, &key, life, as_of.moment())?;
-    let told = Told { name: name.to_owned(), as_of, why, setup, played, seen, happened };
-    match asked.output.as_str() {
-        "json" => json::write(out, &told),
-        style => text::write(out, &told, style == "wide"),
-    }
-}
-
-// === impl Told ===
-
-impl Told {
-    /// Whether it may have been so for longer: what was before the first loop is not known.
-    fn is_at_least(&self, since: Moment) -> bool {
-        since <= self.played.first
-    }
-}
-
-// === impl Seen ===
-
-impl Seen {
-    /// A loop ran.
-    fn see(
-        &mut self,
-        name: &str,
-        setup: &Setup,
-        done: Loop,
-        autoscaler: &mut Autoscaler,
-        cloud: &ObservedCloud,
-    ) {
-        let down = &done.scale_down;
-        if let Some(removed) = down.nodes.iter().find(|removed| *removed.node == *name) {
-            self.began.get_or_insert((done.at, !removed.drain.is_empty()));
-        } else if !down.unneeded.iter().any(|(other, _)| **other == *name) {
-            self.began = None;
-        }
-        let stays = down.unremovable.iter().find(|other| *other.node == *name);
-        let is_news = |stays: &&Unremovable| {
-            stays.reason != UnremovableReason::RecentlyUnremovable && looks(setup, &done)
-        };
-        if let Some(stays) = stays.filter(is_news) {
-            self.looked = Some((done.at, stays.clone()));
-        }
-        self.view = autoscaler.view_node(done.at, name, cloud);
-        let group = self.view.as_ref().and_then(|view| view.group.as_ref());
-        self.group =
-            done.groups.iter().find(|state| Some(&state.name) == group).map(|state| before(&done, state));
-        self.verdict = self
-            .view
-            .as_ref()
-            .map(|view| self.verdict(name, setup, &done, view, stays.map(|stays| stays.reason)));
-    }
-
-    fn verdict(
-        &self,
-        name: &str,
-        setup: &Setup,
-        done: &Loop,
-        view: &NodeView,
-        stays: Option<UnremovableReason>,
-    ) -> Verdict {
-        let down = &done.scale_down;
-        let Some(group) = &self.group else { return Verdict::NotAutoscaled };
-        if !setup.settings.scale_down_enabled {
-            return Verdict::Disabled;
-        }
-        // What such a loop reports is what an earlier one found.
-        if !looks(setup, done) {
-            return Verdict::NotTried(match down.result {
-                ScaleDownResult::NotTried => why_ended(done),
-                _ => "the loop ends when it has asked for nodes".to_owned(),
-            });
-        }
-        if let Some((at, drains)) = self.began
-            && down.nodes.iter().any(|removed| *removed.node == *name)
+/// Writes what would become of the node and why; `wide` leaves nothing out.
+pub(super) fn write(out: &mut Out, told: &NodeExplanation, wide: bool) -> anyhow::Result<()> {
+    let plain = Style::new();
+    let as_of = told.as_of.to_string();
+    line(out, "Node", &told.name, plain)?;
+    line(out, "As of", &format!("{}, {}", as_of.strip_prefix("at ").unwrap_or(&as_of), told.why), plain)?;
+    line(out, "Group", &group(told), plain)?;
+    line(out, "Autoscaler", &told.setup.to_string(), plain)?;
+    line(out, "Played", &crate::cli::explain::text::played(&told.played), plain)?;
+    if let Some(view) = &told.seen.view {
+        line(out, "Utilization", &utilization(view), plain)?;
+        verdict(out, told, view)?;
+        if let Some((at, _)) =
+            told.seen.began.filter(|_| !matches!(told.seen.verdict, Some(Verdict::Goes(..))))
         {
-            return Verdict::Goes(at, drains);
+            line(out, "Before", &format!("{at}  its removal would have begun"), plain)?;
         }
-        if let Some((_, since)) = down.unneeded.iter().find(|(other, _)| **other == *name) {
-            let held = match (stays, down.result) {
-                (Some(reason), _) => Some(Held::By(reason)),
-                (None, ScaleDownResult::InCooldown) if view.cooldown.is_some() => Some(Held::Cooldown),
-                (None, ScaleDownResult::InCooldown) if grows(done) => Some(Held::Growth),
-                (None, ScaleDownResult::InCooldown) if has_young_pods(done) => Some(Held::YoungPods),
-                (None, ScaleDownResult::NodeDeleteStarted | ScaleDownResult::NoNodeDeleted) => {
-                    Some(Held::Others)
-                }
-                (None, _) => None,
+        pods(out, told, view, wide)?;
+    }
+    assumed(out, &told.setup, wide)?;
+    happened(out, told)
+}
+
+fn group(told: &NodeExplanation) -> String {
+    let Some(state) = &told.seen.group else { return "none".to_owned() };
+    let sizes = told.setup.group(&state.name).map_or_else(String::new, |group| {
+        format!(", {} to {}", group.min, counted(group.max.unsigned_abs(), "node"))
+    });
+    let coming = match state.upcoming {
+        0 => String::new(),
+        upcoming => format!(", {upcoming} of them still to come"),
+    };
+    format!("{}{sizes}; it is to have {}{coming}", state.name, state.target)
+}
+
+fn utilization(view: &NodeView) -> String {
+    let Some(used) = &view.used else { return "not known: it does not say how much it has".to_owned() };
+    let Used { cpu, memory, gpu, resource, .. } = used;
+    let threshold = share(view.threshold);
+    if matches!(*resource, "cpu" | "memory") {
+        let (cpu, memory) = (share(*cpu), share(*memory));
+        format!("cpu {cpu}, memory {memory}; {resource} counts, and more than {threshold} keeps it")
+    } else {
+        format!("{resource} {}; more than {threshold} keeps it", share(*gpu))
+    }
+}
+
+fn verdict(out: &mut Out, told: &NodeExplanation, view: &NodeView) -> anyhow::Result<()> {
+    let plain = Style::new();
+    let Some(verdict) = &told.seen.verdict else { return Ok(()) };
+    let means = words::verdict(verdict, &told.setup);
+    match verdict {
+        Verdict::NotAutoscaled => {
+            let reason = UnremovableReason::NotAutoscaled;
+            line(out, "Verdict", "it may not go", OLD)?;
+            line(out, "Because", &format!("{reason}: {means}"), plain)
+        }
+        Verdict::Disabled => {
+            line(out, "Verdict", "it may not go", OLD)?;
+            line(out, "Because", &means, plain)
+        }
+        Verdict::NotTried(_) => {
+            line(out, "Verdict", "no node is looked at", OLD)?;
+            line(out, "Because", &means, plain)
+        }
+        Verdict::Goes(since, _) => {
+            let begins = if *since == told.as_of.moment() {
+                "its removal begins".to_owned()
+            } else {
+                format!("its removal would have begun at {since}")
             };
-            return Verdict::MayGo { since: *since, held };
+            line(out, "Verdict", &begins, NEW)?;
+            line(out, "Because", &means, plain)
         }
-        if let Some(reason) = stays {
-            return Verdict::Stays(reason);
+        Verdict::MayGo { since, held } => may_go(out, told, view, *since, *held),
+        Verdict::Stays(reason) => stays(out, told, view, *reason),
+        Verdict::Rests => {
+            line(out, "Verdict", "it is not looked at", OLD)?;
+            let why = view.cooldown.map_or(means, |cooldown| words::resting(&cooldown));
+            line(out, "Because", &format!("its group rests: {why}"), plain)
         }
-        let least = setup.group(&group.name).map_or(0, |group| group.min);
-        if group.target <= least {
-            return Verdict::Stays(UnremovableReason::NodeGroupMinSizeReached);
+        Verdict::NotLookedAt => {
+            line(out, "Verdict", "it is not looked at", OLD)?;
+            line(out, "Because", &means, plain)
         }
-        if setup.settings.scale_down_delay_type_local && view.cooldown.is_some() {
-            return Verdict::Rests;
-        }
-        Verdict::NotLookedAt
-    }
-
-    /// The pod that keeps it, if that is why it stays.
-    fn blocking(&self) -> Option<&(NamespacedName, BlockingReason)> {
-        use UnremovableReason::{BlockedByPod, RecentlyUnremovable};
-        let is_it = matches!(self.verdict, Some(Verdict::Stays(BlockedByPod | RecentlyUnremovable)));
-        let (_, found) = self.looked.as_ref().filter(|_| is_it)?;
-        found.blocking.as_ref().filter(|_| found.reason == BlockedByPod)
     }
 }
 
-/// Whether a loop got so far as to look for nodes that could go. Up to 1.33 one that asked for nodes ended there.
-fn looks(setup: &Setup, done: &Loop) -> bool {
-    let ended = grows(done) && setup.settings.version < Version::V1_34;
-    done.scale_down.result != ScaleDownResult::NotTried && !ended
+fn may_go(
+    out: &mut Out,
+    told: &NodeExplanation,
+    view: &NodeView,
+    since: Moment,
+    held: Option<Held>,
+) -> anyhow::Result<()> {
+    let at_least = if told.is_at_least(since) { "at least " } else { "" };
+    line(out, "Verdict", &format!("it may go, unneeded since {at_least}{since}"), NEW)?;
+    let wait = i64::try_from(view.wait.as_nanos()).unwrap_or(i64::MAX);
+    let long_enough = since.plus_nanos(wait);
+    let until = view.cooldown.map_or(long_enough, |cooldown| cooldown.until.max(long_enough));
+    let is_early = long_enough > told.as_of.moment();
+    // It may have been so before: then it goes sooner.
+    let is_unsure = is_early && told.is_at_least(since);
+    let at_the_latest = if is_unsure { " at the latest" } else { "" };
+    let is_assumed = view.cooldown.is_some_and(|cooldown| cooldown.since.is_none());
+    let needs = format!("it must be so for {}", span(wait));
+    let (held, is_timed) = match held {
+        None => return Ok(()),
+        Some(Held::By(
+            UnremovableReason::NotUnneededLongEnough | UnremovableReason::NotUnreadyLongEnough,
+        )) => (format!("{needs}: until {long_enough}{at_the_latest}"), !is_unsure),
+        Some(Held::By(reason)) => (format!("{reason}: {}", words::stays(reason)), false),
+        Some(Held::Cooldown) => {
+            let rest = view.cooldown.map_or_else(String::new, |cooldown| words::resting(&cooldown));
+            let needs = match is_early {
+                true => format!("; {needs}, until {long_enough}{at_the_latest}"),
+                false => String::new(),
+            };
+            (format!("{rest}{needs}"), !is_unsure && !is_assumed)
+        }
+        Some(held @ (Held::Growth | Held::YoungPods | Held::Others)) => (words::held(held).to_owned(), false),
+    };
+    line(out, "Held back", &held, Style::new())?;
+    if is_timed {
+        let goes = format!("at the first loop after {until}, if nothing changes");
+        line(out, "Goes", &goes, Style::new())?;
+    }
+    Ok(())
 }
 
-fn grows(done: &Loop) -> bool {
-    done.scale_ups.iter().any(|search| search.result == ScaleUpResult::Successful)
+fn stays(
+    out: &mut Out,
+    told: &NodeExplanation,
+    view: &NodeView,
+    reason: UnremovableReason,
+) -> anyhow::Result<()> {
+    let plain = Style::new();
+    line(out, "Verdict", "it may not go", OLD)?;
+    line(out, "Because", &format!("{reason}: {}", words::stays(reason)), plain)?;
+    let looked = told.seen.looked.as_ref();
+    if reason == UnremovableReason::RecentlyUnremovable {
+        if let Some((at, found)) = looked {
+            line(out, "", &format!("{at}  {}: {}", found.reason, words::stays(found.reason)), plain)?;
+        }
+        if let Some(until) = view.not_again_before {
+            line(out, "", &format!("it is looked at again after {until}"), plain)?;
+        }
+    }
+    if let Some((pod, why)) = told.seen.blocking() {
+        line(out, "Blocked by", &format!("pod {}: {why}: {}", named(pod), words::blocks(*why)), plain)?;
+    }
+    Ok(())
 }
 
-/// Whether pods wait that are all so young that others may yet find room for them.
-fn has_young_pods(done: &Loop) -> bool {
-    done.scale_ups.first().is_some_and(|search| search.result == ScaleUpResult::InCooldown)
+/// The pods that would have to move.
+fn pods(out: &mut Out, told: &NodeExplanation, view: &NodeView, wide: bool) -> anyhow::Result<()> {
+    match &view.pods {
+        Ok(pods) if pods.is_empty() && matches!(told.seen.verdict, Some(Verdict::Goes(..))) => Ok(()),
+        Ok(pods) if pods.is_empty() => line(out, "Pods", "none has to move", Style::new()),
+        Ok(pods) => {
+            let most = if wide { pods.len() } else { NAMED };
+            let names: Vec<String> = pods.iter().take(most).map(named).collect();
+            let more = pods.len() - names.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let have = if pods.len() == 1 { "has" } else { "have" };
+            let count = counted(pods.len() as u64, "pod");
+            line(out, "Pods", &format!("{count} {have} to move: {}{more}", names.join(", ")), Style::new())
+        }
+        Err(_) if told.seen.blocking().is_some() => Ok(()),
+        Err((pod, why)) => {
+            let text = format!("{} would stand in the way: {why}: {}", named(pod), words::blocks(*why));
+            line(out, "Pods", &text, Style::new())
+        }
+    }
 }
 
-/// A group without what the loop asked for, which has no effect.
-fn before(done: &Loop, state: &GroupState) -> GroupState {
-    let searches = done.scale_ups.iter().chain(&done.min_size);
-    let increases = searches.flat_map(|search| &search.increases).filter(|one| one.group == state.name);
-    let asked: i64 = increases.map(|one| one.to - one.from).sum();
-    GroupState { target: state.target - asked, upcoming: (state.upcoming - asked).max(0), ..state.clone() }
+fn happened(out: &mut Out, told: &NodeExplanation) -> anyhow::Result<()> {
+    let happened = &told.happened;
+    let mut all: Vec<(Moment, String)> = vec![(happened.first, "first seen".to_owned())];
+    all.extend(happened.changes.iter().map(|(at, what)| (*at, (*what).to_owned())));
+    for said in &happened.said {
+        all.push((said.first, format!("{}{}, \"{}\"", said.reason, times(said), said.text)));
+    }
+    all.extend(happened.gone.map(|gone| (gone, "gone".to_owned())));
+    all.sort_by_key(|(at, _)| *at);
+    let mut label = "Happened";
+    for (at, what) in all {
+        line(out, label, &format!("{at}  {what}"), Style::new())?;
+        label = "";
+    }
+    Ok(())
+}
+
+fn named(pod: &NamespacedName) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
 }

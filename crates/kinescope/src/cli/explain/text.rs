@@ -4,11 +4,10 @@ mod autoscaler;
 mod nodes;
 
 use anstyle::Style;
+use explain::{Happened, PodExplanation, Said, times};
 use model::{Key, Moment, NamespacedName};
 use scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
 
-use super::Told;
-use super::happened::{Happened, Said, times};
 use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, grouped};
 
@@ -23,7 +22,7 @@ struct Candidate<'a> {
 }
 
 /// Writes what is decided and why, then the nodes: all of them, or the best and the rest in groups if there are many.
-pub(super) fn write(out: &mut Out, told: &Told, wide: bool, all_nodes: bool) -> anyhow::Result<()> {
+pub(super) fn write(out: &mut Out, told: &PodExplanation, wide: bool, all_nodes: bool) -> anyhow::Result<()> {
     let candidates = candidates(told);
     let priority = match told.state.priority(&told.case.key) {
         0 => String::new(),
@@ -60,7 +59,7 @@ pub(super) fn write(out: &mut Out, told: &Told, wide: bool, all_nodes: bool) -> 
 }
 
 /// The nodes that fit: the best first, among equals the one that is chosen, then in the scheduler's order.
-fn candidates(told: &Told) -> Vec<Candidate<'_>> {
+fn candidates(told: &PodExplanation) -> Vec<Candidate<'_>> {
     let chosen = match &told.explanation.decision {
         Decision::Placed(placement) => Some(&placement.node),
         _ => None,
@@ -83,14 +82,14 @@ fn candidates(told: &Told) -> Vec<Candidate<'_>> {
     candidates
 }
 
-fn moment_words(told: &Told) -> String {
+fn moment_words(told: &PodExplanation) -> String {
     let words = told.case.as_of.to_string();
     format!("{}, {}", words.strip_prefix("at ").unwrap_or(&words), told.case.why)
 }
 
 fn placed(
     out: &mut Out,
-    told: &Told,
+    told: &PodExplanation,
     placement: &Placement,
     candidates: &[Candidate<'_>],
 ) -> anyhow::Result<()> {
@@ -143,7 +142,7 @@ fn lead(best: &Candidate<'_>, next: &Candidate<'_>) -> String {
     leads.join(", ")
 }
 
-fn refused(out: &mut Out, told: &Told, rejection: &Rejection) -> anyhow::Result<()> {
+fn refused(out: &mut Out, told: &PodExplanation, rejection: &Rejection) -> anyhow::Result<()> {
     let decision = match &rejection.nominated_node {
         None => "no node takes it".to_owned(),
         Some(node) => format!("no node takes it, and room is made on {node}"),
@@ -171,7 +170,7 @@ fn refused(out: &mut Out, told: &Told, rejection: &Rejection) -> anyhow::Result<
 
 fn what_happened(
     out: &mut Out,
-    explained: &Told,
+    explained: &PodExplanation,
     happened: &Happened,
     candidates: &[Candidate<'_>],
 ) -> anyhow::Result<()> {
@@ -231,7 +230,7 @@ fn what_happened(
 }
 
 /// What is said here of the node that was really chosen, if it is another one than the one chosen here.
-fn rank(told: &Told, node: &str, candidates: &[Candidate<'_>]) -> String {
+fn rank(told: &PodExplanation, node: &str, candidates: &[Candidate<'_>]) -> String {
     let Decision::Placed(placement) = &told.explanation.decision else { return String::new() };
     if &*placement.node == node {
         return String::new();

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
+use explain::{Outcome, Played, Scaling, Search, Triggered};
 use model::NamespacedName;
 use query::autoscaler_setup::Setup;
 
-use crate::cli::explain::Scaling;
-use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
 use crate::cli::lines::line;
 use crate::cli::output::{NEW, OLD, Out, counted, grouped};
 

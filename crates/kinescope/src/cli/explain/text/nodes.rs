@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use explain::PodExplanation;
 use scheduler::{NodeVerdict, Plugin, PluginScore, Refusal};
 
 use super::{Candidate, signed};
-use crate::cli::explain::Told;
 use crate::cli::lines::{folded, harmless};
 use crate::cli::output::{HEADING, NEW, Out, counted, grouped};
 
@@ -21,7 +21,7 @@ const GAP: &str = "   ";
 
 pub(super) fn write(
     out: &mut Out,
-    told: &Told,
+    told: &PodExplanation,
     candidates: &[Candidate<'_>],
     wide: bool,
     all_nodes: bool,
@@ -54,7 +54,7 @@ pub(super) fn write(
 }
 
 /// How many nodes each plugin refuses, the busiest first.
-pub(super) fn who_refuses(told: &Told) -> String {
+pub(super) fn who_refuses(told: &PodExplanation) -> String {
     let mut plugins: BTreeMap<Plugin, u64> = BTreeMap::new();
     for answer in &told.explanation.nodes {
         if let NodeVerdict::Refused(refusal) = &answer.verdict {
@@ -110,7 +110,7 @@ fn write_scores(out: &mut Out, shown: &[&Candidate<'_>], all: &[Candidate<'_>]) 
 }
 
 /// How each plugin came to its score.
-fn write_opinions(out: &mut Out, told: &Told, shown: &[&Candidate<'_>]) -> anyhow::Result<()> {
+fn write_opinions(out: &mut Out, told: &PodExplanation, shown: &[&Candidate<'_>]) -> anyhow::Result<()> {
     let weights = told.profile().map_or(&[][..], |profile| &profile.score);
     let mut rows =
         vec![["NODE", "PLUGIN", "RAW", "NORMALISED", "WEIGHT", "SCORE"].map(str::to_owned).to_vec()];
@@ -165,7 +165,7 @@ fn write_refusals(out: &mut Out, refused: &[(&str, &Refusal)]) -> anyhow::Result
 }
 
 /// A line for all nodes that are refused alike, the biggest group first. The node that was really chosen is named.
-fn write_groups(out: &mut Out, told: &Told, refused: &[(&str, &Refusal)]) -> anyhow::Result<()> {
+fn write_groups(out: &mut Out, told: &PodExplanation, refused: &[(&str, &Refusal)]) -> anyhow::Result<()> {
     let mut groups: BTreeMap<(Plugin, String), Vec<&str>> = BTreeMap::new();
     for (node, refusal) in refused {
         groups.entry((refusal.plugin, refusal.message())).or_default().push(node);

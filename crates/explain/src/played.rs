@@ -6,11 +6,12 @@ mod pod;
 
 use autoscaler::Loop;
 
-pub(super) use self::play::{Played, play};
-pub(super) use self::pod::{Outcome, PodSeen, Search, Triggered};
+pub use self::play::Played;
+pub(crate) use self::play::play;
+pub use self::pod::{Outcome, PodSeen, Search, Triggered};
 
 /// Why a loop did nothing for anybody.
-pub(super) fn why_ended(done: &Loop) -> String {
+pub(crate) fn why_ended(done: &Loop) -> String {
     match (&done.error, done.healthy) {
         (Some(error), _) => error.clone(),
         // There was not even a search to begin with.

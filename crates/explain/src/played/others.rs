@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 /// What is known of others' doings.
 #[derive(Default)]
-pub(super) struct Others {
+pub(crate) struct Others {
     /// How many nodes groups were last said to be meant to have.
     targets: BTreeMap<GroupId, i64>,
     /// Nodes that are being deleted.
@@ -49,7 +49,7 @@ struct Taint {
 
 impl Others {
     /// This is how it was when the play began.
-    pub(super) fn begin(&mut self, object: &Object) {
+    pub(crate) fn begin(&mut self, object: &Object) {
         if let Some(node) = Node::read(object)
             && node.is_marked()
         {
@@ -58,7 +58,7 @@ impl Others {
     }
 
     /// A group is said to be meant to have so many nodes; without a moment, when the play began.
-    pub(super) fn see_target(
+    pub(crate) fn see_target(
         &mut self,
         at: Option<Moment>,
         group: &str,
@@ -77,7 +77,7 @@ impl Others {
     }
 
     /// A node came, changed or went after the play began, which was at `from`.
-    pub(super) fn see(
+    pub(crate) fn see(
         &mut self,
         from: Moment,
         at: Moment,

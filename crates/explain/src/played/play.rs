@@ -11,23 +11,21 @@ use autoscaler::{Autoscaler, KINDS, Loop, ObservedCloud, loop_of};
 use history::Selection;
 use model::{Kind, Moment, Object, What, Window};
 use query::autoscaler_setup::Setup;
-use query::{AsOf, Chosen};
+use query::{AsOf, Chosen, Listener};
 use serde::Deserialize;
 
 use super::others::Others;
-use crate::cli::output::Out;
-use crate::cli::progress::Progress;
 
 /// What was played.
-pub(in crate::cli::explain) struct Played {
+pub struct Played {
     /// From when.
-    pub(in crate::cli::explain) from: Moment,
+    pub from: Moment,
     /// When the first loop ran.
-    pub(in crate::cli::explain) first: Moment,
+    pub first: Moment,
     /// How many loops ran.
-    pub(in crate::cli::explain) loops: u64,
+    pub loops: u64,
     /// Whether they ran when those of the recorded autoscaler did.
-    pub(in crate::cli::explain) as_recorded: bool,
+    pub as_recorded: bool,
 }
 
 /// An autoscaler at work.
@@ -72,8 +70,8 @@ const LONGEST_LOOP: i64 = 60 * SECOND;
 
 /// Plays the time before a moment, and hands out every loop. The last one is at the moment itself; `put` is seen just
 /// before it.
-pub(in crate::cli::explain) fn play(
-    out: &Out,
+pub(crate) fn play(
+    listener: &mut dyn Listener,
     chosen: &Chosen,
     source: &Arc<str>,
     setup: &Setup,
@@ -99,7 +97,7 @@ pub(in crate::cli::explain) fn play(
     for object in objects.into_values() {
         player.begin(&What::Added(object));
     }
-    let progress = Progress::time(out, seconds(moment.nanos_since(from)));
+    let total = seconds(moment.nanos_since(from));
     let window = Window { from: from.plus_nanos(1), to: moment.plus_nanos(1) };
     for change in chosen.history.between(window, &selection)? {
         let change = change?;
@@ -110,10 +108,11 @@ pub(in crate::cli::explain) fn play(
             break;
         }
         player.run_until(change.at.min(moment), &mut each);
-        progress.at(seconds(change.at.nanos_since(from)));
+        listener.progress(seconds(change.at.nanos_since(from)), total)?;
         player.see(change.at, &change.what);
     }
     player.run_until(moment, &mut each);
+    listener.progress(total, total)?;
     for object in put {
         player.begin(&What::Added(object.clone()));
     }

@@ -8,30 +8,33 @@ use query::{AsOf, Chosen};
 
 use super::Case;
 use super::seen::Seen;
-use crate::cli::output::span;
+use query::span;
 
 /// One life of a pod.
-pub(super) struct Life {
-    pub(super) uid: Option<String>,
+pub struct Life {
+    /// Its uid.
+    pub uid: Option<String>,
     first: Mark,
     created: Option<Moment>,
     /// As it was seen first.
     as_first_seen: Object,
-    pub(super) bound: Option<Bound>,
+    /// Where it was bound to.
+    pub bound: Option<Bound>,
     /// The nodes it was promised, the last ones of them.
-    pub(super) nominated: Vec<(Moment, String)>,
+    pub nominated: Vec<(Moment, String)>,
     /// Whether a scheduler ever said that no node takes it.
-    pub(super) was_refused: bool,
+    pub was_refused: bool,
     /// When it was first seen with a time to be gone by.
-    pub(super) deletion: Option<Moment>,
+    pub deletion: Option<Moment>,
     /// When it stopped waiting without having been bound, and how.
     gave_up: Option<(Mark, End)>,
-    pub(super) gone: Option<Moment>,
+    /// When it was gone.
+    pub gone: Option<Moment>,
 }
 
 /// When a pod was bound.
-pub(super) struct Bound {
-    pub(super) node: String,
+pub struct Bound {
+    pub node: String,
     mark: Mark,
     /// The history never saw it without a node.
     at_first_sight: bool,
@@ -57,7 +60,7 @@ const SECOND: i64 = 1_000_000_000;
 const MOST_NOMINATIONS: usize = 10;
 
 /// The pod of that name as of the moment that tells most: just before it was bound, or while it waited.
-pub(super) fn case(chosen: &Chosen, key: Key, at: Option<Moment>) -> anyhow::Result<Case> {
+pub(crate) fn case(chosen: &Chosen, key: Key, at: Option<Moment>) -> anyhow::Result<Case> {
     let mut lives = lives(chosen, &key)?;
     let lived = match at {
         Some(at) => lives
@@ -244,7 +247,7 @@ impl Life {
     }
 
     /// When it was first seen.
-    pub(super) fn from(&self) -> Moment {
+    pub fn from(&self) -> Moment {
         self.first.at
     }
 }
@@ -253,7 +256,7 @@ impl Life {
 
 impl Bound {
     /// When that was; `None` if it was before the history saw the pod.
-    pub(super) fn at(&self) -> Option<Moment> {
+    pub fn at(&self) -> Option<Moment> {
         (!self.at_first_sight).then_some(self.mark.at)
     }
 }

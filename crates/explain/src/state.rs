@@ -15,7 +15,7 @@ use super::seen::Seen;
 const BINDING: i64 = 50_000_000;
 
 /// The cluster as of a moment.
-pub(super) struct State {
+pub struct State {
     objects: BTreeMap<Key, Object>,
     /// When the nodes came.
     came: HashMap<Key, Moment>,
@@ -25,7 +25,7 @@ pub(super) struct State {
 
 impl State {
     /// The cluster as a scheduler knew it that was about to decide on the pod `key`.
-    pub(super) fn read(chosen: &Chosen, source: &Arc<str>, as_of: AsOf, key: &Key) -> anyhow::Result<State> {
+    pub fn read(chosen: &Chosen, source: &Arc<str>, as_of: AsOf, key: &Key) -> anyhow::Result<State> {
         let kinds = KINDS.iter().map(|(group, kind)| Kind::new(group, kind)).collect();
         let selection =
             Selection { kinds: Some(kinds), source: Some(source.clone()), ..Selection::default() };
@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Puts an object in its place, or in that of another.
-    pub(super) fn put(&mut self, key: &Key, object: Object) {
+    pub fn put(&mut self, key: &Key, object: Object) {
         self.objects.insert(key.clone(), object);
     }
 
@@ -60,7 +60,7 @@ impl State {
     /// The order decides between nodes that are equally good, and between pods on one that are. Nodes stand in the order
     /// of their creation: that is known to the second, and within it by when the history first saw them. Pods stand in
     /// the order in which they were bound, as far as their conditions tell, and those that wait behind them.
-    pub(super) fn feed(&self, scheduler: &mut Scheduler, now: Moment) {
+    pub fn feed(&self, scheduler: &mut Scheduler, now: Moment) {
         let mut nodes = Vec::new();
         let mut pods = Vec::new();
         for (key, object) in &self.objects {
@@ -87,23 +87,23 @@ impl State {
     }
 
     /// Whether no node was ever seen.
-    pub(super) fn is_before_nodes(&self) -> bool {
+    pub fn is_before_nodes(&self) -> bool {
         self.came.is_empty() && self.nodes() == 0
     }
 
     /// How many nodes there are.
-    pub(super) fn nodes(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.objects.keys().filter(|key| key.kind.group.is_empty() && &*key.kind.kind == "Node").count()
     }
 
     /// The priority of a pod.
-    pub(super) fn priority(&self, key: &Key) -> i64 {
+    pub fn priority(&self, key: &Key) -> i64 {
         let pod = self.objects.get(key).and_then(|pod| pod.value().ok());
         pod.and_then(|pod| pod["spec"]["priority"].as_i64()).unwrap_or(0)
     }
 
     /// The schedulerName of a pod.
-    pub(super) fn scheduler_of(&self, key: &Key) -> String {
+    pub fn scheduler_of(&self, key: &Key) -> String {
         let pod = self.objects.get(key).and_then(|pod| pod.value().ok());
         let name = pod.and_then(|pod| pod["spec"]["schedulerName"].as_str().map(str::to_owned));
         name.filter(|name| !name.is_empty()).unwrap_or_else(|| "default-scheduler".to_owned())
@@ -111,7 +111,7 @@ impl State {
 }
 
 /// When the first node was seen.
-pub(super) fn first_node(chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<Option<Moment>> {
+pub(crate) fn first_node(chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<Option<Moment>> {
     let selection = Selection {
         kinds: Some(vec![Kind::new("", "Node")]),
         source: Some(source.clone()),

@@ -7,10 +7,10 @@ use model::{Change, Key, Kind, Moment, What, Window};
 use query::{AsOf, Chosen};
 use serde::Deserialize;
 
-use crate::cli::explain::happened::{Event, Said};
+use crate::happened::{Event, Said};
 
 /// One life of a node.
-pub(super) struct Life {
+pub(crate) struct Life {
     uid: Option<String>,
     first: Moment,
     /// When it last got the taint of those that are being deleted.
@@ -22,12 +22,15 @@ pub(super) struct Life {
 }
 
 /// What really happened to a node.
-pub(super) struct Happened {
-    pub(super) first: Moment,
-    pub(super) changes: Vec<(Moment, &'static str)>,
+pub struct Happened {
+    /// When it was first seen.
+    pub first: Moment,
+    /// What changed, and when.
+    pub changes: Vec<(Moment, &'static str)>,
     /// What the autoscaler said of it, with the reason.
-    pub(super) said: Vec<Said>,
-    pub(super) gone: Option<Moment>,
+    pub said: Vec<Said>,
+    /// When it was gone.
+    pub gone: Option<Moment>,
 }
 
 /// What an autoscaler changes in a node.
@@ -75,7 +78,7 @@ const MOST: usize = 10;
 
 impl Life {
     /// The life that a node has at a moment, or its last one.
-    pub(super) fn find(chosen: &Chosen, key: &Key, at: Option<Moment>) -> anyhow::Result<Life> {
+    pub(crate) fn find(chosen: &Chosen, key: &Key, at: Option<Moment>) -> anyhow::Result<Life> {
         let mut lives = lives(chosen, key)?;
         let is_there =
             |life: &Life, at: Moment| life.first <= at && life.gone.is_none_or(|(gone, _)| at < gone);
@@ -99,7 +102,7 @@ impl Life {
     }
 
     /// The moment that is explained, and why that one: what is asked for, or what tells most.
-    pub(super) fn as_of(&self, chosen: &Chosen, at: Option<Moment>) -> (AsOf, &'static str) {
+    pub(crate) fn as_of(&self, chosen: &Chosen, at: Option<Moment>) -> (AsOf, &'static str) {
         match (at, self.gone, self.marked) {
             (Some(at), ..) => (AsOf::At(at), "as asked for"),
             (None, Some(_), Some((at, seq))) => (AsOf::Before(at, seq), "when it was marked to be deleted"),
@@ -152,7 +155,7 @@ impl Marks {
 // === impl Happened ===
 
 impl Happened {
-    pub(super) fn read(chosen: &Chosen, key: &Key, life: Life, moment: Moment) -> anyhow::Result<Happened> {
+    pub(crate) fn read(chosen: &Chosen, key: &Key, life: Life, moment: Moment) -> anyhow::Result<Happened> {
         let end = life.gone.map_or(Moment::MAX, |(gone, _)| gone.plus_nanos(MINUTE));
         let window = Window {
             from: moment.plus_nanos(-AROUND).max(life.first),

@@ -6,7 +6,7 @@ use query::autoscaler_setup::{GroupsBy, Setup};
 use super::{Held, Verdict};
 
 /// What a verdict means.
-pub(super) fn verdict(verdict: &Verdict, setup: &Setup) -> String {
+pub fn verdict(verdict: &Verdict, setup: &Setup) -> String {
     let words = match verdict {
         Verdict::NotAutoscaled => match &setup.groups_by {
             GroupsBy::File(name) => return format!("no group of {name} has it: see `members`"),
@@ -28,7 +28,7 @@ pub(super) fn verdict(verdict: &Verdict, setup: &Setup) -> String {
 }
 
 /// What holds back a node that could go.
-pub(super) fn held(held: Held) -> &'static str {
+pub fn held(held: Held) -> &'static str {
     match held {
         Held::By(reason) => stays(reason),
         Held::Cooldown => "no node goes so soon after a change",
@@ -39,7 +39,7 @@ pub(super) fn held(held: Held) -> &'static str {
 }
 
 /// Why a node stays.
-pub(super) fn stays(reason: UnremovableReason) -> &'static str {
+pub fn stays(reason: UnremovableReason) -> &'static str {
     match reason {
         UnremovableReason::ScaleDownDisabledAnnotation => {
             "its annotation cluster-autoscaler.kubernetes.io/scale-down-disabled asks for it"
@@ -67,7 +67,7 @@ pub(super) fn stays(reason: UnremovableReason) -> &'static str {
 }
 
 /// Why a pod stands in the way.
-pub(super) fn blocks(reason: BlockingReason) -> &'static str {
+pub fn blocks(reason: BlockingReason) -> &'static str {
     match reason {
         BlockingReason::ControllerNotFound => "what it belongs to is not there, or not in the history",
         BlockingReason::MinReplicasReached => "what it belongs to has too few pods",
@@ -83,7 +83,7 @@ pub(super) fn blocks(reason: BlockingReason) -> &'static str {
 }
 
 /// After what no node goes for a while.
-pub(super) fn cooldown(after: CooldownAfter) -> &'static str {
+pub fn cooldown(after: CooldownAfter) -> &'static str {
     match after {
         CooldownAfter::ScaleUp => "a scale-up",
         CooldownAfter::ScaleDown => "a removal",
@@ -92,7 +92,7 @@ pub(super) fn cooldown(after: CooldownAfter) -> &'static str {
 }
 
 /// Until when no node goes, and why.
-pub(super) fn resting(cooldown: &Cooldown) -> String {
+pub fn resting(cooldown: &Cooldown) -> String {
     let Cooldown { after, since, until } = cooldown;
     let after = self::cooldown(*after);
     match since {

@@ -5,12 +5,11 @@ use model::NamespacedName;
 use query::AsOf;
 use serde_json::{Value, json};
 
-use super::{Held, Told, Verdict, words};
-use crate::cli::explain::json::{autoscaler, said};
-use crate::cli::output::Out;
+use super::{Held, NodeExplanation, Verdict, words};
+use crate::json::{autoscaler, said};
 
-/// Writes one JSON document. What there is not is left out.
-pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
+/// One JSON document. What there is not is left out.
+pub(crate) fn of_node(told: &NodeExplanation) -> Value {
     let happened = &told.happened;
     let mut all = json!({
         "node": told.name,
@@ -50,8 +49,7 @@ pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
     if let Some(verdict) = &told.seen.verdict {
         self::verdict(&mut all, told, verdict);
     }
-    writeln!(out.data()?, "{all:#}")?;
-    Ok(())
+    all
 }
 
 fn view(all: &mut Value, view: &NodeView) {
@@ -83,7 +81,7 @@ fn view(all: &mut Value, view: &NodeView) {
     }
 }
 
-fn verdict(all: &mut Value, told: &Told, verdict: &Verdict) {
+fn verdict(all: &mut Value, told: &NodeExplanation, verdict: &Verdict) {
     let reason = match verdict {
         Verdict::NotAutoscaled => Some(UnremovableReason::NotAutoscaled),
         Verdict::Stays(reason) | Verdict::MayGo { held: Some(Held::By(reason)), .. } => Some(*reason),

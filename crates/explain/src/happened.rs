@@ -9,47 +9,52 @@ use serde::Deserialize;
 
 use super::Case;
 use super::life::Life;
-use crate::cli::output::grouped;
+use query::grouped;
 
 /// What became of a pod, and what its scheduler said around the moment.
 #[derive(Default)]
-pub(super) struct Happened {
+pub struct Happened {
     /// The node, and when; no time if that was before the history saw the pod.
-    pub(super) bound: Option<(String, Option<Moment>)>,
+    pub bound: Option<(String, Option<Moment>)>,
     /// Nodes it was promised.
-    pub(super) nominated: Vec<(Moment, String)>,
+    pub nominated: Vec<(Moment, String)>,
     /// What the scheduler wrote to it when it found no node, in order of time.
-    pub(super) failed: Vec<Said>,
+    pub failed: Vec<Said>,
     /// Pods that were deleted to make room for it.
-    pub(super) victims: Vec<Said>,
+    pub victims: Vec<Said>,
     /// It was deleted to make room for another.
-    pub(super) preempted: Option<Said>,
+    pub preempted: Option<Said>,
     /// That other pod, as `namespace/name`, if the history knows it.
-    pub(super) preempted_by: Option<String>,
+    pub preempted_by: Option<String>,
     /// What an autoscaler told it, in order of time.
-    pub(super) scaling: Vec<Said>,
-    pub(super) deletion: Option<Moment>,
-    pub(super) gone: Option<Moment>,
+    pub scaling: Vec<Said>,
+    /// When its deletion began.
+    pub deletion: Option<Moment>,
+    /// When it was gone.
+    pub gone: Option<Moment>,
 }
 
 /// An event.
 #[derive(Clone)]
-pub(super) struct Said {
-    pub(super) first: Moment,
+pub struct Said {
+    /// When it was first said.
+    pub first: Moment,
     /// When it was last said the same way.
-    pub(super) last: Moment,
-    pub(super) times: u64,
+    pub last: Moment,
+    /// How often it was said.
+    pub times: u64,
     /// `FailedScheduling`.
-    pub(super) reason: String,
-    pub(super) text: String,
+    pub reason: String,
+    /// What was said.
+    pub text: String,
     /// The pod it is about, as `namespace/name`.
-    pub(super) about: String,
+    pub about: String,
 }
 
 /// An event of either API: `events.k8s.io` and the core one tell the same under other names.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Event {
+pub(crate) struct Event {
     metadata: Metadata,
     reason: Option<String>,
     note: Option<String>,
@@ -101,7 +106,7 @@ const MOST_VICTIMS: usize = 100;
 // === impl Happened ===
 
 impl Happened {
-    pub(super) fn read(chosen: &Chosen, case: &Case, life: &Life) -> anyhow::Result<Happened> {
+    pub(crate) fn read(chosen: &Chosen, case: &Case, life: &Life) -> anyhow::Result<Happened> {
         let mut happened = Happened {
             bound: life.bound.as_ref().map(|bound| (bound.node.clone(), bound.at())),
             nominated: life.nominated.clone(),
@@ -179,7 +184,7 @@ impl Happened {
     }
 
     /// Whether the history knows nothing.
-    pub(super) fn is_nothing(&self) -> bool {
+    pub fn is_nothing(&self) -> bool {
         self.bound.is_none()
             && self.nominated.is_empty()
             && self.failed.is_empty()
@@ -205,7 +210,7 @@ impl Event {
     }
 
     /// Whether it is about that object of no namespace: by its uid if both have one.
-    pub(super) fn is_about(&self, kind: &str, name: &str, uid: Option<&str>) -> bool {
+    pub(crate) fn is_about(&self, kind: &str, name: &str, uid: Option<&str>) -> bool {
         self.about().is_some_and(|about| {
             about.kind.as_deref() == Some(kind)
                 && about.name.as_deref() == Some(name)
@@ -218,7 +223,7 @@ impl Event {
     }
 
     /// What it says; `seen` where it does not say when.
-    pub(super) fn said(&self, seen: Moment) -> Said {
+    pub(crate) fn said(&self, seen: Moment) -> Said {
         let read = |texts: &[&Option<String>]| {
             texts.iter().find_map(|text| text.as_deref().and_then(|text| text.parse::<Moment>().ok()))
         };
@@ -259,7 +264,7 @@ impl Reference {
 }
 
 /// How often something was said and until when, in words that follow it.
-pub(super) fn times(said: &Said) -> String {
+pub fn times(said: &Said) -> String {
     match said.times {
         ..=1 => String::new(),
         times => format!(" {} times until {}", grouped(times), said.last),

@@ -6,35 +6,41 @@ use model::{Moment, NamespacedName};
 use super::why_ended;
 
 /// What loops said of a pod.
-pub(in crate::cli::explain) struct PodSeen {
+pub struct PodSeen {
     pod: NamespacedName,
     /// What came of it in the last loop.
-    pub(in crate::cli::explain) outcome: Option<Outcome>,
+    pub outcome: Option<Outcome>,
     /// The last search for new nodes in which it took part.
-    pub(in crate::cli::explain) search: Option<Search>,
+    pub search: Option<Search>,
     /// When nodes were asked for because of it: the first time and the last ones.
-    pub(in crate::cli::explain) triggered: Vec<Triggered>,
+    pub triggered: Vec<Triggered>,
     /// What it was told, each once, in the order in which it was last said.
     said: Vec<Event>,
 }
 
 /// Nodes are asked for, again and again until they come.
-pub(in crate::cli::explain) struct Triggered {
-    pub(in crate::cli::explain) first: Moment,
-    pub(in crate::cli::explain) last: Moment,
-    pub(in crate::cli::explain) times: u64,
-    pub(in crate::cli::explain) increases: Vec<Increase>,
+pub struct Triggered {
+    /// When it first did.
+    pub first: Moment,
+    /// When it last did.
+    pub last: Moment,
+    /// How often.
+    pub times: u64,
+    /// Which groups grew.
+    pub increases: Vec<Increase>,
 }
 
 /// A search for new nodes.
-pub(in crate::cli::explain) struct Search {
-    pub(in crate::cli::explain) at: Moment,
-    pub(in crate::cli::explain) found: ScaleUp,
+pub struct Search {
+    /// When.
+    pub at: Moment,
+    /// What it found.
+    pub found: ScaleUp,
 }
 
 /// What comes of a pod in a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli::explain) enum Outcome {
+pub enum Outcome {
     /// It is not there, or none of the autoscaler's business.
     Unknown,
     /// It never was, and would have been placed without more ado.
@@ -64,12 +70,12 @@ const MOST_SAID: usize = 100;
 // === impl PodSeen ===
 
 impl PodSeen {
-    pub(in crate::cli::explain) fn new(pod: NamespacedName) -> PodSeen {
+    pub(crate) fn new(pod: NamespacedName) -> PodSeen {
         PodSeen { pod, outcome: None, search: None, triggered: Vec::new(), said: Vec::new() }
     }
 
     /// A loop ran.
-    pub(in crate::cli::explain) fn see(&mut self, done: Loop, autoscaler: &Autoscaler) {
+    pub fn see(&mut self, done: Loop, autoscaler: &Autoscaler) {
         let (at, why) = (done.at, why_ended(&done));
         let told = done
             .events
@@ -116,7 +122,7 @@ impl PodSeen {
     }
 
     /// Whether it was told the same. The order of reasons is chance in the real autoscaler.
-    pub(in crate::cli::explain) fn has_said(&self, reason: &str, message: &str) -> bool {
+    pub fn has_said(&self, reason: &str, message: &str) -> bool {
         let parts = |message: &str| {
             let message = message.strip_prefix("pod didn't trigger scale-up: ").unwrap_or(message).to_owned();
             let mut parts: Vec<String> = message.split(", ").map(str::to_owned).collect();
@@ -127,7 +133,7 @@ impl PodSeen {
     }
 
     /// What it was told last, with the reason.
-    pub(in crate::cli::explain) fn last_said(&self) -> Option<&Event> {
+    pub fn last_said(&self) -> Option<&Event> {
         self.said.last()
     }
 }

@@ -6,30 +6,30 @@ use serde::Deserialize;
 /// What of an object tells how its scheduling went. What makes no sense there is as if it were not there.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Seen {
-    pub(super) metadata: Metadata,
-    pub(super) spec: Spec,
-    pub(super) status: Status,
+pub(crate) struct Seen {
+    pub metadata: Metadata,
+    pub spec: Spec,
+    pub status: Status,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Metadata {
-    pub(super) creation_timestamp: Option<String>,
-    pub(super) deletion_timestamp: Option<String>,
+pub(crate) struct Metadata {
+    pub creation_timestamp: Option<String>,
+    pub deletion_timestamp: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     node_name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Status {
+pub(crate) struct Status {
     nominated_node_name: Option<String>,
-    pub(super) phase: Option<String>,
+    pub phase: Option<String>,
     conditions: Option<Vec<Condition>>,
 }
 
@@ -46,7 +46,7 @@ struct Condition {
 // === impl Seen ===
 
 impl Seen {
-    pub(super) fn read(object: &Object) -> Seen {
+    pub(crate) fn read(object: &Object) -> Seen {
         object.view().unwrap_or_default()
     }
 }
@@ -55,7 +55,7 @@ impl Seen {
 
 impl Spec {
     /// The node that a pod is bound to.
-    pub(super) fn node(self) -> Option<String> {
+    pub(crate) fn node(self) -> Option<String> {
         self.node_name.filter(|node| !node.is_empty())
     }
 }
@@ -64,14 +64,14 @@ impl Spec {
 
 impl Status {
     /// When a pod was bound, as its condition says.
-    pub(super) fn bound(&self) -> Option<&str> {
+    pub(crate) fn bound(&self) -> Option<&str> {
         let conditions = self.conditions.iter().flatten();
         let mut bound = conditions.filter(|one| one.kind == "PodScheduled" && one.status == "True");
         bound.find_map(|one| one.last_transition_time.as_deref())
     }
 
     /// Whether a scheduler says that no node takes the pod.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         let refused = Some("Unschedulable");
         self.conditions.iter().flatten().any(|one| {
             one.kind == "PodScheduled" && one.status == "False" && one.reason.as_deref() == refused
@@ -79,7 +79,7 @@ impl Status {
     }
 
     /// The node that a pod is promised.
-    pub(super) fn promised(self) -> Option<String> {
+    pub(crate) fn promised(self) -> Option<String> {
         self.nominated_node_name.filter(|node| !node.is_empty())
     }
 }

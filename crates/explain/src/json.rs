@@ -8,15 +8,14 @@ use query::scheduler_settings::ToldBy;
 use scheduler::{Decision, NodeAnswer, NodeVerdict, Refusal};
 use serde_json::{Map, Value, json};
 
-use super::Told;
+use super::PodExplanation;
 use super::happened::{Happened, Said};
-use crate::cli::output::Out;
 
-pub(super) use self::autoscaler::autoscaler;
+pub(crate) use self::autoscaler::autoscaler;
 
-/// Writes one JSON document. What there is not is left out.
-pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
-    let Told { case, which, explanation, .. } = told;
+/// One JSON document. What there is not is left out.
+pub(crate) fn of_pod(told: &PodExplanation) -> Value {
+    let PodExplanation { case, which, explanation, .. } = told;
     let mut all = json!({
         "pod": {"namespace": &*case.key.namespace, "name": &*case.key.name},
         "at": case.as_of.moment().to_string(),
@@ -75,8 +74,7 @@ pub(super) fn write(out: &mut Out, told: &Told) -> anyhow::Result<()> {
     if let Some(scaling) = &told.scaling {
         put("autoscaler", autoscaler::of_pod(scaling, &told.case.key));
     }
-    writeln!(out.data()?, "{all:#}")?;
-    Ok(())
+    all
 }
 
 fn decision_word(decision: &Decision) -> &'static str {
@@ -117,13 +115,13 @@ fn refusal(refusal: &Refusal) -> Value {
     })
 }
 
-fn pod(told: &Told, name: &NamespacedName) -> Value {
+fn pod(told: &PodExplanation, name: &NamespacedName) -> Value {
     let key = Key { namespace: name.namespace.clone(), name: name.name.clone(), ..told.case.key.clone() };
     json!({"namespace": &*name.namespace, "name": &*name.name, "priority": told.state.priority(&key)})
 }
 
 /// An event, with its reason.
-pub(super) fn said(said: &Said) -> Value {
+pub(crate) fn said(said: &Said) -> Value {
     json!({
         "at": said.first.to_string(), "last": said.last.to_string(), "times": said.times,
         "reason": said.reason, "message": said.text,

@@ -8,11 +8,11 @@ use model::{Key, NamespacedName};
 use query::autoscaler_setup::{GroupsBy, SettingsBy, Setup};
 use serde_json::{Value, json};
 
-use crate::cli::explain::Scaling;
-use crate::cli::explain::autoscaler::{Outcome, Played, Search, Triggered};
+use crate::Scaling;
+use crate::played::{Outcome, Played, Search, Triggered};
 
 /// Which autoscaler it is, and what was played.
-pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Value {
+pub(crate) fn autoscaler(setup: &Setup, played: &Played) -> Value {
     let mut shown = json!({
         "version": setup.settings.version.to_string(),
         "verified": setup.is_verified(),
@@ -46,7 +46,7 @@ pub(in crate::cli::explain) fn autoscaler(setup: &Setup, played: &Played) -> Val
 }
 
 /// What it makes of a pod.
-pub(super) fn of_pod(scaling: &Scaling, key: &Key) -> Value {
+pub(crate) fn of_pod(scaling: &Scaling, key: &Key) -> Value {
     let Scaling { setup, played, seen } = scaling;
     let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
     let mut shown = autoscaler(setup, played);

@@ -1,0 +1,38 @@
+//! A terminal on which somebody waits for a use case to be done.
+
+use model::Gap;
+use query::Listener;
+
+use super::output::Out;
+use super::progress::Progress;
+
+/// Warnings go beside the answer, progress is a bar.
+pub(super) struct TerminalListener<'a> {
+    out: &'a mut Out,
+    progress: Option<Progress>,
+}
+
+impl<'a> TerminalListener<'a> {
+    pub(super) fn new(out: &'a mut Out) -> TerminalListener<'a> {
+        TerminalListener { out, progress: None }
+    }
+}
+
+impl Listener for TerminalListener<'_> {
+    fn warn(&mut self, sentence: &str) {
+        self.out.complain(&format!("warning: {sentence}"));
+    }
+
+    fn warn_of_gap(&mut self, gap: &Gap) {
+        self.out.warn_of_gaps([gap].into_iter());
+    }
+
+    fn progress(&mut self, done: u64, total: u64) -> anyhow::Result<()> {
+        if done >= total {
+            self.progress = None;
+        } else {
+            self.progress.get_or_insert_with(|| Progress::time(self.out, total)).at(done);
+        }
+        Ok(())
+    }
+}

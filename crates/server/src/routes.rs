@@ -1,0 +1,274 @@
+//! Every route there is: where, what it answers, and who answers it. The router and `/openapi.json` are made of it.
+
+use std::sync::Arc;
+
+use axum::handler::Handler;
+use axum::routing::{self, MethodRouter};
+
+use super::{App, explaining, gardener, guard, histories, kai, metrics, openapi, page, recordings, simkube};
+
+/// A way to ask, and what the answer is.
+pub(super) struct Route {
+    pub(super) path: &'static str,
+    pub(super) method: Method,
+    pub(super) summary: &'static str,
+    /// What the answer is made of.
+    pub(super) media: &'static str,
+    /// Its schema, if it is JSON.
+    pub(super) schema: Option<&'static str>,
+    /// What the question brings: its media type and, if it is JSON, its schema.
+    pub(super) request: Option<(&'static str, Option<&'static str>)>,
+    pub(super) parameters: Parameters,
+    /// Errors are plain text, as the clients of other systems expect.
+    pub(super) has_text_errors: bool,
+    pub(super) handler: MethodRouter<Arc<App>>,
+}
+
+/// How it is asked.
+#[derive(Clone, Copy)]
+pub(super) enum Method {
+    Get,
+    Post,
+}
+
+/// Parameters of the question, by name, and what they mean.
+type Parameters = &'static [(&'static str, &'static str)];
+
+const OBJECTS: Parameters = &[
+    ("at", "The moment; the history's end if it is left out"),
+    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
+    ("namespace", "Only this namespace"),
+    ("name", "Only objects of this name"),
+    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
+    ("source", "The recording, if the history holds several"),
+];
+const CHANGES: Parameters = &[
+    ("from", "From this moment"),
+    ("to", "Up to and at this moment"),
+    ("state", "true: the lines begin with the objects that were there at from, as if each had been added"),
+    ("kind", "Only these kinds, as kubectl names them: pods,nodes"),
+    ("namespace", "Only this namespace"),
+    ("name", "Only objects of this name"),
+    ("labelSelector", "Only objects with these labels: app=web,tier!=db"),
+    ("source", "Only this recording"),
+];
+const EXPORT: Parameters = &[
+    ("history", "The history, if there are several"),
+    ("source", "The recording, if the history holds several"),
+];
+const SNAPSHOT: Parameters = &[
+    ("history", "The history, if there are several"),
+    ("source", "The recording, if the history holds several"),
+    ("at", "The moment; the history's end if it is left out"),
+    ("partition", "Only nodes, queues and pod groups with this label, KEY=VALUE, or without it, KEY"),
+];
+const DATABASE: Parameters = &[("source", "The recording, if the history holds several")];
+const EXPLAIN: Parameters = &[
+    ("pod", "The pod; one of pod and node"),
+    ("node", "The node, as an autoscaler sees it"),
+    ("namespace", "The pod's namespace; default if it is left out"),
+    (
+        "at",
+        "The moment; when the pod was decided about, or the end of its life or the history, if it is left out",
+    ),
+    ("source", "The recording, if the history holds several"),
+    ("schedulerVersion", "Whose rules the scheduler follows: 1.32 to 1.36"),
+    (
+        "autoscalerFlags",
+        "Flags of cluster-autoscaler that count more than those the history has, in one text",
+    ),
+    ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
+];
+const EXPLAIN_MANIFEST: Parameters = &[
+    ("namespace", "Where the pod would be; what the manifest says if it is left out"),
+    ("at", "The moment; the history's end if it is left out"),
+    ("source", "The recording, if the history holds several"),
+    ("schedulerVersion", "Whose rules the scheduler follows: 1.32 to 1.36"),
+    (
+        "autoscalerFlags",
+        "Flags of cluster-autoscaler that count more than those the history has, in one text",
+    ),
+    ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
+];
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// All of them.
+pub(super) fn all() -> Vec<Route> {
+    vec![
+        Route::get("/", page::show, "A page that lists the histories").media("text/html; charset=utf-8"),
+        Route::get("/api/v1/histories", histories::list, "The histories there are").json("Histories"),
+        Route::get("/api/v1/histories/{name}", histories::info, "What a history holds").json("Info"),
+        Route::get(
+            "/api/v1/histories/{name}/objects",
+            histories::objects,
+            "The objects at a moment, as a Kubernetes list, kind by kind, without Secrets",
+        )
+        .json("List")
+        .parameters(OBJECTS),
+        Route::get(
+            "/api/v1/histories/{name}/changes",
+            histories::changes,
+            "What happened, a watch event a line, without Secrets",
+        )
+        .media("application/x-ndjson")
+        .parameters(CHANGES),
+        Route::get("/api/v1/histories/{name}/gaps", histories::gaps, "When something may have been missed")
+            .json("Gaps"),
+        Route::get(
+            "/api/v1/histories/{name}/explain",
+            explaining::recorded,
+            "How the scheduler and the autoscaler decide about a pod, or the autoscaler about a node, and what really \
+             happened",
+        )
+        .json("Explanation")
+        .parameters(EXPLAIN),
+        Route::post(
+            "/api/v1/histories/{name}/explain",
+            explaining::manifest,
+            "The same for a pod that never was: a manifest of it, or of a workload that makes it, YAML or JSON",
+        )
+        .json("Explanation")
+        .request("application/yaml", None)
+        .parameters(EXPLAIN_MANIFEST),
+        Route::get(
+            "/api/v1/histories/{name}/download",
+            histories::download,
+            "The history itself with all it holds, whole also while it is written",
+        )
+        .media("application/vnd.sqlite3"),
+        Route::get(
+            "/api/v1/recordings",
+            recordings::list,
+            "How the recordings that this process makes are getting on",
+        )
+        .json("Recordings"),
+        Route::post(
+            "/export",
+            simkube::export,
+            "A window as SimKube's trace, as its tracer answers; errors are text",
+        )
+        .media("application/octet-stream")
+        .request("application/json", Some("ExportRequest"))
+        .parameters(EXPORT)
+        .text_errors(),
+        // The scheduler's own server does not look at the method either.
+        Route::any(
+            "/get-snapshot",
+            kai::snapshot,
+            "A moment as the KAI scheduler's snapshot, as its plugin answers",
+        )
+        .media("application/zip")
+        .parameters(SNAPSHOT),
+        Route::get(
+            "/api/db",
+            gardener::list,
+            "The histories as Gardener's recorder lists its databases; errors are text",
+        )
+        .media(TEXT)
+        .text_errors(),
+        Route::get(
+            "/api/db/{name}",
+            gardener::database,
+            "A history as a database of Gardener's scaling history; errors are text",
+        )
+        .media("application/octet-stream")
+        .parameters(DATABASE)
+        .text_errors(),
+        Route::get("/metrics", metrics::show, "How the histories and the server are doing")
+            .media("application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        Route::get(
+            "/healthz",
+            guard::alive,
+            "That nothing hangs here, a line a recording; 503 if something does; needs no token",
+        )
+        .media(TEXT),
+        Route::get(
+            "/readyz",
+            guard::ready,
+            "That histories can be looked for and one of the recordings works, a line each; needs no token",
+        )
+        .media(TEXT),
+        Route::get("/openapi.json", openapi::show, "This").json("Anything"),
+    ]
+}
+
+// === impl Route ===
+
+impl Route {
+    fn get<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, Arc<App>>,
+        summary: &'static str,
+    ) -> Route {
+        Route::new(path, Method::Get, routing::get(handler), summary)
+    }
+
+    fn post<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, Arc<App>>,
+        summary: &'static str,
+    ) -> Route {
+        Route::new(path, Method::Post, routing::post(handler), summary)
+    }
+
+    /// By whatever method; it is documented as one that reads.
+    fn any<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, Arc<App>>,
+        summary: &'static str,
+    ) -> Route {
+        Route::new(path, Method::Get, routing::any(handler), summary)
+    }
+
+    fn new(
+        path: &'static str,
+        method: Method,
+        handler: MethodRouter<Arc<App>>,
+        summary: &'static str,
+    ) -> Route {
+        Route {
+            path,
+            method,
+            summary,
+            media: TEXT,
+            schema: None,
+            request: None,
+            parameters: &[],
+            has_text_errors: false,
+            handler,
+        }
+    }
+
+    fn media(self, media: &'static str) -> Route {
+        Route { media, ..self }
+    }
+
+    fn json(self, schema: &'static str) -> Route {
+        Route { media: "application/json", schema: Some(schema), ..self }
+    }
+
+    fn request(self, media: &'static str, schema: Option<&'static str>) -> Route {
+        Route { request: Some((media, schema)), ..self }
+    }
+
+    fn parameters(self, parameters: Parameters) -> Route {
+        Route { parameters, ..self }
+    }
+
+    fn text_errors(self) -> Route {
+        Route { has_text_errors: true, ..self }
+    }
+}
+
+// === impl Method ===
+
+impl Method {
+    /// As OpenAPI names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Method::Get => "get",
+            Method::Post => "post",
+        }
+    }
+}
