@@ -43,6 +43,7 @@ const CRATES: &[(&str, Leans)] = &[
             "controllers",
             "simulation",
             "calibration",
+            "query",
         ]),
     ),
     (

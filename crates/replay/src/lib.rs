@@ -67,6 +67,7 @@ pub mod decisions;
 pub mod figures;
 pub mod film;
 pub mod level;
+pub mod plan;
 pub mod play;
 mod record;
 pub mod recorded;

@@ -2,34 +2,23 @@
 
 mod clock;
 mod folder;
-mod plan;
 mod summary;
-mod survey;
 mod target;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use calibration::Level;
-use model::Object;
-use query::{Chosen, Edit};
-use replay::compare::Comparison;
-use replay::decisions::Decisions;
-use replay::play::play;
-use replay::report::{Report, Reservation, Scaling, Span};
+use query::Edit;
+use replay::plan::{Asked, Outputs, Plan};
 use scheduler::Version;
 
-use self::clock::{Clock, Watched};
-use self::folder::{Folder, Scratch};
-use self::plan::Plan;
-use self::survey::{Known, Surveyed};
+use self::clock::{Clock, Playing, Reading};
+use self::folder::Folder;
 use self::target::{OfRun, Target};
 use super::output::Out;
-use super::progress::Progress;
 use super::{Outcome, chosen, signals};
 
 const AFTER: &str = "\
@@ -144,17 +133,21 @@ impl Replay {
         }
         self.target.refuse_alone()?;
         let chosen = chosen::open(self.history.as_deref())?;
-        let mut plan = Plan::make(&self, &chosen)?;
+        let mut plan = Plan::make(&self.asked(), &chosen)?;
         let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;
         for sentence in plan.warnings() {
             out.complain(&format!("warning: {sentence}"));
         }
         signals::listen()?;
-        let surveyed = Surveyed::read(out, &chosen, &plan)?;
-        plan.take_measured(surveyed.measured);
+        let known = plan.survey(&chosen, &mut Reading::new(out, &plan))?;
         let scratch = folder.begin()?;
+        let outputs = Outputs {
+            folder: folder.path().to_owned(),
+            decisions: scratch.path("decisions.jsonl"),
+            history: (!self.no_history).then(|| scratch.path("replay.kine")),
+        };
         let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.part.window.from);
-        let report = self.play(out, &chosen, &plan, surveyed.known, &scratch, &clock)?;
+        let report = plan.play(&chosen, known, &outputs, &mut Playing::new(out, &plan, &clock))?;
         let took = clock.elapsed();
         let json = report.to_json()?;
         std::fs::write(scratch.path("report.json"), &json).with_context(|| scratch.doing())?;
@@ -166,67 +159,22 @@ impl Replay {
         Ok(Outcome::Done)
     }
 
-    /// Plays it, and writes all but the report, which comes of it.
-    fn play(
-        &self,
-        out: &Out,
-        chosen: &Chosen,
-        plan: &Plan,
-        known: Known,
-        scratch: &Scratch,
-        clock: &Clock,
-    ) -> anyhow::Result<Report> {
-        let Known { causes, figures, curve } = known;
-        let window = plan.part.window;
-        let file = File::create(scratch.path("decisions.jsonl")).with_context(|| scratch.doing())?;
-        let mut decisions = Decisions::new(&causes, &curve, BufWriter::with_capacity(1 << 18, file));
-        let mut film = match self.no_history {
-            true => None,
-            false => Some(plan.film(&scratch.path("replay.kine"))?),
-        };
-        let class_of = |node: &Object| Some(plan.classes.class_of(node));
-        let mut comparison = Comparison::new(&causes, window.from, &class_of);
-        let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
-        let mut watched = Watched::new(clock, &progress, vec![&mut comparison, &mut decisions]);
-        if let Some(film) = &mut film {
-            watched.also(film);
+    /// What is asked of the replay itself.
+    fn asked(&self) -> Asked {
+        Asked {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            duration: self.duration,
+            source: self.source.clone(),
+            level: self.level,
+            seed: self.seed,
+            scheduler_config: self.scheduler_config.clone(),
+            scheduler_version: self.scheduler_version,
+            node_groups: self.node_groups.clone(),
+            autoscaler: self.autoscaler.clone(),
+            autoscaler_version: self.autoscaler_version,
+            set: self.set.clone(),
         }
-        let is_scaled = |node: &Object| plan.is_scaled(node);
-        let played = play(&chosen.history, &plan.part, &causes, &is_scaled, plan.setup(), &mut watched);
-        drop(watched);
-        if played.is_ok() {
-            clock.wait(plan.end);
-        }
-        drop(progress);
-        // A replay that was stopped says why: by a signal, or by what could not be written.
-        signals::check()?;
-        let written = decisions.finish(plan.end).and_then(|(mut file, _)| file.flush());
-        written.with_context(|| scratch.doing())?;
-        if let Some(mut film) = film {
-            plan.end(&mut film)?;
-            film.finish()?;
-        }
-        let left_out = played?;
-        let (replayed, fidelity, replayed_curve) = comparison.finish(plan.end, &figures)?;
-        let groups = plan.groups.iter().map(|group| &group.name);
-        let mut reservations = plan.reservations(chosen)?;
-        reservations.extend(Reservation::of_causes(&causes));
-        reservations
-            .extend(left_out.iter().map(|(sentence, count)| Reservation::of_controllers(sentence, *count)));
-        Ok(Report {
-            history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            source: plan.part.source.to_string(),
-            target: None,
-            window: Span::new(window.from, plan.end),
-            level: plan.level,
-            seed: plan.seed,
-            settings: plan.told(),
-            recorded: figures,
-            replayed,
-            fidelity,
-            scaling: Scaling::of(groups, &curve, &replayed_curve, window),
-            reservations,
-        })
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use model::{Moment, What};
-use replay::play::Follower;
-use simulation::{Audience, Decided, Demand};
+use model::Moment;
+use replay::plan::{Plan, Watcher};
 
 use super::{Speed, seconds};
+use crate::cli::output::Out;
 use crate::cli::progress::Progress;
 use crate::cli::signals;
 
@@ -17,11 +17,16 @@ pub(super) struct Clock {
     speed: Speed,
 }
 
-/// All who follow a replay, and those who watch how it goes.
-pub(super) struct Watched<'a> {
+/// Somebody who watches how a recording is read.
+pub(super) struct Reading {
+    progress: Progress,
+    from: Moment,
+}
+
+/// Somebody who watches how it is played, as fast as the clock says.
+pub(super) struct Playing<'a> {
     clock: &'a Clock,
-    progress: &'a Progress,
-    followers: Vec<&'a mut dyn Follower>,
+    progress: Progress,
     /// When the progress was last shown.
     shown: Instant,
 }
@@ -68,65 +73,45 @@ pub(super) fn factor(nanos: i64, took: Duration) -> f64 {
     nanos.max(0) as f64 / 1e9 / took.as_secs_f64().max(1e-3)
 }
 
-// === impl Watched ===
+// === impl Reading ===
 
-impl<'a> Watched<'a> {
-    pub(super) fn new(
-        clock: &'a Clock,
-        progress: &'a Progress,
-        followers: Vec<&'a mut dyn Follower>,
-    ) -> Watched<'a> {
-        Watched { clock, progress, followers, shown: Instant::now() }
+impl Reading {
+    pub(super) fn new(out: &Out, plan: &Plan) -> Reading {
+        let from = plan.part.window.from;
+        Reading { progress: Progress::reading(out, seconds(plan.end.nanos_since(from))), from }
+    }
+}
+
+impl Watcher for Reading {
+    fn reached(&mut self, at: Moment) {
+        self.progress.at(seconds(at.nanos_since(self.from)));
     }
 
-    pub(super) fn also(&mut self, follower: &'a mut dyn Follower) {
-        self.followers.push(follower);
+    fn check(&self) -> anyhow::Result<()> {
+        signals::check()
     }
+}
 
-    fn pass(&mut self, at: Moment) {
+// === impl Playing ===
+
+impl<'a> Playing<'a> {
+    pub(super) fn new(out: &Out, plan: &Plan, clock: &'a Clock) -> Playing<'a> {
+        let window = plan.part.window;
+        let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
+        Playing { clock, progress, shown: Instant::now() }
+    }
+}
+
+impl Watcher for Playing<'_> {
+    fn reached(&mut self, at: Moment) {
         self.clock.wait(at);
         if self.shown.elapsed() >= SHOWN_EVERY {
             self.shown = Instant::now();
             self.progress.replayed(seconds(at.nanos_since(self.clock.from)), at, self.clock.factor(at));
         }
     }
-}
 
-impl Audience for Watched<'_> {
-    fn wants_changes(&self) -> bool {
-        self.followers.iter().any(|follower| follower.wants_changes())
-    }
-
-    fn changed(&mut self, at: Moment, what: What) {
-        self.pass(at);
-        for follower in &mut self.followers {
-            follower.changed(at, what.clone());
-        }
-    }
-
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
-        self.pass(at);
-        for follower in &mut self.followers {
-            follower.decided(at, decided);
-        }
-    }
-}
-
-impl Follower for Watched<'_> {
-    fn asked(&mut self, at: Moment, demand: &Demand) {
-        for follower in &mut self.followers {
-            follower.asked(at, demand);
-        }
-    }
-
-    fn reached(&mut self, now: Moment) {
-        self.pass(now);
-        for follower in &mut self.followers {
-            follower.reached(now);
-        }
-    }
-
-    fn goes_on(&self) -> bool {
-        signals::check().is_ok() && self.followers.iter().all(|follower| follower.goes_on())
+    fn check(&self) -> anyhow::Result<()> {
+        signals::check()
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anstyle::Style;
 use replay::compare::{Evictions, Placements};
 use replay::figures::{Figures, Waits};
+use replay::plan::{Nodes, Plan};
 use replay::report::{GroupScaling, Moves, Report, Size};
 
 use super::clock::factor;
 use super::folder::Folder;
-use super::plan::{Nodes, Plan};
 use crate::cli::lines::{harmless, line};
 use crate::cli::output::{HEADING, Out, grouped, span, times};
 

@@ -21,6 +21,7 @@ use live::transplant::{FileRule, Level, Manner, Rule, Templates, Transplant, rea
 use live::{Connection, KindChoice, Wanted};
 use model::{Kind, Moment};
 use query::{Chosen, KindWords};
+use replay::plan;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,7 +33,7 @@ use self::style::InStyle;
 use super::super::lines::harmless;
 use super::super::output::Out;
 use super::super::{Outcome, signals, text_file, tracer_config};
-use super::{Replay, Speed, plan};
+use super::{Replay, Speed};
 
 pub(super) use self::runs::OfRun;
 
@@ -125,7 +126,7 @@ impl Target {
         self.check(asked)?;
         let chosen = super::chosen::open(asked.history.as_deref())?;
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
-        let (from, end) = plan::window(asked, &chosen, &source)?;
+        let (from, end) = plan::window(&asked.asked(), &chosen, &source)?;
         let run = self.run_name(&chosen)?;
         let manner = self.manner(asked, &chosen, &run, rules, out)?;
         let everything = Selection { source: Some(source), ..Selection::default() };

@@ -10,6 +10,7 @@ use live::applying::{Applier, OWNER, Pace, UID};
 use model::{Moment, Object, Observed, Window};
 use replay::beside::{Counterparts, Marks};
 use replay::causes::Lost;
+use replay::plan::{Known, Plan};
 use replay::play::{Part as Played, survey};
 use replay::recorded::Recorded;
 use replay::report::{About, Report, Reservation, Scaling, Span};
@@ -17,10 +18,9 @@ use replay::report::{About, Report, Reservation, Scaling, Span};
 use super::Playing;
 use super::filming::{Film, SOURCE};
 use crate::cli::output::Out;
+use crate::cli::replay::clock::Reading;
 use crate::cli::replay::folder::Folder;
-use crate::cli::replay::plan::Plan;
 use crate::cli::replay::summary;
-use crate::cli::replay::survey::{Known, Surveyed};
 
 /// Writes the film of the target in the recording's own time, compares both, and tells what came of it. The changes were
 /// played from the moment `began` on, beginning with what had happened at `from`.
@@ -32,7 +32,7 @@ pub(super) fn compare(
     out: &mut Out,
 ) -> anyhow::Result<()> {
     let (asked, chosen) = (playing.asked, playing.part.chosen);
-    let plan = Plan::make(asked, chosen)?;
+    let mut plan = Plan::make(&asked.asked(), chosen)?;
     let folder = Folder::choose(asked.out.as_deref(), chosen.history.path())?;
     let scratch = folder.begin()?;
     let speed = match playing.pace(from) {
@@ -44,7 +44,7 @@ pub(super) fn compare(
     in_its_time(film, &path, &source, |at| from.plus_nanos((at.nanos_since(began) as f64 * speed) as i64))
         .with_context(|| scratch.doing())?;
     let replayed = History::open(&path)?;
-    let Known { causes, figures, curve } = Surveyed::read(out, chosen, &plan)?.known;
+    let Known { causes, figures, curve } = plan.survey(chosen, &mut Reading::new(out, &plan))?;
     let window = Window { from, ..plan.part.window };
     let part = Played { source: source.clone(), window };
     let class_of = |node: &Object| Some(plan.classes.class_of(node));

@@ -1,11 +1,14 @@
 //! What is replayed, and how everything is set: asked of the user, the history and the defaults, in this order.
 
 mod nodes;
+mod play;
+mod survey;
 mod told;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use autoscaler::{Delay, NodeGroup, Provisioning};
@@ -15,33 +18,79 @@ use model::{Gap, Kind, Moment, Object, Window};
 use query::autoscaler_setup::{GroupsBy, Setup};
 use query::scheduler_settings::Which;
 use query::{Chosen, Edit, Root, kept, scheduler_settings};
-use replay::classes::Classes;
-use replay::film::Film;
-use replay::play::{Part, whole_from};
-use replay::report::{About, Reservation};
 use scheduler::Version;
 use simulation::pace::Pace;
 use simulation::{AutoscalerSetup, Setup as RunSetup, SimulatedCloud};
 
 use self::nodes::Word;
-use super::Replay;
-use super::survey::Measured;
+use self::survey::Measured;
+use crate::classes::Classes;
+use crate::film::Film;
+use crate::play::{Part, whole_from};
+use crate::report::{About, Reservation};
 
-pub(super) use self::nodes::Nodes;
+pub use self::nodes::Nodes;
+pub use self::play::Outputs;
+pub use self::survey::Known;
+
+/// What a user asks of a replay. What is left out is as the history says, or as is usual.
+#[derive(Clone, Default)]
+pub struct Asked {
+    /// The moment to begin at, as time words say it.
+    pub from: Option<String>,
+    /// The moment to end at.
+    pub to: Option<String>,
+    /// For so long at most.
+    pub duration: Option<Duration>,
+    /// The recording, if the history holds several.
+    pub source: Option<String>,
+    /// What is given.
+    pub level: Option<Level>,
+    /// Decides between what is as likely.
+    pub seed: Option<u64>,
+    /// A KubeSchedulerConfiguration in a file.
+    pub scheduler_config: Option<PathBuf>,
+    /// Whose rules the scheduler follows.
+    pub scheduler_version: Option<Version>,
+    /// Node groups in a file, and how their autoscaler is set.
+    pub node_groups: Option<PathBuf>,
+    /// `recorded`, `off`, or flags of cluster-autoscaler.
+    pub autoscaler: String,
+    /// Whose rules the autoscaler follows.
+    pub autoscaler_version: Option<autoscaler::Version>,
+    /// Places of configurations that are set otherwise.
+    pub set: Vec<Edit>,
+}
+
+/// Whoever waits for a replay: is told how far it is, and may end it.
+pub trait Watcher {
+    /// It is so late in the time that is read or played. What waits here makes the replay wait.
+    fn reached(&mut self, at: Moment);
+
+    /// An error ends the replay: nobody waits any more.
+    fn check(&self) -> anyhow::Result<()>;
+}
 
 /// What is replayed, and how.
-pub(super) struct Plan {
-    pub(super) part: Part,
+pub struct Plan {
+    /// The recording, and which part of it.
+    pub part: Part,
     /// The last moment that counts.
-    pub(super) end: Moment,
-    pub(super) seed: u64,
-    pub(super) level: Level,
-    pub(super) scheduler: Which,
-    pub(super) autoscaler: Setup,
-    pub(super) nodes: Nodes,
+    pub end: Moment,
+    /// Decides between what is as likely.
+    pub seed: u64,
+    /// What is given.
+    pub level: Level,
+    /// The scheduler.
+    pub scheduler: Which,
+    /// The autoscaler and its groups.
+    pub autoscaler: Setup,
+    /// Who makes nodes come and go.
+    pub nodes: Nodes,
     /// The groups whose nodes come and go as is decided; none if they do so as recorded.
-    pub(super) groups: Vec<NodeGroup>,
-    pub(super) classes: Classes,
+    pub groups: Vec<NodeGroup>,
+    /// Which nodes are like which.
+    pub classes: Classes,
     /// The autoscaler's first loop is a scan interval later.
     start: Moment,
     /// The nodes that came, group by group: new ones are called as they were.
@@ -59,7 +108,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Asks everybody. What cannot be is refused before anything is read.
-    pub(super) fn make(asked: &Replay, chosen: &Chosen) -> anyhow::Result<Plan> {
+    pub fn make(asked: &Asked, chosen: &Chosen) -> anyhow::Result<Plan> {
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
         if asked.node_groups.is_none() {
             refuse_without(
@@ -127,14 +176,14 @@ impl Plan {
     }
 
     /// What of the settings is not simulated, or does not do what it seems to.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = &String> {
+    pub fn warnings(&self) -> impl Iterator<Item = &String> {
         let of_autoscaler = self.autoscaler.warnings().filter(|_| self.nodes == Nodes::Autoscaled);
         self.scheduler.settings.left_out.iter().chain(of_autoscaler)
     }
 
     /// What takes time takes as long as it did in the recording, where nobody says how long; nodes that come are called
     /// as they were, and the autoscaler begins when it did.
-    pub(super) fn take_measured(&mut self, measured: Measured) {
+    fn take_measured(&mut self, measured: Measured) {
         let Measured { pace, provisioning, names, first_loop } = measured;
         if !self.keeps_names {
             self.names = names;
@@ -180,12 +229,12 @@ impl Plan {
     }
 
     /// Whether a node comes and goes as is decided.
-    pub(super) fn is_scaled(&self, node: &Object) -> bool {
+    pub fn is_scaled(&self, node: &Object) -> bool {
         self.nodes != Nodes::AsRecorded && self.classes.group_of(node).is_some()
     }
 
     /// How the run is set.
-    pub(super) fn setup(&self) -> RunSetup {
+    pub fn setup(&self) -> RunSetup {
         let start = self.part.window.from;
         let autoscaler = (self.nodes == Nodes::Autoscaled).then(|| {
             let mut groups = self.groups.clone();
@@ -213,7 +262,7 @@ impl Plan {
     }
 
     /// A film of the replay, which begins with how it was set.
-    pub(super) fn film(&self, path: &Path) -> anyhow::Result<Film> {
+    pub fn film(&self, path: &Path) -> anyhow::Result<Film> {
         let mut film = Film::into(path, self.part.source.clone())?;
         let from = self.part.window.from;
         let mut configuration = self.scheduler.configuration.clone();
@@ -231,7 +280,7 @@ impl Plan {
     }
 
     /// Ends a film.
-    pub(super) fn end(&self, film: &mut Film) -> anyhow::Result<()> {
+    pub fn end(&self, film: &mut Film) -> anyhow::Result<()> {
         film.end(self.end, self.kept().object(self.end)?);
         Ok(())
     }
@@ -263,7 +312,7 @@ impl Plan {
     }
 
     /// What makes it uncertain.
-    pub(super) fn reservations(&self, chosen: &Chosen) -> anyhow::Result<Vec<Reservation>> {
+    pub fn reservations(&self, chosen: &Chosen) -> anyhow::Result<Vec<Reservation>> {
         let mut reservations = Vec::new();
         let Window { from, to } = self.part.window;
         for gap in chosen.history.gaps()? {
@@ -303,7 +352,7 @@ impl Plan {
 }
 
 /// From when to when: within the history.
-pub(super) fn window(asked: &Replay, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
+pub fn window(asked: &Asked, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
     let path = chosen.history.path().display();
     let Some((start, end)) = chosen.history.span()? else {
         bail!("{path} is empty: there is nothing to replay")

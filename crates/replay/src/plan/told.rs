@@ -2,14 +2,14 @@
 
 use query::autoscaler_setup::{GroupsBy, SettingsBy};
 use query::scheduler_settings::ToldBy;
-use replay::report::{AutoscalerSettings, From, PaceSettings, SchedulerSettings, Settings};
 use serde_json::Value;
 
 use super::{Nodes, Plan};
+use crate::report::{AutoscalerSettings, From, PaceSettings, SchedulerSettings, Settings};
 
 impl Plan {
     /// How it is set, and who says so.
-    pub(in crate::cli::replay) fn told(&self) -> Settings {
+    pub fn told(&self) -> Settings {
         Settings {
             scheduler: SchedulerSettings {
                 version: self.scheduler.settings.version.to_string(),

@@ -9,43 +9,34 @@ use calibration::seen::Seen;
 use calibration::{Measure, MeasurePace};
 use model::{Moment, Object, What};
 use query::Chosen;
-use replay::causes::{Causes, Lost};
-use replay::figures::Figures;
-use replay::play::survey;
-use replay::recorded::{Curve, Recorded};
 use serde::Deserialize;
 use simulation::pace::Pace;
 
-use super::plan::{Nodes, Plan};
-use super::seconds;
-use crate::cli::output::Out;
-use crate::cli::progress::Progress;
-use crate::cli::signals;
-
-/// What a recording tells.
-pub(super) struct Surveyed {
-    pub(super) known: Known,
-    pub(super) measured: Measured,
-}
+use super::{Nodes, Plan, Watcher};
+use crate::causes::{Causes, Lost};
+use crate::figures::Figures;
+use crate::play::survey;
+use crate::recorded::{Curve, Recorded};
 
 /// What stands behind it, and what it came to.
-pub(super) struct Known {
-    pub(super) causes: Causes,
+pub struct Known {
+    /// What was given.
+    pub causes: Causes,
     /// What happened.
-    pub(super) figures: Figures,
+    pub figures: Figures,
     /// How many nodes there were.
-    pub(super) curve: Curve,
+    pub curve: Curve,
 }
 
 /// What a recording tells of how long things took, and when.
-pub(super) struct Measured {
-    pub(super) pace: Pace,
+pub(crate) struct Measured {
+    pub pace: Pace,
     /// How long new nodes took, group by group.
-    pub(super) provisioning: Vec<Option<Provisioning>>,
+    pub provisioning: Vec<Option<Provisioning>>,
     /// The nodes that came, group by group in their order.
-    pub(super) names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    pub names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// When the autoscaler's first loop of the window began, as its status tells.
-    pub(super) first_loop: Option<Moment>,
+    pub first_loop: Option<Moment>,
 }
 
 /// What is measured, while it is.
@@ -66,22 +57,29 @@ struct ConfigMap {
     data: BTreeMap<String, String>,
 }
 
-impl Surveyed {
-    /// Reads it. One without pods or nodes is refused.
-    pub(super) fn read(out: &Out, chosen: &Chosen, plan: &Plan) -> anyhow::Result<Surveyed> {
+impl Plan {
+    /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
+    /// refused.
+    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<Known> {
+        let (known, measured) = self.read(chosen, watcher)?;
+        self.take_measured(measured);
+        Ok(known)
+    }
+
+    fn read(&self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<(Known, Measured)> {
+        let plan = self;
         let from = plan.part.window.from;
-        let progress = Progress::reading(out, seconds(plan.end.nanos_since(from)));
         let class_of = |node: &Object| Some(plan.classes.class_of(node));
         let mut recorded = Recorded::new(from);
         let mut measuring = Measuring::new(plan);
         let scales = plan.nodes == Nodes::Autoscaled;
-        let controllers = replay::level::controllers(plan.level, scales);
+        let controllers = crate::level::controllers(plan.level, scales);
         let (history, part, counted) = (&chosen.history, &plan.part, Some(&mut recorded));
         let causes = survey(history, part, scales, controllers, &class_of, counted, |at, seen| {
             measuring.see(at, seen);
-            progress.at(seconds(at.nanos_since(from)));
+            watcher.reached(at);
         })?;
-        signals::check()?;
+        watcher.check()?;
         if causes.totals.demands == 0 && causes.made.controllers().is_empty() {
             bail!("there is no pod from {from} to {}: there is nothing to replay", plan.end);
         }
@@ -92,8 +90,7 @@ impl Surveyed {
             recorded.lost(why.word(), *count);
         }
         let (figures, curve) = recorded.finish(plan.end);
-        let known = Known { causes, figures, curve };
-        Ok(Surveyed { known, measured: measuring.finish() })
+        Ok((Known { causes, figures, curve }, measuring.finish()))
     }
 }
 

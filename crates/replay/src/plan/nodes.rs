@@ -6,15 +6,13 @@ use anyhow::bail;
 use calibration::{NodesBy, ToldBy};
 use model::Moment;
 use query::autoscaler_setup::{Asked, GroupsBy, SettingsBy, Setup};
-use query::{AsOf, Chosen, Root};
-use replay::report::{About, Reservation};
+use query::{AsOf, Chosen, Root, counted};
 
-use crate::cli::output::counted;
-use crate::cli::replay::Replay;
+use crate::report::{About, Reservation};
 
 /// Who makes nodes come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli::replay) enum Nodes {
+pub enum Nodes {
     /// An autoscaler.
     Autoscaled,
     /// It is as recorded.
@@ -24,7 +22,7 @@ pub(in crate::cli::replay) enum Nodes {
 }
 
 /// What a user says of the autoscaler in one word, or flags for it.
-pub(super) enum Word<'a> {
+pub enum Word<'a> {
     Recorded,
     Off,
     Flags(&'a str),
@@ -34,8 +32,8 @@ pub(super) enum Word<'a> {
 
 impl Nodes {
     /// Who makes nodes come and go. Settings that contradict each other are refused.
-    pub(super) fn decide(
-        asked: &Replay,
+    pub fn decide(
+        asked: &crate::plan::Asked,
         word: &Word<'_>,
         setup: &Setup,
         reservations: &mut Vec<Reservation>,
@@ -113,7 +111,7 @@ impl Nodes {
 // === impl Word ===
 
 impl Word<'_> {
-    pub(super) fn read(text: &str) -> anyhow::Result<Word<'_>> {
+    pub fn read(text: &str) -> anyhow::Result<Word<'_>> {
         Ok(match text.trim() {
             "recorded" => Word::Recorded,
             "off" => Word::Off,
@@ -124,8 +122,8 @@ impl Word<'_> {
 }
 
 /// The autoscaler as of the beginning, or of the end if nothing was told of it before.
-pub(super) fn choose(
-    asked: &Replay,
+pub(crate) fn choose(
+    asked: &crate::plan::Asked,
     word: &Word<'_>,
     chosen: &Chosen,
     source: &Arc<str>,

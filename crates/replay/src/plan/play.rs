@@ -1,0 +1,141 @@
+//! A plan carried out: what is decided again is written down, filmed, and compared with what was recorded.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use model::{Moment, Object, What};
+use query::Chosen;
+use simulation::{Audience, Decided, Demand};
+
+use super::survey::Known;
+use super::{Plan, Watcher};
+use crate::compare::Comparison;
+use crate::decisions::Decisions;
+use crate::play::{Follower, play};
+use crate::report::{Report, Reservation, Scaling, Span};
+
+/// Where a replay writes while it is played.
+pub struct Outputs {
+    /// The folder that errors name: what is written may go there only when it is whole.
+    pub folder: PathBuf,
+    /// A line a decision, and what was recorded beside it.
+    pub decisions: PathBuf,
+    /// A history of the replay, if one is wanted.
+    pub history: Option<PathBuf>,
+}
+
+/// All who follow a replay, and whoever waits for it.
+struct Watched<'a> {
+    watcher: &'a mut dyn Watcher,
+    followers: Vec<&'a mut dyn Follower>,
+}
+
+impl Plan {
+    /// Plays it, and says what came of it.
+    pub fn play(
+        &self,
+        chosen: &Chosen,
+        known: Known,
+        outputs: &Outputs,
+        watcher: &mut dyn Watcher,
+    ) -> anyhow::Result<Report> {
+        let Known { causes, figures, curve } = known;
+        let window = self.part.window;
+        let file = File::create(&outputs.decisions).with_context(|| outputs.doing())?;
+        let mut decisions = Decisions::new(&causes, &curve, BufWriter::with_capacity(1 << 18, file));
+        let mut film = outputs.history.as_deref().map(|path| self.film(path)).transpose()?;
+        let class_of = |node: &Object| Some(self.classes.class_of(node));
+        let mut comparison = Comparison::new(&causes, window.from, &class_of);
+        let mut watched = Watched { watcher, followers: vec![&mut comparison, &mut decisions] };
+        if let Some(film) = &mut film {
+            watched.followers.push(film);
+        }
+        let is_scaled = |node: &Object| self.is_scaled(node);
+        let played = play(&chosen.history, &self.part, &causes, &is_scaled, self.setup(), &mut watched);
+        drop(watched);
+        if played.is_ok() {
+            watcher.reached(self.end);
+        }
+        // A replay that was stopped says why: by whoever waited, or by what could not be written.
+        watcher.check()?;
+        let written = decisions.finish(self.end).and_then(|(mut file, _)| file.flush());
+        written.with_context(|| outputs.doing())?;
+        if let Some(mut film) = film {
+            self.end(&mut film)?;
+            film.finish()?;
+        }
+        let left_out = played?;
+        let (replayed, fidelity, replayed_curve) = comparison.finish(self.end, &figures)?;
+        let groups = self.groups.iter().map(|group| &group.name);
+        let mut reservations = self.reservations(chosen)?;
+        reservations.extend(Reservation::of_causes(&causes));
+        reservations
+            .extend(left_out.iter().map(|(sentence, count)| Reservation::of_controllers(sentence, *count)));
+        Ok(Report {
+            history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            source: self.part.source.to_string(),
+            target: None,
+            window: Span::new(window.from, self.end),
+            level: self.level,
+            seed: self.seed,
+            settings: self.told(),
+            recorded: figures,
+            replayed,
+            fidelity,
+            scaling: Scaling::of(groups, &curve, &replayed_curve, window),
+            reservations,
+        })
+    }
+}
+
+// === impl Outputs ===
+
+impl Outputs {
+    /// What is being done, for errors.
+    fn doing(&self) -> String {
+        format!("cannot write {}", self.folder.display())
+    }
+}
+
+// === impl Watched ===
+
+impl Audience for Watched<'_> {
+    fn wants_changes(&self) -> bool {
+        self.followers.iter().any(|follower| follower.wants_changes())
+    }
+
+    fn changed(&mut self, at: Moment, what: What) {
+        self.watcher.reached(at);
+        for follower in &mut self.followers {
+            follower.changed(at, what.clone());
+        }
+    }
+
+    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+        self.watcher.reached(at);
+        for follower in &mut self.followers {
+            follower.decided(at, decided);
+        }
+    }
+}
+
+impl Follower for Watched<'_> {
+    fn asked(&mut self, at: Moment, demand: &Demand) {
+        for follower in &mut self.followers {
+            follower.asked(at, demand);
+        }
+    }
+
+    fn reached(&mut self, now: Moment) {
+        self.watcher.reached(now);
+        for follower in &mut self.followers {
+            follower.reached(now);
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.watcher.check().is_ok() && self.followers.iter().all(|follower| follower.goes_on())
+    }
+}
