@@ -92,6 +92,7 @@ const CRATES: &[(&str, Leans)] = &[
             "autoscaler",
             "query",
             "explain",
+            "replay",
             "recorder",
         ]),
     ),

@@ -18,6 +18,7 @@ mod overview;
 mod page;
 mod problem;
 mod recordings;
+mod replaying;
 mod routes;
 mod scratch;
 mod shelf;
@@ -48,6 +49,7 @@ use self::guard::Token;
 use self::metrics::Metrics;
 use self::overview::Overviews;
 use self::problem::Problem;
+use self::replaying::Replays;
 use self::work::Hands;
 
 pub use self::scratch::Scratch;
@@ -93,6 +95,7 @@ struct App {
     metrics: Arc<Metrics>,
     overviews: Arc<Overviews>,
     scratch: Arc<Scratch>,
+    replays: Arc<Replays>,
 }
 
 /// A socket, and what answers there.
@@ -193,6 +196,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let Settings { listener, probe_listener, token, tls, knows_clients } = settings;
     let scratch = Arc::new(scratch);
+    let replays = Arc::new(Replays::new());
     let app = App {
         shelf,
         board,
@@ -203,6 +207,7 @@ pub async fn serve(
         metrics: Arc::new(Metrics::new()),
         overviews: Arc::default(),
         scratch: scratch.clone(),
+        replays: replays.clone(),
     };
     // Probes do not wait for the work of clients.
     let probe_app = Arc::new(App { hands: Hands::new(), ..app.clone() });
@@ -234,6 +239,8 @@ pub async fn serve(
         }
     };
     scratch.remove();
+    // Who waited for them has gone.
+    replays.cancel_all();
     ended?;
     Ok(())
 }

@@ -8,6 +8,10 @@ use super::routes::{self, Route};
 const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), -2h, start, start+30m, end, now; \
                      they count from the history's end, in the server's zone";
 
+/// What stands in a path, and what it means.
+const PATH_PARAMETERS: [(&str, &str); 2] =
+    [("name", "The history's name: that of its file, without .kine"), ("id", "The replay's number")];
+
 /// `GET /openapi.json`
 pub(super) async fn show() -> Json<Value> {
     Json(document())
@@ -36,14 +40,20 @@ fn paths() -> Value {
         }
         let item = &mut paths[route.path];
         item[route.method.name()] = operation;
-        if route.path.contains("{name}") {
-            item["parameters"] = json!([{
-                "name": "name",
-                "in": "path",
-                "required": true,
-                "description": "The history's name: that of its file, without .kine",
-                "schema": { "type": "string" },
-            }]);
+        let in_path = PATH_PARAMETERS.iter().filter(|(name, _)| route.path.contains(&format!("{{{name}}}")));
+        let in_path: Vec<Value> = in_path
+            .map(|(name, means)| {
+                json!({
+                    "name": name,
+                    "in": "path",
+                    "required": true,
+                    "description": means,
+                    "schema": { "type": "string" },
+                })
+            })
+            .collect();
+        if !in_path.is_empty() {
+            item["parameters"] = in_path.into();
         }
     }
     paths
@@ -65,7 +75,7 @@ fn operation(route: &Route) -> Value {
         "summary": route.summary,
         "parameters": parameters,
         "responses": {
-            "200": { "description": route.summary, "content": content },
+            route.code.to_string(): { "description": route.summary, "content": content },
             "default": {
                 "description": "What is wrong, and what would be right. 503 says in Retry-After when to ask again",
                 "content": { "application/json": { "schema": reference("Error") } },
@@ -91,6 +101,36 @@ fn schemas() -> Value {
     json!({
         "Anything": json!({"type": "object"}),
         "Explanation": explanation(),
+        "ReplayRequest": object(
+            &[],
+            &[
+                ("from", text.clone()),
+                ("to", text.clone()),
+                ("duration", text.clone()),
+                ("source", text.clone()),
+                ("level", json!({"type": "string", "enum": ["pods", "workloads"]})),
+                ("seed", number.clone()),
+                ("schedulerVersion", text.clone()),
+                ("autoscaler", text.clone()),
+                ("autoscalerVersion", text.clone()),
+                ("set", list_of(text.clone())),
+            ],
+        ),
+        "Replays": object(&[("replays", list_of(reference("Replay")))], &[]),
+        "Replay": object(
+            &[
+                ("id", number.clone()),
+                ("history", text.clone()),
+                ("state", json!({"type": "string", "enum": ["playing", "done", "failed", "cancelled"]})),
+                ("from", time.clone()),
+                ("to", time.clone()),
+                ("readShare", json!({"type": "number"})),
+                ("playedShare", json!({"type": "number"})),
+                ("playedTo", time.clone()),
+            ],
+            // docs/replay-report.md says what the report holds.
+            &[("report", json!({"type": "object"})), ("error", text.clone())],
+        ),
         "Error": object(&[("error", text.clone())], &[]),
         "Histories": object(&[("histories", list_of(reference("History")))], &[]),
         "History": object(

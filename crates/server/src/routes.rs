@@ -5,13 +5,17 @@ use std::sync::Arc;
 use axum::handler::Handler;
 use axum::routing::{self, MethodRouter};
 
-use super::{App, explaining, gardener, guard, histories, kai, metrics, openapi, page, recordings, simkube};
+use super::{
+    App, explaining, gardener, guard, histories, kai, metrics, openapi, page, recordings, replaying, simkube,
+};
 
 /// A way to ask, and what the answer is.
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) method: Method,
     pub(super) summary: &'static str,
+    /// The code of an answer that is one.
+    pub(super) code: u16,
     /// What the answer is made of.
     pub(super) media: &'static str,
     /// Its schema, if it is JSON.
@@ -29,6 +33,7 @@ pub(super) struct Route {
 pub(super) enum Method {
     Get,
     Post,
+    Delete,
 }
 
 /// Parameters of the question, by name, and what they mean.
@@ -132,6 +137,32 @@ pub(super) fn all() -> Vec<Route> {
         .request("application/yaml", None)
         .parameters(EXPLAIN_MANIFEST),
         Route::get(
+            "/api/v1/histories/{name}/replays",
+            replaying::list,
+            "The replays of a history that this server knows of",
+        )
+        .json("Replays"),
+        Route::post(
+            "/api/v1/histories/{name}/replays",
+            replaying::begin,
+            "Begins to play a history again in virtual time; Location says where to ask how far it is",
+        )
+        .json("Replay")
+        .request("application/json", Some("ReplayRequest"))
+        .code(202),
+        Route::get(
+            "/api/v1/histories/{name}/replays/{id}",
+            replaying::show,
+            "How far a replay is, and its report when it is done",
+        )
+        .json("Replay"),
+        Route::delete(
+            "/api/v1/histories/{name}/replays/{id}",
+            replaying::cancel,
+            "Ends a replay that is under way, and forgets it",
+        )
+        .json("Replay"),
+        Route::get(
             "/api/v1/histories/{name}/download",
             histories::download,
             "The history itself with all it holds, whole also while it is written",
@@ -212,6 +243,14 @@ impl Route {
         Route::new(path, Method::Post, routing::post(handler), summary)
     }
 
+    fn delete<T: 'static>(
+        path: &'static str,
+        handler: impl Handler<T, Arc<App>>,
+        summary: &'static str,
+    ) -> Route {
+        Route::new(path, Method::Delete, routing::delete(handler), summary)
+    }
+
     /// By whatever method; it is documented as one that reads.
     fn any<T: 'static>(
         path: &'static str,
@@ -231,6 +270,7 @@ impl Route {
             path,
             method,
             summary,
+            code: 200,
             media: TEXT,
             schema: None,
             request: None,
@@ -238,6 +278,10 @@ impl Route {
             has_text_errors: false,
             handler,
         }
+    }
+
+    fn code(self, code: u16) -> Route {
+        Route { code, ..self }
     }
 
     fn media(self, media: &'static str) -> Route {
@@ -269,6 +313,7 @@ impl Method {
         match self {
             Method::Get => "get",
             Method::Post => "post",
+            Method::Delete => "delete",
         }
     }
 }

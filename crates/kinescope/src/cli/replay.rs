@@ -143,7 +143,7 @@ impl Replay {
         let scratch = folder.begin()?;
         let outputs = Outputs {
             folder: folder.path().to_owned(),
-            decisions: scratch.path("decisions.jsonl"),
+            decisions: Some(scratch.path("decisions.jsonl")),
             history: (!self.no_history).then(|| scratch.path("replay.kine")),
         };
         let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.part.window.from);

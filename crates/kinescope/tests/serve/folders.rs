@@ -68,6 +68,7 @@ pub(crate) fn question(path: &str, method: &str) -> (&'static str, &'static str)
     match (path, method) {
         ("/api/v1/histories/{name}/explain", "GET") => ("?pod=web-1&namespace=shop", ""),
         ("/api/v1/histories/{name}/explain", "POST") => ("?", POD),
+        ("/api/v1/histories/{name}/replays", "POST") => ("?", "{}"),
         (_, "POST") => ("?", EXPORT),
         (_, _) => ("?", ""),
     }

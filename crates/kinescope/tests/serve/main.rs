@@ -12,6 +12,7 @@ mod load;
 mod others;
 mod probes;
 mod recording;
+mod replaying;
 mod server;
 mod strangers;
 
@@ -33,14 +34,20 @@ fn every_route_answers_as_it_is_described() {
         methods.map(move |(method, operation)| (path, method.to_uppercase(), operation))
     });
     for (path, method, operation) in operations {
+        // What there is of a replay is another's test.
+        if path.contains("{id}") {
+            continue;
+        }
         let (asked, sent) = question(path, &method);
         let place = format!("{}{asked}", path.replace("{name}", "shop"));
         let answer = server.ask(&method, &place, &[], sent.as_bytes());
-        let (media, content) =
-            operation["responses"]["200"]["content"].as_object().unwrap().iter().next().unwrap();
+        let mut codes = operation["responses"].as_object().unwrap().iter();
+        let (code, described) = codes.find(|(code, _)| *code != "default").unwrap();
+        assert_eq!(answer.code.to_string(), *code, "{path}");
+        let (media, content) = described["content"].as_object().unwrap().iter().next().unwrap();
         assert_eq!(answer.header("content-type"), Some(&**media), "{path}: {}", answer.code);
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
-        let body = answer.fine();
+        let body = answer.body;
         assert!(!body.is_empty(), "{path}");
         if let Some(schema) = content.get("schema") {
             fits(&document, schema, &serde_json::from_slice(&body).unwrap(), path);

@@ -1,7 +1,7 @@
 //! A plan carried out: what is decided again is written down, filmed, and compared with what was recorded.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -17,11 +17,12 @@ use crate::play::{Follower, play};
 use crate::report::{Report, Reservation, Scaling, Span};
 
 /// Where a replay writes while it is played.
+#[derive(Default)]
 pub struct Outputs {
     /// The folder that errors name: what is written may go there only when it is whole.
     pub folder: PathBuf,
-    /// A line a decision, and what was recorded beside it.
-    pub decisions: PathBuf,
+    /// A line a decision, and what was recorded beside it, if that is wanted.
+    pub decisions: Option<PathBuf>,
     /// A history of the replay, if one is wanted.
     pub history: Option<PathBuf>,
 }
@@ -43,7 +44,10 @@ impl Plan {
     ) -> anyhow::Result<Report> {
         let Known { causes, figures, curve } = known;
         let window = self.part.window;
-        let file = File::create(&outputs.decisions).with_context(|| outputs.doing())?;
+        let file: Box<dyn Write> = match &outputs.decisions {
+            Some(path) => Box::new(File::create(path).with_context(|| outputs.doing())?),
+            None => Box::new(io::sink()),
+        };
         let mut decisions = Decisions::new(&causes, &curve, BufWriter::with_capacity(1 << 18, file));
         let mut film = outputs.history.as_deref().map(|path| self.film(path)).transpose()?;
         let class_of = |node: &Object| Some(self.classes.class_of(node));
