@@ -13,8 +13,10 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 The project's tasks.
 
-  cargo xtask test                    all that must pass: format, lints, tests, documentation, dependencies, tidiness
-  cargo xtask tidy                    the last of these alone
+  cargo xtask test                    all that must pass: format, lints, tests, commands, fuzz, docs, dependencies, tidy
+  cargo xtask test NAME…              one of these parts, or the tests of a crate: scheduler
+  cargo xtask test --thorough         with many more cases, for whoever has an hour
+  cargo xtask tidy                    the last part alone
   cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
 
   The virtual scheduler and autoscaler beside the real ones; --help tells more of each:
@@ -36,12 +38,13 @@ fn main() -> ExitCode {
             print!("{HELP}");
             true
         }
-        ("test", []) => test::run_all(root()),
+        ("test", arguments) => test::run_parts(root(), arguments),
         ("tidy", []) => test::run_tidy(root()),
         // Some look at the program itself, beside which they lie.
         ("bench", names) => {
-            run(cargo(root()).args(["build", "--quiet", "--release", "-p", "kinescope"]))
-                && run(cargo(root()).args(["run", "--quiet", "--release", "-p", "benches", "--"]).args(names))
+            let dist = ["--quiet", "--profile", "dist", "--package"];
+            run(cargo(root()).arg("build").args(dist).arg("kinescope-cli"))
+                && run(cargo(root()).arg("run").args(dist).args(["benches", "--"]).args(names))
         }
         ("vectors" | "oracle" | "films", _) => conformance::compare(root(), &arguments),
         _ => {

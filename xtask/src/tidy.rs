@@ -96,7 +96,8 @@ const CRATES: &[(&str, Leans)] = &[
             "recorder",
         ]),
     ),
-    ("kinescope", Leans::OnAny),
+    ("kinescope", Leans::On(&["model", "formats", "history", "query", "explain", "replay"])),
+    ("cli", Leans::OnAny),
     ("benches", Leans::OnAny),
     ("xtask", Leans::OnAny),
 ];
@@ -146,6 +147,15 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
         check_is_named(&relative(&testdata, path), &notes, &mut found);
     }
     Ok(found)
+}
+
+/// Whether the workspace has a package of that name.
+pub(crate) fn is_package(root: &Path, name: &str) -> bool {
+    let name = format!("name = {name:?}");
+    let folders = fs::read_dir(root.join("crates")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut manifests =
+        folders.chain([root.join("benches"), root.join("xtask")]).map(|folder| folder.join("Cargo.toml"));
+    manifests.any(|path| fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line == name)))
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

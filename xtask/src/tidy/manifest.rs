@@ -1,9 +1,12 @@
 //! As much of a `Cargo.toml` as the order of crates needs: written by people, one entry a line.
 
+/// How the packages of the workspace begin; their libraries do not.
+const PREFIX: &str = "kinescope-";
+
 /// What a manifest says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// The package's name; `None` in a workspace's own file.
+    /// The package's name without [`PREFIX`]; `None` in a workspace's own file.
     pub(super) name: Option<String>,
     /// Whether the workspace's lints hold.
     pub(super) has_workspace_lints: bool,
@@ -32,7 +35,10 @@ impl Manifest {
             let Some((entry, value)) = line.split_once('=') else { continue };
             let (entry, value) = (entry.trim(), value.trim());
             match section {
-                "package" if entry == "name" => manifest.name = Some(unquoted(value).to_owned()),
+                "package" if entry == "name" => {
+                    let name = unquoted(value);
+                    manifest.name = Some(name.strip_prefix(PREFIX).unwrap_or(name).to_owned());
+                }
                 "lints" if entry == "workspace" => manifest.has_workspace_lints = value == "true",
                 _ if entry.starts_with('#') => {}
                 table if is_dependencies(table) => {
@@ -72,7 +78,7 @@ mod tests {
     #[test]
     fn dependencies_of_every_form_are_seen() {
         let manifest = Manifest::read(
-            "[package]\nname = \"a\"\n\n[lints]\nworkspace = true\n\n[dependencies]\n# b = \"1\"\nc.workspace = true\n\
+            "[package]\nname = \"kinescope-a\"\n\n[lints]\nworkspace = true\n\n[dependencies]\n# b = \"1\"\nc.workspace = true\n\
              d = { path = \"d\" }\ne = { package = \"f\", version = \"1\" }\n[dev-dependencies]\ng = \"1\"\n\
              [target.'cfg(unix)'.dependencies]\nh = \"1\"\n[dependencies.i]\nversion = \"1\"\n",
         );
