@@ -19,9 +19,6 @@ use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Over all films together.
-const MOMENTS: usize = 1_000;
-
 /// A line read by its own few lines of code, so that it is no judge of itself.
 #[derive(Deserialize)]
 struct Line {
@@ -60,7 +57,7 @@ fn every_moment_is_what_the_lines_up_to_it_make() {
         let history = History::open(&path).unwrap();
         let lines = lines(film);
         let (first, last) = (lines[0].0, lines[lines.len() - 1].0);
-        let count = MOMENTS.div_ceil(films.len());
+        let count = testobjects::cases(500, 5_000).div_ceil(films.len());
         let mut moments: Vec<i64> =
             (0..count).map(|_| rng.random_range(first - 1_000..last + 1_000)).collect();
         moments.extend([first, last]);

@@ -39,7 +39,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
     let Some(mut cluster) = start(options) else { return };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
-    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers/stages.yaml")).unwrap();
+    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")).unwrap();
     let mut dice = Pcg64::seed_from_u64(seed());
     create(&cluster, &PRIORITIES.join("\n---\n"));
     create(&cluster, &nodes(&mut dice));

@@ -16,7 +16,6 @@ use model::{Kind, Moment, Observed, Window};
 use rand::{RngExt, SeedableRng};
 use workload::churn::{Churn, churn};
 
-const KILLS: usize = 200;
 /// What the child is told through its environment, since its arguments are the test runner's.
 const CHILD: &str = "KINESCOPE_TEST_APPEND_TO";
 /// A history grows over so many lives of its writer before a new one begins.
@@ -35,8 +34,9 @@ fn what_was_acknowledged_survives_every_kill() {
     let seed: u64 = std::env::var("KINESCOPE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     println!("seed {seed}: set KINESCOPE_TEST_SEED to try another");
     let mut rng = rand_pcg::Pcg64::seed_from_u64(seed);
+    let kills = testobjects::cases(100, 1_000);
     let (mut acknowledged, mut packed) = (0, 0);
-    for kill in 0..KILLS {
+    for kill in 0..kills {
         let life = kill % LIVES;
         if life == 0 {
             acknowledged = 0;
@@ -48,11 +48,11 @@ fn what_was_acknowledged_survives_every_kill() {
         let spin = rng.random_range(0..200_000);
         acknowledged = acknowledged.max(append_and_kill(&path, acks, spin));
         packed += check(&path, acknowledged, kill);
-        if life == LIVES - 1 || kill == KILLS - 1 {
+        if life == LIVES - 1 || kill == kills - 1 {
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
-    assert!(packed > KILLS as u64, "the packer was hardly ever at work: {packed} blocks in all");
+    assert!(packed > kills as u64, "the packer was hardly ever at work: {packed} blocks in all");
 }
 
 /// Lets a child append until it has acknowledged so often, and a little longer; says how many changes it promised.

@@ -18,7 +18,7 @@ use super::clock::RecordingClock;
 use super::damage;
 use super::figures::{Figures, State, lock};
 use super::film::{Film, Side};
-use super::{Assignment, Board, Plane, Words};
+use super::{Assignment, Board, Notices, Plane};
 
 /// Messages that may wait for the disk: one can be a whole page of a list. While the queue is full each watch gathers
 /// what it has to say, and then lets the API server wait.
@@ -39,18 +39,18 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(180);
 pub async fn record(
     assignment: &Assignment,
     board: &Board,
-    words: &Words,
+    notices: &Notices,
     stop: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let figures = board.figures(&assignment.name);
     let (clock, is_control_troubled) = (Arc::new(RecordingClock::new(None)), Arc::default());
-    Cluster { assignment, figures, words, stop, clock, is_control_troubled }.supervise().await
+    Cluster { assignment, figures, notices, stop, clock, is_control_troubled }.supervise().await
 }
 
 struct Cluster<'a> {
     assignment: &'a Assignment,
     figures: Arc<Mutex<Figures>>,
-    words: &'a Words,
+    notices: &'a Notices,
     stop: watch::Receiver<bool>,
     clock: Arc<RecordingClock>,
     /// The user was told that the control plane cannot be recorded.
@@ -123,9 +123,9 @@ impl Cluster<'_> {
         tasks.spawn(live::record(target, wanted, of_cluster, now.clone(), sender, stop.clone()));
         if let Some(plane) = self.assignment.control_plane.clone() {
             let (known, sender) = open(Side::ControlPlane);
-            let (source, words) = (source.clone(), self.words.clone());
+            let (source, notices) = (source.clone(), self.notices.clone());
             let is_troubled = self.is_control_troubled.clone();
-            let control = ControlPlane { plane, source, known, sender, words, is_troubled };
+            let control = ControlPlane { plane, source, known, sender, notices, is_troubled };
             tasks.spawn(control.record(now, stop));
         }
         let taken = self.take(&mut news, &mut tasks, &mut film, &connection).await;
@@ -269,8 +269,7 @@ impl Cluster<'_> {
     }
 
     fn say(&self, words: String) {
-        // If nobody listens any more it is too late for words.
-        let _ = self.words.send((self.assignment.name.clone(), words));
+        self.notices.say(self.assignment.name.clone(), words);
     }
 }
 
@@ -289,7 +288,7 @@ struct ControlPlane {
     source: Arc<str>,
     known: Known,
     sender: mpsc::Sender<Event>,
-    words: Words,
+    notices: Notices,
     /// The user was told that it cannot be recorded.
     is_troubled: Arc<AtomicBool>,
 }
@@ -322,7 +321,7 @@ impl ControlPlane {
             let Err(error) = recorded else { return Ok(()) };
             let why = format!("the control plane: {error:#}; trying again");
             if why != said {
-                let _ = self.words.send((self.source.clone(), why.clone()));
+                self.notices.say(self.source.clone(), why.clone());
                 self.is_troubled.store(true, Ordering::Relaxed);
                 said = why;
             }

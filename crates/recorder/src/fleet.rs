@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 
 use super::cluster::{FIRST_WAIT, LONGEST_WAIT, record};
 use super::figures::lock;
-use super::{Assignment, Beside, Board, Config, Words};
+use super::{Assignment, Beside, Board, Config, Notices};
 
 /// The clusters that are being recorded.
 struct Fleet {
     board: Arc<Board>,
-    words: Words,
+    notices: Notices,
     running: HashMap<Arc<str>, Running>,
 }
 
@@ -33,8 +33,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 // === impl Fleet ===
 
 impl Fleet {
-    fn new(board: Arc<Board>, words: Words) -> Fleet {
-        Fleet { board, words, running: HashMap::new() }
+    fn new(board: Arc<Board>, notices: Notices) -> Fleet {
+        Fleet { board, notices, running: HashMap::new() }
     }
 
     /// Begins what is new, ends what is not there any more, and begins anew what has changed. The rest goes on.
@@ -107,8 +107,7 @@ impl Fleet {
     }
 
     fn say(&self, file: &Path, words: &str) {
-        // If nobody listens any more it is too late for words.
-        let _ = self.words.send((file.display().to_string().into(), words.to_owned()));
+        self.notices.say(file.display().to_string().into(), words.to_owned());
     }
 
     /// Ends all.
@@ -126,27 +125,27 @@ impl Fleet {
 
     fn begin(&self, assignment: Assignment, before: Option<Running>) -> Running {
         let (stop, stopped) = watch::channel(false);
-        let (board, words, of_task) = (self.board.clone(), self.words.clone(), assignment.clone());
+        let (board, notices, of_task) = (self.board.clone(), self.notices.clone(), assignment.clone());
         let task = tokio::spawn(async move {
             // Two cannot write one file.
             if let Some(before) = before {
                 let _ = before.stop.send(true);
                 let _ = before.task.await;
             }
-            attend(&of_task, &board, &words, stopped).await;
+            attend(&of_task, &board, &notices, stopped).await;
         });
         Running { assignment, stop, task }
     }
 }
 
 /// Records a cluster until it is told to stop, whatever happens.
-async fn attend(assignment: &Assignment, board: &Board, words: &Words, mut stop: watch::Receiver<bool>) {
+async fn attend(assignment: &Assignment, board: &Board, notices: &Notices, mut stop: watch::Receiver<bool>) {
     let mut wait = FIRST_WAIT;
     let mut said = String::new();
     // Whoever could say so may be gone.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let begun = Instant::now();
-        let Err(error) = record(assignment, board, words, stop.clone()).await else { continue };
+        let Err(error) = record(assignment, board, notices, stop.clone()).await else { continue };
         let why = format!("{error:#}");
         if begun.elapsed() > LONGEST_WAIT {
             wait = FIRST_WAIT;
@@ -154,7 +153,7 @@ async fn attend(assignment: &Assignment, board: &Board, words: &Words, mut stop:
         let figures = board.figures(&assignment.name);
         let was_well = !std::mem::replace(&mut lock(&figures).is_troubled, true);
         if was_well || why != said {
-            let _ = words.send((assignment.name.clone(), format!("{why}; trying again")));
+            notices.say(assignment.name.clone(), format!("{why}; trying again"));
             said.clone_from(&why);
         }
         lock(&figures).restart(why);
@@ -175,15 +174,15 @@ pub async fn follow(
     beside: &Beside,
     config: Config,
     board: Arc<Board>,
-    words: Words,
+    notices: Notices,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut first = Some(config);
     loop {
-        let fleet = Fleet::new(board.clone(), words.clone());
+        let fleet = Fleet::new(board.clone(), notices.clone());
         let Err(panic) = caught(fleet.follow(file, beside, first.take(), stop.clone())).await else { return };
         // With the fleet all that it recorded has ended.
-        let _ = words.send((file.display().to_string().into(), format!("{panic}; trying again")));
+        notices.say(file.display().to_string().into(), format!("{panic}; trying again"));
         tokio::select! {
             () = sleep(FIRST_WAIT) => {}
             _ = stop.wait_for(|is_time| *is_time) => return,

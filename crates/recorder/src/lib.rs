@@ -10,6 +10,7 @@ mod damage;
 mod figures;
 mod film;
 mod fleet;
+mod notices;
 pub mod secret_key;
 
 pub use self::assignment::{Assignment, Keep, Plane, scheduler_config};
@@ -18,11 +19,9 @@ pub use self::cluster::{connect, record};
 pub use self::config::{Beside, Config, duration, event_choice, file_name, size};
 pub use self::figures::{Board, Figures, KindFigures, State, lock};
 pub use self::fleet::follow;
+pub use self::notices::{Notice, NoticeReader, Notices, notices};
 
 use anyhow::Context;
-
-/// Something a user should know: of which cluster, and what.
-pub type Words = tokio::sync::mpsc::UnboundedSender<(std::sync::Arc<str>, String)>;
 
 /// Threads for recorders. Two do the work of many clusters; what waits for a disk gets another.
 pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -1,3 +1,10 @@
-//! Made-up objects for tests: towns in which much happens, drawn by a seed.
+//! Made-up objects for tests, and how many of them a test looks at.
 
 pub mod town;
+
+/// How many cases a test looks at: as many as find a mistake soon, or more for whoever has the time
+/// (`cargo xtask test --thorough`).
+#[expect(clippy::disallowed_methods, reason = "tests are told by the environment how much time there is")]
+pub fn cases(usual: usize, thorough: usize) -> usize {
+    if std::env::var_os("KINESCOPE_THOROUGH").is_some() { thorough } else { usual }
+}

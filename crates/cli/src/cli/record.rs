@@ -13,7 +13,7 @@ use kubernetes::rules::{self, RedactKey, Rules};
 use kubernetes::selector::Selector;
 use live::{Connection, EventChoice, KindChoice, Wanted};
 use recorder::{Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config, secret_key};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use self::status::Status;
 use self::stream::{Kinds, Stream};
@@ -271,13 +271,13 @@ impl Task {
     async fn run(
         self,
         board: Arc<Board>,
-        words: recorder::Words,
+        notices: recorder::Notices,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         match self {
-            Task::One(assignment) => recorder::record(&assignment, &board, &words, stop).await,
+            Task::One(assignment) => recorder::record(&assignment, &board, &notices, stop).await,
             Task::Many { file, beside, config } => {
-                recorder::follow(&file, &beside, config, board, words, stop).await;
+                recorder::follow(&file, &beside, config, board, notices, stop).await;
                 Ok(())
             }
             Task::Stream { path, kinds, redact, plane, between } => {
@@ -287,7 +287,7 @@ impl Task {
                     _ = told.wait_for(|is_time| *is_time) => return Ok(()),
                 };
                 let stream = Stream::create(&path, kinds, redact)?;
-                stream.record(connection, plane.wanted, between, &board, &words, stop).await
+                stream.record(connection, plane.wanted, between, &board, &notices, stop).await
             }
         }
     }
@@ -301,14 +301,14 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
     let board = Arc::new(Board::default());
     let mut status = Status::new(out, task.place().display().to_string());
     let is_many = matches!(task, Task::Many { .. });
-    let (words, mut said) = mpsc::unbounded_channel();
+    let (notices, mut said) = recorder::notices();
     let (stop, stopped) = watch::channel(false);
-    let mut running = tokio::spawn(task.run(board.clone(), words, stopped));
+    let mut running = tokio::spawn(task.run(board.clone(), notices, stopped));
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
     let (mut is_told, mut is_late, mut why) = (false, false, None);
     let outcome = loop {
         tokio::select! {
-            Some((name, words)) = said.recv() => {
+            Some((name, words)) = said.next() => {
                 let of = if is_many { format!("{name}: ") } else { String::new() };
                 status.say(&format!("warning: {of}{words}"), out);
             }
@@ -326,7 +326,7 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
             outcome = &mut running => break outcome.context("the recorder broke")?,
         }
     };
-    while let Ok((_, words)) = said.try_recv() {
+    while let Some((_, words)) = said.next_now() {
         status.say(&format!("warning: {words}"), out);
     }
     status.clear();

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use recorder::{Beside, Board, Config};
 use server as http;
 use server::{Scratch, Settings, Shelf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::output::{Out, grouped};
 use super::{Outcome, signals};
@@ -139,13 +139,13 @@ impl Serve {
             out.flush()?;
             let board = Arc::new(Board::default());
             let (is_over, over) = watch::channel(false);
-            let (words, mut said) = mpsc::unbounded_channel();
+            let (notices, mut said) = recorder::notices();
             // By a task of its own: what it waits for must not keep clients waiting.
             let recording = tokio::spawn({
                 let (file, board) = (self.config.clone(), board.clone());
                 async move {
                     if let (Some(config), Some(file)) = (config, file) {
-                        recorder::follow(&file, &beside, config, board, words, over).await;
+                        recorder::follow(&file, &beside, config, board, notices, over).await;
                     }
                 }
             });
@@ -159,7 +159,7 @@ impl Serve {
                 served
             };
             let listening = async {
-                while let Some((name, words)) = said.recv().await {
+                while let Some((name, words)) = said.next().await {
                     out.complain(&format!("warning: {name}: {words}"));
                 }
             };

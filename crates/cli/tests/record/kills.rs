@@ -12,7 +12,6 @@ use crate::film::{Film, Tally, has, has_listed};
 use crate::recorder::Recorder;
 use crate::server::{Churn, Sort, client, seed, shared, start, watch};
 
-const KILLS: usize = 100;
 const SORTS: [Sort; 2] = [Sort::Pods, Sort::Nodes];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,8 +38,9 @@ async fn a_hundred_kills_leave_no_trace() {
     let churn = Churn::start(&cluster, seed, &SORTS, 3, Duration::from_millis(25)).await;
     // What has once been there, and by how many kills something had come in between.
     let mut durable: Vec<Change> = Vec::new();
+    let kills = testobjects::cases(50, 300);
     let mut fruitful = 0;
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let mut recorder = record();
         // Half of them do not live to see anything; the others are killed in the middle of their work.
         if chance.random_range(0..2) == 0 {
@@ -76,9 +76,9 @@ async fn a_hundred_kills_leave_no_trace() {
     // Nobody tells the server's version again that has not changed.
     let versions = film.of(&Kind::new("kinescope.io", "ServerVersion")).count();
     assert_eq!(versions, 1);
-    assert!(fruitful > KILLS / 3, "only {fruitful} of {KILLS} recorders lived to see anything");
+    assert!(fruitful > kills / 3, "only {fruitful} of {kills} recorders lived to see anything");
     eprintln!(
-        "seed {seed}: {KILLS} kills, {fruitful} after something was recorded; {made} writes; {all}; in {:?}",
+        "seed {seed}: {kills} kills, {fruitful} after something was recorded; {made} writes; {all}; in {:?}",
         begun.elapsed()
     );
 }

@@ -64,7 +64,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     let Some(mut cluster) = start(options) else { return };
     cluster.start_controller_manager().unwrap();
     cluster.start_scheduler(16, &[]).unwrap();
-    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers/stages.yaml")).unwrap();
+    cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")).unwrap();
     let client = client(&cluster).await;
     create(&cluster, FIRST);
     cluster

@@ -12,7 +12,7 @@ use jiff::tz::Offset;
 use kubernetes::rules::{self, RedactKey};
 use live::{Connection, Event, Known, News, Target, Wanted};
 use model::{Change, Moment, Observed};
-use recorder::{Board, Figures, RecordingClock, Words, lock};
+use recorder::{Board, Figures, Notices, RecordingClock, lock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
@@ -71,7 +71,7 @@ impl Stream {
         wanted: Wanted,
         between: Duration,
         board: &Board,
-        words: &Words,
+        notices: &Notices,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let source: Arc<str> = connection.context().into();
@@ -95,13 +95,13 @@ impl Stream {
                         lock(&figures).heard(status);
                     }
                     Some(Event::Trouble { kind, words: what }) => {
-                        let _ = words.send((source.clone(), format!("{kind}: {what}")));
+                        notices.say(source.clone(), format!("{kind}: {what}"));
                     }
                 },
                 _ = flushes.tick() => {
                     clock.compare(&connection);
                     for step in clock.take_steps() {
-                        let _ = words.send((source.clone(), step.why));
+                        notices.say(source.clone(), step.why);
                     }
                     block_in_place(|| self.flush())?;
                 }

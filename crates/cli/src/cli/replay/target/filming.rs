@@ -10,7 +10,7 @@ use live::Wanted;
 use recorder::{Assignment, Board, Keep, Plane, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -58,10 +58,10 @@ impl Filming {
         };
         let board = Arc::new(Board::default());
         let (stop, stopped) = watch::channel(false);
-        let (words, _) = mpsc::unbounded_channel();
+        let (notices, _) = recorder::notices();
         let figures = board.figures(&name);
         let mut recorder =
-            runtime.spawn(async move { recorder::record(&assignment, &board, &words, stopped).await });
+            runtime.spawn(async move { recorder::record(&assignment, &board, &notices, stopped).await });
         runtime.block_on(async {
             let watches = || {
                 let figures = lock(&figures);
