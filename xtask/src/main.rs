@@ -15,7 +15,7 @@ The project's tasks.
 
   cargo xtask test                    all that must pass: format, lints, tests, commands, fuzz, docs, dependencies, tidy
   cargo xtask test NAME…              one of these parts, or the tests of a crate: scheduler
-  cargo xtask test --thorough         with many more cases, for whoever has an hour
+  cargo xtask test --thorough         with more kills, and more moments of films
   cargo xtask tidy                    the last part alone
   cargo xtask bench [NAME…] [--full]  the figures beside their budgets; --help tells more
 

@@ -63,12 +63,13 @@ pub(crate) fn run_parts(root: &Path, arguments: &[String]) -> bool {
     let names: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|word| *word != "--thorough").collect();
     let is_part = |name: &str| PARTS.iter().any(|(part, _)| *part == name);
-    let crates: Vec<String> = names.iter().filter(|name| !is_part(name)).map(|name| package(name)).collect();
-    if let Some(unknown) = crates.iter().find(|name| !tidy::is_package(root, name)) {
+    let is_unknown = |name: &&&str| !is_part(name) && !tidy::is_package(root, &package(name));
+    if let Some(unknown) = names.iter().find(is_unknown) {
         let parts: Vec<&str> = PARTS.iter().map(|(part, _)| *part).collect();
         println!("there is no part or crate {unknown:?}: the parts are {}", parts.join(", "));
         return false;
     }
+    let crates: Vec<String> = names.iter().filter(|name| !is_part(name)).map(|name| package(name)).collect();
     let mut skipped = BTreeSet::new();
     if !crates.is_empty() {
         let tested = crates.iter().all(|package| {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::cloud::{Cloud, GroupId, Registered};
 use super::gpu;
 use super::node::Node;
-use super::pod::{Fate, Pod};
+use super::pod::{Pod, PodStatusUpdate};
 use super::settings::Settings;
 use super::snapshot::Snapshot;
 
@@ -301,7 +301,7 @@ impl Cluster {
     }
 
     /// Something has become of a pod, or it is gone. Of one that is not listed nothing is heard.
-    pub(crate) fn apply_fate(&mut self, name: &NamespacedName, fate: Option<Fate>) -> Heard {
+    pub(crate) fn apply_fate(&mut self, name: &NamespacedName, fate: Option<PodStatusUpdate>) -> Heard {
         let Some(known) = self.find_pod(name) else {
             return Heard { is_news: false, unschedulable_since: None };
         };

@@ -69,7 +69,7 @@ pub use groups::{
     BadGroups, Failure, FailureKind, MOST_NODES, Membership, NodeGroup, NodeGroups, Prices, Provisioning,
     node_template,
 };
-pub use pod::{Fate, Scheduled};
+pub use pod::{PodStatusUpdate, Scheduled};
 pub use settings::{BadVersion, Expander, GroupDefaults, GroupOptions, Range, Settings, Version};
 pub use status::{loop_of, loop_told};
 pub use view::{Cooldown, CooldownAfter, NodeView, PodView, Used};
@@ -209,7 +209,7 @@ impl Autoscaler {
     }
 
     /// The same of a pod that it knows, without a look at the object: what became of it, or that it is gone.
-    pub fn apply_fate(&mut self, name: &NamespacedName, fate: Option<Fate>) {
+    pub fn apply_fate(&mut self, name: &NamespacedName, fate: Option<PodStatusUpdate>) {
         let heard = self.cluster.apply_fate(name, fate);
         self.take_note(heard);
     }

@@ -64,7 +64,7 @@ pub struct Scheduled {
 
 /// What becomes of a pod, while what its owner asked for stays as it is.
 #[derive(Debug)]
-pub struct Fate {
+pub struct PodStatusUpdate {
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
     /// The node it was promised.
@@ -233,7 +233,7 @@ impl Pod {
     }
 
     /// The same pod after something has become of it.
-    pub(crate) fn after(&self, fate: Fate) -> Pod {
+    pub(crate) fn after(&self, fate: PodStatusUpdate) -> Pod {
         let spec = ForFilters {
             node_name: fate.node.clone(),
             nominated_node: fate.nominated.clone(),
@@ -282,7 +282,7 @@ impl Pod {
     }
 }
 
-impl Fate {
+impl PodStatusUpdate {
     /// Whether a pod that was read before is after this what it says of itself then. Whoever tells fates instead of texts
     /// can be tested by it.
     pub fn leads(self, before: &Object, after: &Object) -> bool {

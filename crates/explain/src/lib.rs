@@ -223,7 +223,7 @@ fn tell_gaps(
     for gap in chosen.history.gaps()? {
         let concerns = KINDS.iter().any(|(group, kind)| gap.concerns(&Kind::new(group, kind)));
         if gap.source == *source && concerns && gap.from <= moment && moment < gap.to {
-            listener.warn_of_gap(&gap);
+            listener.warn(&query::gap_in_words(&gap));
         }
     }
     Ok(())

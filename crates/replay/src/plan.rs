@@ -35,7 +35,7 @@ pub use self::survey::Known;
 
 /// What a user asks of a replay. What is left out is as the history says, or as is usual.
 #[derive(Clone, Default)]
-pub struct Asked {
+pub struct ReplayOptions {
     /// The moment to begin at, as time words say it.
     pub from: Option<String>,
     /// The moment to end at.
@@ -108,7 +108,7 @@ pub struct Plan {
 
 impl Plan {
     /// Asks everybody. What cannot be is refused before anything is read.
-    pub fn make(asked: &Asked, chosen: &Chosen) -> anyhow::Result<Plan> {
+    pub fn make(asked: &ReplayOptions, chosen: &Chosen) -> anyhow::Result<Plan> {
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
         if asked.node_groups.is_none() {
             refuse_without(
@@ -352,7 +352,7 @@ impl Plan {
 }
 
 /// From when to when: within the history.
-pub fn window(asked: &Asked, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
+pub fn window(asked: &ReplayOptions, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
     let path = chosen.history.path().display();
     let Some((start, end)) = chosen.history.span()? else {
         bail!("{path} is empty: there is nothing to replay")

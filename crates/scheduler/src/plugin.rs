@@ -106,18 +106,6 @@ pub(crate) struct Filter {
     pub unprepared: Option<&'static str>,
 }
 
-/// A plugin that takes no part anywhere.
-pub(crate) const NOWHERE: Registration = Registration {
-    name: "",
-    points: |_| &[],
-    filter: None,
-    weight: 0,
-    since: Version::V1_32,
-    default_since: Version::V1_32,
-    events: &[],
-    queueing_hint: |_| true,
-};
-
 // === impl Plugin ===
 
 impl Plugin {
@@ -196,6 +184,22 @@ impl Plugin {
         let is_asked_for = own.events.contains(&hint.event.sort);
         !is_asked_for || (own.queueing_hint)(hint)
     }
+}
+
+// === impl Registration ===
+
+impl Registration {
+    /// What a plugin has that says nothing else of itself.
+    pub(crate) const EMPTY: Registration = Registration {
+        name: "",
+        points: |_| &[],
+        filter: None,
+        weight: 0,
+        since: Version::V1_32,
+        default_since: Version::V1_32,
+        events: &[],
+        queueing_hint: |_| true,
+    };
 }
 
 // === impl Filter ===

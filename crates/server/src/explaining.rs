@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use explain::{Manifest, Settings, Subject};
-use model::Gap;
 use query::{Chosen, Listener, autoscaler_setup, scheduler_settings};
 use scheduler::Version;
 use serde::Deserialize;
@@ -141,10 +140,6 @@ impl ExplainAsked {
 impl Listener for ClientListener {
     fn warn(&mut self, sentence: &str) {
         self.warnings.push(sentence.to_owned());
-    }
-
-    fn warn_of_gap(&mut self, gap: &Gap) {
-        self.warnings.push(query::gap_in_words(gap));
     }
 
     fn progress(&mut self, _: u64, _: u64) -> anyhow::Result<()> {

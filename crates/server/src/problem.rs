@@ -17,7 +17,7 @@ pub(super) struct Problem {
     words: String,
 }
 
-/// A result of this room.
+/// A result of this crate.
 pub(super) type Result<T> = std::result::Result<T, Problem>;
 
 // === impl Problem ===

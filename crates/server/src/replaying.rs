@@ -132,7 +132,7 @@ pub(super) async fn cancel(
 // === impl ReplayAsked ===
 
 impl ReplayAsked {
-    fn read(body: &[u8]) -> Result<plan::Asked> {
+    fn read(body: &[u8]) -> Result<plan::ReplayOptions> {
         let wrong = |error: anyhow::Error| Problem::new(StatusCode::BAD_REQUEST, format!("{error:#}"));
         let asked: ReplayAsked = match body.trim_ascii().is_empty() {
             true => ReplayAsked::default(),
@@ -142,8 +142,8 @@ impl ReplayAsked {
         asked.settings().map_err(wrong)
     }
 
-    fn settings(self) -> anyhow::Result<plan::Asked> {
-        Ok(plan::Asked {
+    fn settings(self) -> anyhow::Result<plan::ReplayOptions> {
+        Ok(plan::ReplayOptions {
             from: self.from,
             to: self.to,
             duration: self.duration.map(|text| duration(&text)).transpose()?,

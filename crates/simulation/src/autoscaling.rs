@@ -38,7 +38,7 @@ pub(super) struct Scaler {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
     /// What became of it.
-    Fate,
+    PodStatusUpdate,
     /// All of it: it is new, or not the one that was asked for any more.
     All,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use autoscaler::{Fate, Scheduled};
+use autoscaler::{PodStatusUpdate, Scheduled};
 use kubernetes::read::nullable;
 use kubernetes::time::whole_second;
 use model::{Moment, Object, Text};
@@ -287,14 +287,14 @@ impl Now<'_> {
     }
 
     /// The same as the text says, to whoever knows what the pod's owner asked for.
-    pub(super) fn fate(&self) -> Fate {
+    pub(super) fn fate(&self) -> PodStatusUpdate {
         let scheduled = |status: &str, reason: &str, at| Scheduled {
             status: status.into(),
             reason: reason.into(),
             changed: Some(whole_second(at)),
         };
         let refused = || self.refused.map(|(_, since)| scheduled("False", UNSCHEDULABLE, since));
-        Fate {
+        PodStatusUpdate {
             node: self.node.map(Into::into),
             nominated: self.nominated.map(Into::into),
             scheduled: self.bound.map(|at| scheduled("True", "", at)).or_else(refused),

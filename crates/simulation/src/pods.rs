@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use autoscaler::Fate;
+use autoscaler::PodStatusUpdate;
 use kubernetes::time::whole_second;
 use model::{Moment, NamespacedName, Object, What};
 use rand::{RngExt, SeedableRng};
@@ -407,7 +407,7 @@ impl Run<'_> {
     pub(super) fn tell_fate(&mut self, id: PodId, how: fn(Object) -> What, audience: &mut dyn Audience) {
         let Some(pod) = self.pods.get(&id) else { return };
         if let Some(scaler) = &mut self.scaler {
-            scaler.hear_of(pod, News::Fate);
+            scaler.hear_of(pod, News::PodStatusUpdate);
         }
         self.show_pod(id, how, audience);
     }
@@ -450,7 +450,7 @@ impl Pod {
     }
 
     /// What became of it.
-    pub(super) fn fate(&self) -> Fate {
+    pub(super) fn fate(&self) -> PodStatusUpdate {
         self.fares().fate()
     }
 

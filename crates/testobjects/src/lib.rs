@@ -2,7 +2,7 @@
 
 pub mod town;
 
-/// How many cases a test looks at: as many as find a mistake soon, or more for whoever has the time
+/// How many cases a test looks at: as many as usual, or more for whoever has the time
 /// (`cargo xtask test --thorough`).
 #[expect(clippy::disallowed_methods, reason = "tests are told by the environment how much time there is")]
 pub fn cases(usual: usize, thorough: usize) -> usize {

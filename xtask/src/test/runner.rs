@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, selection: &Selection<'_>) -> (bool, BTreeSet<Str
     let Some(programs) = build(root, selection) else { return (false, BTreeSet::new()) };
     let times = root.join("target/test-times");
     let mut queue = in_order(programs, &read_times(&times));
-    println!("{} programs, {LANES} at a time, the longest first", queue.len());
+    println!("test programs: {}, {LANES} at a time, the longest first", queue.len());
     queue.reverse();
     let queue = Mutex::new(queue);
     let done: Mutex<BTreeMap<String, Outcome>> = Mutex::default();

@@ -33,7 +33,7 @@ pub enum Word<'a> {
 impl Nodes {
     /// Who makes nodes come and go. Settings that contradict each other are refused.
     pub fn decide(
-        asked: &crate::plan::Asked,
+        asked: &crate::plan::ReplayOptions,
         word: &Word<'_>,
         setup: &Setup,
         reservations: &mut Vec<Reservation>,
@@ -123,7 +123,7 @@ impl Word<'_> {
 
 /// The autoscaler as of the beginning, or of the end if nothing was told of it before.
 pub(crate) fn choose(
-    asked: &crate::plan::Asked,
+    asked: &crate::plan::ReplayOptions,
     word: &Word<'_>,
     chosen: &Chosen,
     source: &Arc<str>,

@@ -1,7 +1,7 @@
 //! DefaultBinder: binds. What that takes is for the caller to decide.
 
-use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Registration};
 
 /// What it says of itself.
 pub(crate) const REGISTRATION: Registration =
-    Registration { name: "DefaultBinder", points: |_| &[ExtensionPoint::Bind], ..NOWHERE };
+    Registration { name: "DefaultBinder", points: |_| &[ExtensionPoint::Bind], ..Registration::EMPTY };

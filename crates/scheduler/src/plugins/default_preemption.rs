@@ -10,7 +10,7 @@ use crate::cycle::Diagnosis;
 use crate::ids::{NodeId, PodId};
 use crate::look::{Hypothesis, Look};
 use crate::message;
-use crate::plugin::{ExtensionPoint, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin, Registration};
 use crate::pod::Pod;
 use crate::verdict::{Code, Refusal};
 
@@ -18,7 +18,7 @@ use crate::verdict::{Code, Refusal};
 pub(crate) const REGISTRATION: Registration = Registration {
     name: "DefaultPreemption",
     points: |_| &[ExtensionPoint::PreEnqueue, ExtensionPoint::PostFilter],
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// What making room came to.

@@ -4,7 +4,7 @@
 use kubernetes::amounts::ScalarNames;
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::settings::Version;
@@ -49,7 +49,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::Changed(ThingKind::ResourceSlice),
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const NOT_SIMULATED: &str = "dynamic resource allocation is not simulated yet";

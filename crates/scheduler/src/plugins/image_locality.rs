@@ -1,13 +1,17 @@
 //! Likes nodes that have the images, the larger the more; less if only few nodes have them, lest all pods go there.
 
-use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Registration};
 use crate::pod::Shape;
 use crate::settings::Version;
 use crate::world::ImageView;
 
 /// What it says of itself.
-pub(crate) const REGISTRATION: Registration =
-    Registration { name: "ImageLocality", points: |_| &[ExtensionPoint::Score], weight: 1, ..NOWHERE };
+pub(crate) const REGISTRATION: Registration = Registration {
+    name: "ImageLocality",
+    points: |_| &[ExtensionPoint::Score],
+    weight: 1,
+    ..Registration::EMPTY
+};
 
 const MIB: i64 = 1 << 20;
 const LEAST: i64 = 23 * MIB;

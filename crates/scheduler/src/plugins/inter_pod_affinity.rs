@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::ids::NodeId;
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Registration};
 use crate::pod::{Pod, Term};
 use crate::queue::{About, Hint, Sort};
 use crate::settings::{InterPodAffinityArgs, Version};
@@ -28,7 +28,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     weight: 2,
     events: &[Sort::NodeAdded, Sort::NodeLabels, Sort::PodAdded, Sort::PodDeleted, Sort::PodLabels],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// What a pod asks of those already placed, and they of it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Hint, Sort};
 use crate::settings::AddedAffinity;
@@ -19,7 +19,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     weight: 2,
     events: &[Sort::NodeAdded, Sort::NodeLabels],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// The only nodes that can match, by name, sorted; `None` for any.

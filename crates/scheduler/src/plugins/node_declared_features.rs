@@ -1,7 +1,7 @@
 //! Features of the kubelet that a pod needs.
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Hint, Sort};
 use crate::settings::Version;
@@ -28,7 +28,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::PodOther,
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 pub(crate) fn filter(shape: &Shape, node: &NodeSpec) -> Result<(), Refusal> {

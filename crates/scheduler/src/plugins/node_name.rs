@@ -1,7 +1,7 @@
 //! `spec.nodeName`.
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Pod;
 use crate::queue::Sort;
 use crate::verdict::Refusal;
@@ -12,7 +12,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     points: |_| &[ExtensionPoint::Filter],
     filter: Some(Filter::OF_NODE),
     events: &[Sort::NodeAdded],
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// A pod that names a node goes to no other.

@@ -1,7 +1,7 @@
 //! Ports of the node itself.
 
 use crate::node::Load;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Hint, Sort};
 use crate::verdict::Refusal;
@@ -15,7 +15,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     ),
     events: &[Sort::NodeAdded, Sort::PodDeleted],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// No two pods of a node have the same port.

@@ -6,7 +6,7 @@ use kubernetes::amounts::{Resource, ScalarNames};
 use smallvec::SmallVec;
 
 use crate::node::{Load, NodeSpec};
-use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Registration};
 use crate::pod::Shape;
 use crate::settings::Version;
 
@@ -15,7 +15,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     name: "NodeResourcesBalancedAllocation",
     points: |_| &[ExtensionPoint::PreScore, ExtensionPoint::Score],
     weight: 1,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// What a profile balances.

@@ -3,7 +3,7 @@
 use kubernetes::amounts::{Resource, ScalarNames, is_extended};
 
 use crate::node::{Load, NodeSpec};
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::{Pod, Shape};
 use crate::queue::{About, Details, Hint, Sort, Thing, ThingKind};
 use crate::settings::{FitArgs, Strategy, Version};
@@ -36,7 +36,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::Changed(ThingKind::DeviceClass),
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// How a profile compares requests with what nodes have.

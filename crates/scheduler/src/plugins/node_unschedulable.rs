@@ -3,7 +3,7 @@
 use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Hint, Sort};
 use crate::verdict::Refusal;
@@ -15,7 +15,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     filter: Some(Filter::OF_NODE),
     events: &[Sort::NodeAdded, Sort::NodeTaints, Sort::PodTolerations],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// A cordoned node takes only pods that tolerate the taint that goes with a cordon, whether the node has it or not.

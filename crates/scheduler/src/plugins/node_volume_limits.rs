@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Pod;
 use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{Attachable, NodeVolumes, PodVolume, Storage, Uses, Whose};
@@ -25,7 +25,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::Deleted(ThingKind::VolumeAttachment),
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const PLUGIN: Plugin = Plugin::NodeVolumeLimits;

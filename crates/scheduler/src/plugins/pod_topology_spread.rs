@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::ids::NodeId;
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Registration};
 use crate::pod::{Pod, SpreadConstraint};
 use crate::queue::{About, Hint, Sort};
 use crate::settings::{DefaultConstraint, SpreadDefaults};
@@ -38,7 +38,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::PodTolerations,
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const HOSTNAME: &str = "kubernetes.io/hostname";

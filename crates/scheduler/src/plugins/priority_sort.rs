@@ -1,7 +1,7 @@
 //! PrioritySort: the order of the queue, which `queue.rs` keeps.
 
-use crate::plugin::{ExtensionPoint, NOWHERE, Registration};
+use crate::plugin::{ExtensionPoint, Registration};
 
 /// What it says of itself.
 pub(crate) const REGISTRATION: Registration =
-    Registration { name: "PrioritySort", points: |_| &[ExtensionPoint::QueueSort], ..NOWHERE };
+    Registration { name: "PrioritySort", points: |_| &[ExtensionPoint::QueueSort], ..Registration::EMPTY };

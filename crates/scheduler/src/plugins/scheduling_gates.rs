@@ -1,6 +1,6 @@
 //! Keeps pods back until their gates are gone.
 
-use crate::plugin::{ExtensionPoint, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin, Registration};
 use crate::pod::Pod;
 use crate::queue::{Hint, Sort};
 use crate::verdict::Refusal;
@@ -11,7 +11,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     points: |_| &[ExtensionPoint::PreEnqueue],
     events: &[Sort::PodGatesGone],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 pub(crate) fn pre_enqueue(pod: &Pod) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 use kubernetes::taints::{PREFER_NO_SCHEDULE, first_untolerated};
 
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::pod::Shape;
 use crate::queue::{About, Hint, Sort};
 use crate::settings::Version;
@@ -17,7 +17,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     weight: 3,
     events: &[Sort::NodeAdded, Sort::NodeTaints, Sort::PodTolerations],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// A taint that refuses must be tolerated.

@@ -1,6 +1,6 @@
 //! Not one of kube-scheduler's: it refuses what a recording holds but cannot be understood, before anybody else is asked.
 
-use crate::plugin::{NOWHERE, Registration};
+use crate::plugin::Registration;
 use crate::queue::{About, Hint, Sort};
 
 /// What it says of itself.
@@ -24,7 +24,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::PodOther,
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 /// One that makes no sense may do so after a change, and one that left may have been the trouble of a node.

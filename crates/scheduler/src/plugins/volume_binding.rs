@@ -11,7 +11,7 @@ use kubernetes::selector::Selector;
 use smallvec::{SmallVec, smallvec};
 
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{
     Binding, Claim, Class, InTreeDisk, PodVolume, Reservation, Storage, Trouble, Unreadable, Volume,
@@ -48,7 +48,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::Changed(ThingKind::CsiStorageCapacity),
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const PLUGIN: Plugin = Plugin::VolumeBinding;

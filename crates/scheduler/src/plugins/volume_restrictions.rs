@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::queue::{About, Hint, Sort, ThingKind};
 use crate::storage::{PodVolumes, Storage, Trouble};
 use crate::verdict::Refusal;
@@ -18,7 +18,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
     ),
     events: &[Sort::NodeAdded, Sort::PodDeleted, Sort::Added(ThingKind::Claim)],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const PLUGIN: Plugin = Plugin::VolumeRestrictions;

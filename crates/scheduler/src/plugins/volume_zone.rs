@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kubernetes::labels::Labels;
 
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, NOWHERE, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
 use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{Binding, OLD_REGION, OLD_ZONE, REGION, Storage, Trouble, Volume, ZONE};
 use crate::verdict::Refusal;
@@ -25,7 +25,7 @@ pub(crate) const REGISTRATION: Registration = Registration {
         Sort::Changed(ThingKind::Volume),
     ],
     queueing_hint,
-    ..NOWHERE
+    ..Registration::EMPTY
 };
 
 const PLUGIN: Plugin = Plugin::VolumeZone;

@@ -30,26 +30,6 @@ struct Line<'a> {
     skips: BTreeMap<String, Vec<String>>,
 }
 
-const PLUGINS: [Plugin; 17] = [
-    Plugin::SchedulingGates,
-    Plugin::NodeUnschedulable,
-    Plugin::NodeName,
-    Plugin::TaintToleration,
-    Plugin::NodeAffinity,
-    Plugin::NodePorts,
-    Plugin::NodeResourcesFit,
-    Plugin::VolumeRestrictions,
-    Plugin::NodeVolumeLimits,
-    Plugin::VolumeBinding,
-    Plugin::VolumeZone,
-    Plugin::PodTopologySpread,
-    Plugin::InterPodAffinity,
-    Plugin::DynamicResources,
-    Plugin::DefaultPreemption,
-    Plugin::NodeDeclaredFeatures,
-    Plugin::ImageLocality,
-];
-
 /// What the original calls it.
 fn label(sort: Sort, is_assigned: bool) -> String {
     let pod = |what: &str| format!("{}Pod{what}", if is_assigned { "Assigned" } else { "Unschedulable" });
@@ -151,7 +131,7 @@ fn answers(pods: &BTreeMap<String, Object>, old: Option<&Object>, new: Option<&O
             if answers.len() == number {
                 answers.push((label(sort, is_assigned), BTreeMap::new()));
             }
-            for plugin in PLUGINS.into_iter().filter(|plugin| plugin.asks(sort)) {
+            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.asks(sort)) {
                 let helped =
                     is_helped(plugin, known, id, &scheduler.queue.entries[&id], &Event { sort, about });
                 let by_plugin = answers[number].1.entry(plugin.name()).or_default();

@@ -6,9 +6,9 @@ use model::Moment;
 use replay::plan::{Plan, Watcher};
 
 use super::{Speed, seconds};
-use crate::cli::output::Out;
-use crate::cli::progress::Progress;
-use crate::cli::signals;
+use crate::output::Out;
+use crate::progress::Progress;
+use crate::signals;
 
 /// Where virtual time is to be, by real time.
 pub(super) struct Clock {

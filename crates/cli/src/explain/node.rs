@@ -6,9 +6,9 @@ use explain::node::{Held, NodeExplanation, Verdict, words};
 use explain::times;
 use model::{Moment, NamespacedName};
 
-use crate::cli::explain::text::{assumed, share};
-use crate::cli::lines::line;
-use crate::cli::output::{NEW, OLD, Out, counted, span};
+use crate::explain::text::{assumed, share};
+use crate::lines::line;
+use crate::output::{NEW, OLD, Out, counted, span};
 
 /// So many pods are named.
 const NAMED: usize = 5;
@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut Out, told: &NodeExplanation, wide: bool) -> anyhow
     line(out, "As of", &format!("{}, {}", as_of.strip_prefix("at ").unwrap_or(&as_of), told.why), plain)?;
     line(out, "Group", &group(told), plain)?;
     line(out, "Autoscaler", &told.setup.to_string(), plain)?;
-    line(out, "Played", &crate::cli::explain::text::played(&told.played), plain)?;
+    line(out, "Played", &crate::explain::text::played(&told.played), plain)?;
     if let Some(view) = &told.seen.view {
         line(out, "Utilization", &utilization(view), plain)?;
         verdict(out, told, view)?;

@@ -12,8 +12,8 @@ use replay::report::{GroupScaling, Moves, Report, Size};
 
 use super::clock::factor;
 use super::folder::Folder;
-use crate::cli::lines::{harmless, line};
-use crate::cli::output::{HEADING, Out, grouped, span, times};
+use crate::lines::{harmless, line};
+use crate::output::{HEADING, Out, grouped, span, times};
 
 /// So many reservations and reasons are told; the rest is in the report.
 const MOST: usize = 6;

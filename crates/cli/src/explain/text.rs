@@ -8,8 +8,8 @@ use explain::{Happened, PodExplanation, Said, times};
 use model::{Key, Moment, NamespacedName};
 use scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
 
-use crate::cli::lines::line;
-use crate::cli::output::{NEW, OLD, Out, counted, grouped};
+use crate::lines::line;
+use crate::output::{NEW, OLD, Out, counted, grouped};
 
 pub(super) use self::autoscaler::{assumed, played, share};
 

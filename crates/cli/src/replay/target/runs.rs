@@ -8,12 +8,12 @@ use live::Connection;
 use live::applying::{Run, clean, runs, tell};
 
 use super::{FAREWELL, now, told};
-use crate::cli::Outcome;
-use crate::cli::output::{HEADING, Out};
+use crate::Outcome;
+use crate::output::{HEADING, Out};
 
 /// What is done about runs.
 #[derive(clap::Subcommand)]
-pub(in crate::cli::replay) enum OfRun {
+pub(in crate::replay) enum OfRun {
     /// Remove all that a replay created in an API server, and nothing else
     Clean(Which),
     /// Let a replay that is being played into an API server wait
@@ -26,7 +26,7 @@ pub(in crate::cli::replay) enum OfRun {
 
 /// Where.
 #[derive(clap::Args)]
-pub(in crate::cli::replay) struct Server {
+pub(in crate::replay) struct Server {
     /// The kubeconfig of the API server
     #[arg(long, value_name = "KUBECONFIG")]
     target: PathBuf,
@@ -37,7 +37,7 @@ pub(in crate::cli::replay) struct Server {
 
 /// Which.
 #[derive(clap::Args)]
-pub(in crate::cli::replay) struct Which {
+pub(in crate::replay) struct Which {
     #[command(flatten)]
     server: Server,
     /// The name of the run [default: the only one there is]
@@ -51,7 +51,7 @@ const STATE: usize = 10;
 const AT: usize = 34;
 
 impl OfRun {
-    pub(in crate::cli::replay) fn run(&self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(in crate::replay) fn run(&self, out: &mut Out) -> anyhow::Result<Outcome> {
         let runtime = recorder::runtime()?;
         let done = runtime.block_on(self.act(out));
         runtime.shutdown_timeout(FAREWELL);

@@ -9,8 +9,8 @@ use explain::{Outcome, Played, Scaling, Search, Triggered};
 use model::NamespacedName;
 use query::autoscaler_setup::Setup;
 
-use crate::cli::lines::line;
-use crate::cli::output::{NEW, OLD, Out, counted, grouped};
+use crate::lines::line;
+use crate::output::{NEW, OLD, Out, counted, grouped};
 
 /// So many groups, and so much of what was assumed, are shown.
 const FEW: usize = 8;
@@ -53,7 +53,7 @@ pub(super) fn write(
 }
 
 /// What was taken for granted.
-pub(in crate::cli::explain) fn assumed(out: &mut Out, setup: &Setup, wide: bool) -> anyhow::Result<()> {
+pub(in crate::explain) fn assumed(out: &mut Out, setup: &Setup, wide: bool) -> anyhow::Result<()> {
     let most = if wide { setup.assumed.len() } else { FEW_ASSUMED };
     let mut label = "Assumed";
     for text in setup.assumed.iter().take(most) {
@@ -67,13 +67,13 @@ pub(in crate::cli::explain) fn assumed(out: &mut Out, setup: &Setup, wide: bool)
 }
 
 /// What was played, in words.
-pub(in crate::cli::explain) fn played(played: &Played) -> String {
+pub(in crate::explain) fn played(played: &Played) -> String {
     let when = if played.as_recorded { ", when the recorded ones ran" } else { "" };
     format!("from {}, {}{when}", played.from, counted(played.loops, "loop"))
 }
 
 /// 26.3%
-pub(in crate::cli::explain) fn share(share: f64) -> String {
+pub(in crate::explain) fn share(share: f64) -> String {
     if !share.is_finite() {
         return "more than 100%".to_owned();
     }

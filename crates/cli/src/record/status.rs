@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Kind;
 use recorder::{Board, Figures, State};
 
-use crate::cli::lines::harmless;
-use crate::cli::output::{Out, counted, grouped};
+use crate::lines::harmless;
+use crate::output::{Out, counted, grouped};
 
 /// One line on a terminal about all recordings.
 pub(super) struct Status {

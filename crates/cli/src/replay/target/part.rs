@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::now;
-use crate::cli::output::{Out, times};
-use crate::cli::progress::Progress;
-use crate::cli::replay::seconds;
+use crate::output::{Out, times};
+use crate::progress::Progress;
+use crate::replay::seconds;
 
 /// A part of a history.
 pub(super) struct Part<'a> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::read_yaml;
-use crate::cli::output::Out;
+use crate::output::Out;
 
 /// What is run, and when.
 #[derive(Default, Deserialize)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::cli::signals;
+use crate::signals;
 
 /// What a replay writes, in the order in which it is put in place.
 const FILES: [&str; 3] = ["replay.kine", "decisions.jsonl", "report.json"];

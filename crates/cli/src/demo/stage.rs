@@ -9,8 +9,8 @@ use clap::Parser;
 
 use super::scenes::{Scene, Shown};
 use super::{WIDEST, folded};
-use crate::cli::Arguments;
-use crate::cli::output::{HEADING, Out, grouped};
+use crate::Arguments;
+use crate::output::{HEADING, Out, grouped};
 
 /// What continues a labelled line is so far to the right.
 const INDENT: usize = 13;
@@ -54,7 +54,7 @@ fn answer(command: &[String], history: &str, width: Option<usize>) -> anyhow::Re
     let command =
         Arguments::try_parse_from(words).context("the demo types a command that does not exist")?.command;
     let answer = Shared::default();
-    crate::cli::run(command, &mut Out::into_one(answer.clone(), width))?;
+    crate::run(command, &mut Out::into_one(answer.clone(), width))?;
     let bytes = answer.0.borrow();
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -7,8 +7,8 @@ use explain::PodExplanation;
 use scheduler::{NodeVerdict, Plugin, PluginScore, Refusal};
 
 use super::{Candidate, signed};
-use crate::cli::lines::{folded, harmless};
-use crate::cli::output::{HEADING, NEW, Out, counted, grouped};
+use crate::lines::{folded, harmless};
+use crate::output::{HEADING, NEW, Out, counted, grouped};
 
 /// With more nodes than these, only the best are shown one by one.
 const FEW: usize = 20;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::scenes::{AS_IT_WAS, GIVEN_BACK, MORE_NODES};
-use crate::cli::output::{HEADING, Out, span};
+use crate::output::{HEADING, Out, span};
 
 /// A figure: what it is called, where it stands in a report, and how it is written.
 struct Figure {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use recorder::{Beside, Board, Config};
-use server as http;
 use server::{Scratch, Settings, Shelf};
 use tokio::sync::watch;
 
@@ -154,7 +153,7 @@ impl Serve {
                     let _ = stop.await;
                     let _ = is_over.send(true);
                 };
-                let served = http::serve(shelf, board.clone(), scratch, settings, stop).await;
+                let served = server::serve(shelf, board.clone(), scratch, settings, stop).await;
                 let _ = is_over.send(true);
                 served
             };

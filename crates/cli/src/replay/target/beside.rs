@@ -17,10 +17,10 @@ use replay::report::{About, Report, Reservation, Scaling, Span};
 
 use super::Playing;
 use super::filming::{Film, SOURCE};
-use crate::cli::output::Out;
-use crate::cli::replay::clock::Reading;
-use crate::cli::replay::folder::Folder;
-use crate::cli::replay::summary;
+use crate::output::Out;
+use crate::replay::clock::Reading;
+use crate::replay::folder::Folder;
+use crate::replay::summary;
 
 /// Writes the film of the target in the recording's own time, compares both, and tells what came of it. The changes were
 /// played from the moment `began` on, beginning with what had happened at `from`.
@@ -32,7 +32,7 @@ pub(super) fn compare(
     out: &mut Out,
 ) -> anyhow::Result<()> {
     let (asked, chosen) = (playing.asked, playing.part.chosen);
-    let mut plan = Plan::make(&asked.asked(), chosen)?;
+    let mut plan = Plan::make(&asked.options(), chosen)?;
     let folder = Folder::choose(asked.out.as_deref(), chosen.history.path())?;
     let scratch = folder.begin()?;
     let speed = match playing.pace(from) {

@@ -1,6 +1,5 @@
 //! A terminal on which somebody waits for a use case to be done.
 
-use model::Gap;
 use query::Listener;
 
 use super::output::Out;
@@ -21,10 +20,6 @@ impl<'a> TerminalListener<'a> {
 impl Listener for TerminalListener<'_> {
     fn warn(&mut self, sentence: &str) {
         self.out.complain(&format!("warning: {sentence}"));
-    }
-
-    fn warn_of_gap(&mut self, gap: &Gap) {
-        self.out.warn_of_gaps([gap].into_iter());
     }
 
     fn progress(&mut self, done: u64, total: u64) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use calibration::Level;
 use query::Edit;
-use replay::plan::{Asked, Outputs, Plan};
+use replay::plan::{Outputs, Plan, ReplayOptions};
 use scheduler::Version;
 
 use self::clock::{Clock, Playing, Reading};
@@ -133,7 +133,7 @@ impl Replay {
         }
         self.target.refuse_alone()?;
         let chosen = chosen::open(self.history.as_deref())?;
-        let mut plan = Plan::make(&self.asked(), &chosen)?;
+        let mut plan = Plan::make(&self.options(), &chosen)?;
         let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;
         for sentence in plan.warnings() {
             out.complain(&format!("warning: {sentence}"));
@@ -160,8 +160,8 @@ impl Replay {
     }
 
     /// What is asked of the replay itself.
-    fn asked(&self) -> Asked {
-        Asked {
+    fn options(&self) -> ReplayOptions {
+        ReplayOptions {
             from: self.from.clone(),
             to: self.to.clone(),
             duration: self.duration,

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::Playing;
 use super::part::Part;
-use crate::cli::Outcome;
-use crate::cli::lines::{self, harmless, line};
-use crate::cli::output::{HEADING, Out, grouped, span};
+use crate::Outcome;
+use crate::lines::{self, harmless, line};
+use crate::output::{HEADING, Out, grouped, span};
 
 /// Counts end here.
 const COUNT: usize = 20;

@@ -126,7 +126,7 @@ impl Target {
         self.check(asked)?;
         let chosen = super::chosen::open(asked.history.as_deref())?;
         let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
-        let (from, end) = plan::window(&asked.asked(), &chosen, &source)?;
+        let (from, end) = plan::window(&asked.options(), &chosen, &source)?;
         let run = self.run_name(&chosen)?;
         let manner = self.manner(asked, &chosen, &run, rules, out)?;
         let everything = Selection { source: Some(source), ..Selection::default() };
