@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use scheduler::Settings;
 use serde_json::{Value, json};
 use simulation::pace::Pace;
-use simulation::{Again, Audience, Begun, Decided, Demand, DemandId, Given, Life, Run, Runs, Setup};
+use simulation::{Again, Begun, Decided, Demand, DemandId, Given, Life, Observer, Run, Runs, Setup};
 
 use crate::Result;
 
@@ -45,23 +45,22 @@ pub(super) fn make(path: &Path) -> Result<()> {
         pace: Pace::usual(),
         seed: SEED,
     };
-    let mut run = Run::new(setup);
-    let mut film = Film { bulk: Bulk::into(path)?, source: "week".into(), trouble: None };
+    let mut run = Run::new(setup, Film { bulk: Bulk::into(path)?, source: "week".into(), trouble: None });
     let mut week = Week::new();
     week.begin(begin);
     for minute in 0..MINUTES {
         week.plan(minute);
         let end = begin.plus_nanos((minute as i64 + 1) * MINUTE);
         while let Some(((at, _), given)) = week.next_before(end) {
-            run.advance(at, &mut film);
-            run.give(at, given, &mut film)?;
+            run.advance(at);
+            run.give(at, given)?;
         }
-        if let Some(trouble) = film.trouble.take() {
+        if let Some(trouble) = run.observer_mut().trouble.take() {
             return Err(trouble.into());
         }
     }
-    run.advance(begin.plus_nanos(MINUTES as i64 * MINUTE), &mut film);
-    film.bulk.finish()?;
+    run.advance(begin.plus_nanos(MINUTES as i64 * MINUTE));
+    run.into_observer().bulk.finish()?;
     Ok(())
 }
 
@@ -99,7 +98,7 @@ struct Owner<'a> {
     cpu: u64,
 }
 
-impl Audience for Film {
+impl Observer for Film {
     fn wants_changes(&self) -> bool {
         true
     }

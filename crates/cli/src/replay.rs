@@ -146,7 +146,7 @@ impl Replay {
             decisions: Some(scratch.path("decisions.jsonl")),
             history: (!self.no_history).then(|| scratch.path("replay.kine")),
         };
-        let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.part.window.from);
+        let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.run.part.window.from);
         let report = plan.play(&chosen, known, &outputs, &mut Playing::new(out, &plan, &clock))?;
         let took = clock.elapsed();
         let json = report.to_json()?;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use model::{Moment, Object, What};
 use scheduler::{Inclined, Placement};
 use serde::Serialize;
-use simulation::{Audience, Decided, Demand, LostTo, PodId};
+use simulation::{Decided, Demand, LostTo, Observer, PodId};
 
 use crate::causes::{Causes, Lost};
+use crate::error::Error;
 use crate::figures::{Figures, Ledger, Waits};
-use crate::play::{Error, Follower};
+use crate::play::Follower;
 use crate::record::Record;
 use crate::recorded::Curve;
 
@@ -145,7 +146,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-impl Audience for Comparison<'_> {
+impl Observer for Comparison<'_> {
     fn wants_changes(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! `decisions.jsonl`: what was decided, when and why, and beside it what was recorded.
+//! The decisions of a replay, as a report lists them and as lines of `decisions.jsonl`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,23 +7,124 @@ use std::sync::Arc;
 use autoscaler::{RemovedNode, ScaleUp};
 use model::{Moment, NamespacedName, What};
 use scheduler::{Inclined, Placement};
-use serde::Serialize;
-use simulation::{Audience, Decided, Demand, LostTo, PodId};
+use serde::{Serialize, Serializer};
+use simulation::{Decided, Demand, LostTo, Observer, PodId};
 
 use crate::causes::Causes;
 use crate::play::Follower;
 use crate::record::Record;
 use crate::recorded::{Curve, Sizes};
 
-/// Writes a line a decision. A refusal in the same words as the last of that pod is only counted.
-pub struct Decisions<'a, W> {
+/// Something that was decided: when and why, and beside it what was recorded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// When.
+    #[serde(serialize_with = "as_text")]
+    pub at: Moment,
+    /// What.
+    pub what: DecisionKind,
+    /// The pod it is about: `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
+    /// The node group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<Arc<str>>,
+    /// The sizes of the group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<GroupSize>,
+    /// How many nodes its group had then in the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded_nodes: Option<i64>,
+    /// Why, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Why a pod was evicted.
+    #[serde(skip)]
+    pub lost_to: Option<LostTo>,
+    /// How long the pod had waited, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<f64>,
+    /// How often it had been refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<u64>,
+    /// What the record has for the same pod; `Some(None)`, or null, if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Option<RecordedPod>>,
+    /// What became of the node that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded_node: Option<String>,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DecisionKind {
+    /// A pod was bound to a node.
+    Bound,
+    /// No node takes a pod. It is told again only in other words.
+    Refused,
+    /// A pod makes room for another.
+    Preempted,
+    /// A pod was evicted.
+    Evicted,
+    /// A node group was made larger.
+    ScaledUp,
+    /// The removal of a node began.
+    ScaledDown,
+    /// A node came.
+    NodeCame,
+    /// A node went.
+    NodeWent,
+    /// A pod still waits at the end.
+    StillWaits,
+}
+
+/// How large a node group was, is to be, and may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct GroupSize {
+    pub from: i64,
+    pub to: i64,
+    pub max: i64,
+}
+
+/// What was recorded of the same pod of the same demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedPod {
+    /// Its name.
+    pub pod: Arc<str>,
+    /// Its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Arc<str>>,
+    /// When it was bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// How it lost its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<&'static str>,
+    /// When it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
+}
+
+/// Takes decisions one after the other.
+pub trait DecisionSink {
+    /// Takes one.
+    fn take(&mut self, decision: Decision) -> io::Result<()>;
+}
+
+/// Hands every decision of a run to a sink. A refusal in the same words as the last of that pod is only counted.
+pub struct DecisionLog<'a, S> {
     record: Record<'a>,
     /// How large groups were.
     sizes: Sizes<'a>,
-    out: W,
+    sink: S,
     /// Pods that wait: how often they were refused, and in which words last.
     waiting: BTreeMap<NamespacedName, Refused>,
-    lines: u64,
     trouble: Option<io::Error>,
 }
 
@@ -33,109 +134,87 @@ struct Refused {
     why: String,
 }
 
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Line<'a> {
-    at: String,
-    what: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<Size>,
-    /// How many nodes its group had then in the record.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded_nodes: Option<i64>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    why: String,
-    /// How long the pod had waited, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waited: Option<f64>,
-    /// How often it had been refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refusals: Option<u64>,
-    /// What the record has for the same pod; null if it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded: Option<Option<Recorded>>,
-    /// What became of the node that was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded_node: Option<String>,
+/// Writes decisions as lines of JSON.
+pub struct JsonLines<W>(pub W);
+
+impl<W: Write> DecisionSink for JsonLines<W> {
+    fn take(&mut self, decision: Decision) -> io::Result<()> {
+        serde_json::to_writer(&mut self.0, &decision)?;
+        self.0.write_all(b"\n")
+    }
 }
 
-#[derive(Serialize)]
-struct Size {
-    from: i64,
-    to: i64,
-    max: i64,
+impl DecisionSink for Vec<Decision> {
+    fn take(&mut self, decision: Decision) -> io::Result<()> {
+        self.push(decision);
+        Ok(())
+    }
 }
 
-/// What was recorded of the same life of the same demand.
-#[derive(Serialize)]
-struct Recorded {
-    pod: Arc<str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<Arc<str>>,
-    /// When it was bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bound: Option<String>,
-    /// How it lost its place, and when.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    left: Option<String>,
+// === impl Decision ===
+
+impl Decision {
+    fn new(at: Moment, what: DecisionKind) -> Decision {
+        Decision {
+            at,
+            what,
+            pod: None,
+            node: None,
+            group: None,
+            size: None,
+            recorded_nodes: None,
+            why: String::new(),
+            lost_to: None,
+            waited: None,
+            refusals: None,
+            recorded: None,
+            recorded_node: None,
+        }
+    }
 }
 
-impl<'a, W: Write> Decisions<'a, W> {
+// === impl DecisionLog ===
+
+impl<'a, S: DecisionSink> DecisionLog<'a, S> {
     /// Beside these causes, and nodes that came and went so.
-    pub fn new(causes: &'a Causes, nodes: &'a Curve, out: W) -> Decisions<'a, W> {
-        Decisions {
+    pub fn new(causes: &'a Causes, nodes: &'a Curve, sink: S) -> DecisionLog<'a, S> {
+        DecisionLog {
             record: Record::of(causes),
             sizes: nodes.sizes(),
-            out,
+            sink,
             waiting: BTreeMap::new(),
-            lines: 0,
             trouble: None,
         }
     }
 
-    /// Says who still waits, and gives back where it wrote to, with the number of lines.
-    pub fn finish(mut self, end: Moment) -> io::Result<(W, u64)> {
+    /// Says who still waits, and gives back the sink.
+    pub fn finish(mut self, end: Moment) -> io::Result<S> {
         for (pod, refused) in std::mem::take(&mut self.waiting) {
             let recorded = Some(self.recorded(refused.id));
-            self.write(&Line {
-                at: end.to_string(),
-                what: "stillWaits",
+            self.write(Decision {
                 pod: Some(shown(&pod)),
                 why: refused.why,
                 refusals: Some(refused.times),
                 recorded,
-                ..Line::default()
+                ..Decision::new(end, DecisionKind::StillWaits)
             });
         }
         self.record.finish()?;
         match self.trouble {
             Some(trouble) => Err(trouble),
-            None => Ok((self.out, self.lines)),
+            None => Ok(self.sink),
         }
     }
 
-    fn write(&mut self, line: &Line<'_>) {
-        if self.trouble.is_some() {
-            return;
+    fn write(&mut self, decision: Decision) {
+        if self.trouble.is_none() {
+            self.trouble = self.sink.take(decision).err();
         }
-        let written = serde_json::to_writer(&mut self.out, line)
-            .map_err(io::Error::from)
-            .and_then(|()| self.out.write_all(b"\n"));
-        self.lines += 1;
-        self.trouble = written.err();
     }
 
-    fn recorded(&mut self, id: PodId) -> Option<Recorded> {
+    fn recorded(&mut self, id: PodId) -> Option<RecordedPod> {
         let (life, seen) = self.record.find(id)?;
-        Some(Recorded {
+        Some(RecordedPod {
             pod: life.name.clone(),
             node: life.node.clone(),
             bound: seen.bound.map(|bound| bound.to_string()),
@@ -149,17 +228,15 @@ impl<'a, W: Write> Decisions<'a, W> {
         let recorded = self.recorded(id);
         let is_elsewhere =
             recorded.as_ref().and_then(|it| it.node.as_ref()).is_some_and(|node| *node != placement.node);
-        self.write(&Line {
-            at: at.to_string(),
-            what: "bound",
+        self.write(Decision {
             pod: Some(shown(pod)),
-            node: Some(&placement.node),
+            node: Some(placement.node.clone()),
             why: how_placed(placement),
             waited: Some(at.nanos_since(came).max(0) as f64 / 1e9),
             refusals: Some(refusals),
             recorded: Some(recorded),
             recorded_node: placement.inclined.filter(|_| is_elsewhere).map(not_taken),
-            ..Line::default()
+            ..Decision::new(at, DecisionKind::Bound)
         });
     }
 
@@ -180,34 +257,31 @@ impl<'a, W: Write> Decisions<'a, W> {
             }
         };
         let recorded = Some(self.recorded(id));
-        self.write(&Line {
-            at: at.to_string(),
-            what: "refused",
+        self.write(Decision {
             pod: Some(shown(pod)),
             why,
             refusals: Some(times),
             recorded,
-            ..Line::default()
+            ..Decision::new(at, DecisionKind::Refused)
         });
     }
 
     fn lost(&mut self, at: Moment, id: PodId, pod: &NamespacedName, node: Option<&Arc<str>>, to: &LostTo) {
         self.waiting.remove(pod);
         let (what, why) = match to {
-            LostTo::Preemption(by) => ("preempted", format!("makes room for {}", shown(by))),
-            LostTo::ScaleDown => ("evicted", "the autoscaler drains its node".to_owned()),
-            LostTo::Taint(key) => ("evicted", format!("does not tolerate the taint {key}")),
-            LostTo::NodeGone => ("evicted", "its node is gone".to_owned()),
+            LostTo::Preemption(by) => (DecisionKind::Preempted, format!("makes room for {}", shown(by))),
+            LostTo::ScaleDown => (DecisionKind::Evicted, "the autoscaler drains its node".to_owned()),
+            LostTo::Taint(key) => (DecisionKind::Evicted, format!("does not tolerate the taint {key}")),
+            LostTo::NodeGone => (DecisionKind::Evicted, "its node is gone".to_owned()),
         };
         let recorded = Some(self.recorded(id));
-        self.write(&Line {
-            at: at.to_string(),
-            what,
+        self.write(Decision {
             pod: Some(shown(pod)),
-            node: node.map(|node| &**node),
+            node: node.cloned(),
+            lost_to: Some(to.clone()),
             why,
             recorded,
-            ..Line::default()
+            ..Decision::new(at, what)
         });
     }
 
@@ -219,14 +293,12 @@ impl<'a, W: Write> Decisions<'a, W> {
         };
         for increase in &scale_up.increases {
             let recorded_nodes = Some(self.sizes.at(at, &increase.group));
-            self.write(&Line {
-                at: at.to_string(),
-                what: "scaledUp",
-                group: Some(&increase.group),
-                size: Some(Size { from: increase.from, to: increase.to, max: increase.max }),
+            self.write(Decision {
+                group: Some(increase.group.clone()),
+                size: Some(GroupSize { from: increase.from, to: increase.to, max: increase.max }),
                 recorded_nodes,
                 why: why.clone(),
-                ..Line::default()
+                ..Decision::new(at, DecisionKind::ScaledUp)
             });
         }
     }
@@ -239,29 +311,21 @@ impl<'a, W: Write> Decisions<'a, W> {
             pods => format!("{used} % used, {pods} pods to move"),
         };
         let recorded_nodes = group.map(|group| self.sizes.at(at, group));
-        self.write(&Line {
-            at: at.to_string(),
-            what: "scaledDown",
-            node: Some(&removed.node),
-            group: group.map(|group| &**group),
+        self.write(Decision {
+            node: Some(removed.node.clone()),
+            group: group.cloned(),
             recorded_nodes,
             why,
-            ..Line::default()
+            ..Decision::new(at, DecisionKind::ScaledDown)
         });
     }
 
-    fn node(&mut self, at: Moment, what: &'static str, node: &str, group: Option<&Arc<str>>) {
-        self.write(&Line {
-            at: at.to_string(),
-            what,
-            node: Some(node),
-            group: group.map(|group| &**group),
-            ..Line::default()
-        });
+    fn node(&mut self, at: Moment, what: DecisionKind, node: &Arc<str>, group: Option<&Arc<str>>) {
+        self.write(Decision { node: Some(node.clone()), group: group.cloned(), ..Decision::new(at, what) });
     }
 }
 
-impl<W: Write> Audience for Decisions<'_, W> {
+impl<S: DecisionSink> Observer for DecisionLog<'_, S> {
     fn wants_changes(&self) -> bool {
         false
     }
@@ -276,8 +340,8 @@ impl<W: Write> Audience for Decisions<'_, W> {
             Decided::Lost { id, pod, node, to } => self.lost(at, *id, pod, *node, to),
             Decided::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
             Decided::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
-            Decided::NodeCame { node, group, .. } => self.node(at, "nodeCame", node, *group),
-            Decided::NodeWent { node, .. } => self.node(at, "nodeWent", node, None),
+            Decided::NodeCame { node, group, .. } => self.node(at, DecisionKind::NodeCame, node, *group),
+            Decided::NodeWent { node, .. } => self.node(at, DecisionKind::NodeWent, node, None),
             Decided::Over(demand) => self.record.forget(*demand),
             // Who is not wanted any more does not wait either; nobody decides that.
             Decided::Went { pod, waited: true, .. } => drop(self.waiting.remove(*pod)),
@@ -291,12 +355,16 @@ impl<W: Write> Audience for Decisions<'_, W> {
     }
 }
 
-impl<W: Write> Follower for Decisions<'_, W> {
+impl<S: DecisionSink> Follower for DecisionLog<'_, S> {
     fn asked(&mut self, _: Moment, _: &Demand) {}
 
     fn goes_on(&self) -> bool {
         self.trouble.is_none() && self.record.is_well()
     }
+}
+
+fn as_text<S: Serializer>(at: &Moment, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
 }
 
 fn shown(pod: &NamespacedName) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use history::Bulk;
 use model::{Kind, Moment, Object, Observed, What};
-use simulation::{Audience, Decided, Demand};
+use simulation::{Decided, Demand, Observer};
 
 use crate::play::Follower;
 
@@ -64,7 +64,7 @@ impl Film {
     }
 }
 
-impl Audience for Film {
+impl Observer for Film {
     fn wants_changes(&self) -> bool {
         true
     }

@@ -64,6 +64,7 @@ pub mod causes;
 pub mod classes;
 pub mod compare;
 pub mod decisions;
+mod error;
 pub mod figures;
 pub mod film;
 pub mod level;
@@ -76,4 +77,5 @@ pub mod report;
 pub mod script;
 pub mod snapshot;
 
+pub use error::Error;
 pub use replayer::{Replay, ReplayReport, Replayer};

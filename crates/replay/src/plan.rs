@@ -1,17 +1,17 @@
 //! What is replayed, and how everything is set: asked of the user, the history and the defaults, in this order.
 
+mod known;
 mod nodes;
 mod play;
+mod run;
 mod survey;
 mod told;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use autoscaler::{Delay, NodeGroup, Provisioning};
 use calibration::{Level, NodesBy, ReplaySettings};
 use controllers::Controller;
 use model::{Gap, Kind, Moment, Object, Window};
@@ -20,18 +20,17 @@ use query::scheduler_settings::Which;
 use query::{Chosen, Edit, Root, kept, scheduler_settings};
 use scheduler::Version;
 use simulation::pace::Pace;
-use simulation::{AutoscalerSetup, Setup as RunSetup, SimulatedCloud};
 
 use self::nodes::Word;
-use self::survey::Measured;
 use crate::classes::Classes;
 use crate::film::Film;
 use crate::play::{Part, whole_from};
 use crate::report::{About, Reservation};
 
+pub use self::known::Known;
 pub use self::nodes::Nodes;
 pub use self::play::Outputs;
-pub use self::survey::Known;
+pub use self::run::{MeasuredSettings, Played, RunPlan};
 
 /// What a user asks of a replay. What is left out is as the history says, or as is usual.
 #[derive(Clone, Default)]
@@ -71,35 +70,14 @@ pub trait Watcher {
     fn check(&self) -> anyhow::Result<()>;
 }
 
-/// What is replayed, and how.
+/// What is replayed, how, and who says so.
 pub struct Plan {
-    /// The recording, and which part of it.
-    pub part: Part,
-    /// The last moment that counts.
-    pub end: Moment,
-    /// Decides between what is as likely.
-    pub seed: u64,
-    /// What is given.
-    pub level: Level,
+    /// What is played.
+    pub run: RunPlan,
     /// The scheduler.
     pub scheduler: Which,
     /// The autoscaler and its groups.
     pub autoscaler: Setup,
-    /// Who makes nodes come and go.
-    pub nodes: Nodes,
-    /// The groups whose nodes come and go as is decided; none if they do so as recorded.
-    pub groups: Vec<NodeGroup>,
-    /// Which nodes are like which.
-    pub classes: Classes,
-    /// The autoscaler's first loop is a scan interval later.
-    start: Moment,
-    /// The nodes that came, group by group: new ones are called as they were.
-    names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    pace: Pace,
-    /// Whether the pace is that of the replay that made the history.
-    keeps_pace: bool,
-    /// Whether nodes are called as in that replay: if it is played from its beginning.
-    keeps_names: bool,
     edits: Vec<String>,
     reservations: Vec<Reservation>,
 }
@@ -155,123 +133,73 @@ impl Plan {
             }
             Some(NodesBy::Record | NodesBy::Nobody) | None => from,
         };
-        Ok(Plan {
+        let is_beginning = chosen.history.span()?.is_some_and(|(start, _)| start == from);
+        let run = RunPlan {
             part: Part { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
             seed: asked.seed.or(kept.as_ref().map(|kept| kept.seed)).unwrap_or(1),
             level,
-            scheduler,
-            classes: Classes::new(autoscaler.groups.clone()),
-            autoscaler,
+            scheduler: scheduler.settings.clone(),
+            autoscaler: autoscaler.settings.clone(),
             nodes,
             groups,
+            classes: Classes::new(autoscaler.groups.clone()),
+            keeps_targets: matches!(autoscaler.groups_by, GroupsBy::File(_)),
+            pricing: autoscaler.pricing,
+            gpu_label: autoscaler.gpu_label.clone(),
             start,
-            keeps_pace: kept.is_some(),
-            keeps_names: kept.is_some() && chosen.history.span()?.is_some_and(|(start, _)| start == from),
+            measured: MeasuredSettings {
+                // A replay of a replay takes as long as that took, and from its beginning calls nodes as it did.
+                pace: kept.is_none(),
+                names: kept.is_none() || !is_beginning,
+                provisioning: nodes == Nodes::Autoscaled
+                    && matches!(autoscaler.groups_by, GroupsBy::History(_)),
+            },
             names: kept.as_ref().map(|kept| kept.node_names.clone()).unwrap_or_default(),
             pace: kept.map_or_else(Pace::usual, |kept| kept.pace),
-            edits: asked.set.iter().map(Edit::to_string).collect(),
-            reservations,
-        })
+        };
+        let edits = asked.set.iter().map(Edit::to_string).collect();
+        Ok(Plan { run, scheduler, autoscaler, edits, reservations })
+    }
+
+    /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
+    /// refused.
+    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<Known> {
+        let (known, unmeasured) = self.run.survey(&chosen.history, |at| watcher.reached(at))?;
+        watcher.check()?;
+        let (from, end) = (self.run.part.window.from, self.run.end);
+        if known.causes.totals.demands == 0 && known.causes.made.controllers().is_empty() {
+            bail!("there is no pod from {from} to {end}: there is nothing to replay");
+        }
+        if known.curve.0.is_empty() && self.run.nodes != Nodes::Autoscaled {
+            bail!("there is no node from {from} to {end}: nothing can be said of where pods go");
+        }
+        if unmeasured {
+            let text = "no new node was recorded: how long one takes is assumed";
+            self.reservations.push(Reservation::new(About::Pace, text));
+        } else if self.run.measured.provisioning {
+            self.autoscaler.groups.clone_from(&self.run.groups);
+        }
+        Ok(known)
     }
 
     /// What of the settings is not simulated, or does not do what it seems to.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
-        let of_autoscaler = self.autoscaler.warnings().filter(|_| self.nodes == Nodes::Autoscaled);
+        let of_autoscaler = self.autoscaler.warnings().filter(|_| self.run.nodes == Nodes::Autoscaled);
         self.scheduler.settings.left_out.iter().chain(of_autoscaler)
-    }
-
-    /// What takes time takes as long as it did in the recording, where nobody says how long; nodes that come are called
-    /// as they were, and the autoscaler begins when it did.
-    fn take_measured(&mut self, measured: Measured) {
-        let Measured { pace, provisioning, names, first_loop } = measured;
-        if !self.keeps_names {
-            self.names = names;
-        }
-        if !self.keeps_pace {
-            self.pace = pace;
-            let interval =
-                i64::try_from(self.autoscaler.settings.scan_interval.as_nanos()).unwrap_or(i64::MAX);
-            self.start = first_loop.map_or(self.start, |first| first.plus_nanos(interval.saturating_neg()));
-        }
-        self.take_provisioning(provisioning);
-    }
-
-    fn take_provisioning(&mut self, measured: Vec<Option<Provisioning>>) {
-        if self.nodes != Nodes::Autoscaled || !matches!(self.autoscaler.groups_by, GroupsBy::History(_)) {
-            return;
-        }
-        let all = |delay: fn(&Provisioning) -> &Delay| {
-            let spans = measured.iter().flatten().flat_map(|it| match delay(it) {
-                Delay::Constant(span) => vec![*span],
-                Delay::ByWork(work) => vec![work.least],
-                Delay::Measured(spans) => spans.clone(),
-                Delay::ByTime(spans) => spans.iter().map(|(_, span)| *span).collect(),
-            });
-            let mut spans: Vec<_> = spans.collect();
-            spans.sort_unstable();
-            Delay::Measured(spans)
-        };
-        if measured.iter().all(Option::is_none) {
-            let text = "no new node was recorded: how long one takes is assumed";
-            self.reservations.push(Reservation::new(About::Pace, text));
-            return;
-        }
-        // A group that got no node is like the others.
-        let usual = Provisioning {
-            registers_after: all(|it| &it.registers_after),
-            ready_after: all(|it| &it.ready_after),
-        };
-        for (group, measured) in self.groups.iter_mut().zip(measured) {
-            group.provisioning = measured.unwrap_or_else(|| usual.clone());
-        }
-        self.autoscaler.groups.clone_from(&self.groups);
-    }
-
-    /// Whether a node comes and goes as is decided.
-    pub fn is_scaled(&self, node: &Object) -> bool {
-        self.nodes != Nodes::AsRecorded && self.classes.group_of(node).is_some()
-    }
-
-    /// How the run is set.
-    pub fn setup(&self) -> RunSetup {
-        let start = self.part.window.from;
-        let autoscaler = (self.nodes == Nodes::Autoscaled).then(|| {
-            let mut groups = self.groups.clone();
-            if !matches!(self.autoscaler.groups_by, GroupsBy::File(_)) {
-                // They have as many nodes as there are.
-                groups.iter_mut().for_each(|group| group.target = None);
-            }
-            let mut cloud =
-                SimulatedCloud::new(groups, self.seed).with_gpu_label(self.autoscaler.gpu_label.clone());
-            if let Some(pricing) = self.autoscaler.pricing {
-                cloud = cloud.with_pricing(pricing);
-            }
-            for (group, names) in &self.names {
-                cloud = cloud.with_names(group, names.iter().cloned());
-            }
-            AutoscalerSetup { settings: self.autoscaler.settings.clone(), cloud, start: self.start }
-        });
-        RunSetup {
-            start,
-            scheduler: self.scheduler.settings.clone(),
-            autoscaler,
-            pace: self.pace.clone(),
-            seed: self.seed,
-        }
     }
 
     /// A film of the replay, which begins with how it was set.
     pub fn film(&self, path: &Path) -> anyhow::Result<Film> {
-        let mut film = Film::into(path, self.part.source.clone())?;
-        let from = self.part.window.from;
+        let mut film = Film::into(path, self.run.part.source.clone())?;
+        let from = self.run.part.window.from;
         let mut configuration = self.scheduler.configuration.clone();
         configuration["metadata"] = serde_json::json!({"name": "kube-scheduler"});
         let configuration = Object::parse(&configuration.to_string())
             .context("the scheduler's configuration cannot be kept in a history")?;
         film.begin(from, configuration);
         film.begin(from, self.kept().object(from)?);
-        if self.nodes == Nodes::Autoscaled {
+        if self.run.nodes == Nodes::Autoscaled {
             // What the recorded autoscaler said of itself does not hold.
             let settings = &self.autoscaler.settings;
             film.skip(Kind::new("", "ConfigMap"), &settings.namespace, &settings.status_config_map_name);
@@ -281,49 +209,49 @@ impl Plan {
 
     /// Ends a film.
     pub fn end(&self, film: &mut Film) -> anyhow::Result<()> {
-        film.end(self.end, self.kept().object(self.end)?);
+        film.end(self.run.end, self.kept().object(self.run.end)?);
         Ok(())
     }
 
     /// What a history keeps of it.
     fn kept(&self) -> ReplaySettings {
-        let nodes = match self.nodes {
+        let nodes = match self.run.nodes {
             Nodes::AsRecorded => NodesBy::Record,
             Nodes::Stay => NodesBy::Nobody,
             Nodes::Autoscaled => NodesBy::Autoscaler {
                 version: self.autoscaler.other_version.map(|version| version.to_string()),
                 settings: self.autoscaler.document.clone(),
                 flags: self.autoscaler.flags.clone(),
-                start: self.start.to_string(),
+                start: self.run.start.to_string(),
             },
         };
         ReplaySettings {
-            seed: self.seed,
-            level: self.level,
+            seed: self.run.seed,
+            level: self.run.level,
             scheduler_version: self.scheduler.settings.version.to_string(),
-            pace: self.pace.clone(),
+            pace: self.run.pace.clone(),
             node_groups: match nodes {
                 NodesBy::Record => serde_json::Value::Null,
                 NodesBy::Nobody | NodesBy::Autoscaler { .. } => self.autoscaler.groups_document(),
             },
             nodes,
-            node_names: self.names.clone(),
+            node_names: self.run.names.clone(),
         }
     }
 
     /// What makes it uncertain.
     pub fn reservations(&self, chosen: &Chosen) -> anyhow::Result<Vec<Reservation>> {
         let mut reservations = Vec::new();
-        let Window { from, to } = self.part.window;
+        let Window { from, to } = self.run.part.window;
         for gap in chosen.history.gaps()? {
-            if gap.source == self.part.source && gap.from < to && from < gap.to {
+            if gap.source == self.run.part.source && gap.from < to && from < gap.to {
                 // One that is open lasts as long as the replay.
                 let end = if gap.is_open() { to } else { gap.to };
                 reservations.push(Reservation::of_gap(&Gap { to: end, ..gap }));
             }
         }
         let summary = chosen.history.summary()?;
-        if summary.sources.iter().any(|source| source.name == self.part.source && source.times_inferred) {
+        if summary.sources.iter().any(|source| source.name == self.run.part.source && source.times_inferred) {
             let text = "the times of the recording were not recorded but worked out";
             reservations.push(Reservation::new(About::Times, text));
         }
@@ -337,7 +265,7 @@ impl Plan {
         reservations.extend(unverified(is_verified, About::Scheduler, "kube-scheduler", version));
         let left_out = &self.scheduler.settings.left_out;
         reservations.extend(left_out.iter().map(|text| Reservation::new(About::Scheduler, text)));
-        if self.nodes == Nodes::Autoscaled {
+        if self.run.nodes == Nodes::Autoscaled {
             let version = self.autoscaler.settings.version.to_string();
             let is_verified = self.autoscaler.is_verified();
             reservations.extend(unverified(is_verified, About::Autoscaler, "cluster-autoscaler", version));

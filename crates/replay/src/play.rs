@@ -3,8 +3,6 @@
 mod batches;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use calibration::seen::Seen;
@@ -12,10 +10,11 @@ use controllers::Controller;
 use history::{Changes, History, Selection};
 use kubernetes::kinds::is_secret;
 use model::{Key, Kind, Moment, Object, What, Window};
-use simulation::{Audience, BadGiven, Demand, Given, Run, Setup};
+use simulation::{BadGiven, Demand, Given, Observer, Run, Setup};
 
 use crate::causes::made::Recall;
 use crate::causes::{Causes, Survey};
+use crate::error::Error;
 use crate::recorded::Recorded;
 use crate::script::{self, Script};
 
@@ -30,20 +29,6 @@ pub struct Part {
     pub window: Window,
 }
 
-/// Why a history cannot be played.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each says it itself")]
-pub enum Error {
-    #[error(transparent)]
-    History(#[from] history::Error),
-    #[error(transparent)]
-    Given(#[from] BadGiven),
-    #[error("cannot keep what stands behind the recorded pods in temporary files in {}", folder.display())]
-    Kept { folder: PathBuf, source: io::Error },
-    #[error("the replay was stopped")]
-    Stopped,
-}
-
 /// So many are read at once, and so many times as many ahead.
 const BATCH: usize = 256;
 const AHEAD: usize = 4;
@@ -52,7 +37,7 @@ const AHEAD: usize = 4;
 const LISTING_NANOS: i64 = 60 * 1_000_000_000;
 
 /// Who follows a play: what is given is told too.
-pub trait Follower: Audience {
+pub trait Follower: Observer {
     /// A pod is asked for.
     fn asked(&mut self, at: Moment, demand: &Demand);
 
@@ -62,6 +47,20 @@ pub trait Follower: Audience {
     /// Whether it is to go on.
     fn goes_on(&self) -> bool {
         true
+    }
+}
+
+impl<T: Follower + ?Sized> Follower for &mut T {
+    fn asked(&mut self, at: Moment, demand: &Demand) {
+        (**self).asked(at, demand);
+    }
+
+    fn reached(&mut self, now: Moment) {
+        (**self).reached(now);
+    }
+
+    fn goes_on(&self) -> bool {
+        (**self).goes_on()
     }
 }
 
@@ -131,56 +130,66 @@ pub fn survey(
     survey.finish(part.window.to).map_err(Error::kept)
 }
 
-/// Plays a part of a history. Gives what no controller does that was asked to, with how often.
+/// How a play ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// When: in steps that may be later than the recording did.
+    pub at: Moment,
+    /// Each unsupported controller feature that was requested, with its count.
+    pub unsupported: BTreeMap<String, u64>,
+}
+
+/// Plays a part of a history.
 pub fn play(
     history: &History,
     part: &Part,
     causes: &Causes,
     is_scaled: &(dyn Fn(&Object) -> bool + Sync),
     setup: Setup,
-    follower: &mut dyn Follower,
-) -> Result<BTreeMap<String, u64>, Error> {
+    follower: impl Follower,
+) -> Result<Ended, Error> {
     let from = part.window.from;
     let mut script = Script::new(causes, is_scaled);
     let mut recall = Recall::new(causes);
-    let mut run = run(setup, causes, &mut recall);
+    let mut run = run(setup, causes, &mut recall, follower);
     let matters = what_matters(history, part)?;
     for (_, object) in beginning(history, part, &matters)? {
         if let Some(given) = script.begin(from, object)? {
-            give(&mut run, from, given, follower)?;
+            give(&mut run, from, given)?;
         }
     }
     each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
-        run.advance(at, upcast(follower));
-        give(&mut run, at, given, follower)?;
-        follower.reached(at);
-        if follower.goes_on() { Ok(()) } else { Err(Error::Stopped) }
+        run.advance(at);
+        give(&mut run, at, given)?;
+        run.observer_mut().reached(at);
+        if run.observer().goes_on() { Ok(()) } else { Err(Error::Stopped) }
     })?;
-    run.advance(part.window.to, upcast(follower));
-    let left_out = run.left_out().map(|(sentence, count)| (sentence.to_owned(), count)).collect();
+    run.advance(part.window.to);
+    let ended = Ended::of(&run);
     drop(run);
     recall.finish().map_err(Error::kept)?;
-    Ok(left_out)
+    Ok(ended)
 }
 
 /// A run with the controllers that were meant to work in it.
-fn run<'m>(setup: Setup, causes: &Causes, memory: &'m mut Recall<'_>) -> Run<'m> {
-    let made = &causes.made;
+fn run<'m, F: Follower>(
+    setup: Setup,
+    causes: &Causes,
+    memory: &'m mut Recall<'_>,
+    follower: F,
+) -> Run<'m, F> {
+    let (run, made) = (Run::new(setup, follower), &causes.made);
     match made.controllers() {
-        [] => Run::new(setup),
-        controllers => Run::new(setup).with_controllers(controllers, Some(made.words.clone()), Some(memory)),
+        [] => run,
+        controllers => run.with_controllers(controllers, Some(made.words.clone()), Some(memory)),
     }
 }
 
-fn give(run: &mut Run<'_>, at: Moment, given: Given, follower: &mut dyn Follower) -> Result<(), BadGiven> {
+fn give(run: &mut Run<'_, impl Follower>, at: Moment, given: Given) -> Result<(), BadGiven> {
     if let Given::Asked(asked) = &given {
-        follower.asked(at, &asked.demand);
+        run.observer_mut().asked(at, &asked.demand);
     }
-    run.give(at, given, upcast(follower))
-}
-
-fn upcast(follower: &mut dyn Follower) -> &mut dyn Audience {
-    follower
+    run.give(at, given)
 }
 
 /// What happens in a part after its beginning.
@@ -253,10 +262,11 @@ fn what_matters(history: &History, part: &Part) -> Result<Selection, Error> {
     Ok(Selection { kinds: Some(kinds.collect()), source: Some(part.source.clone()), ..Selection::default() })
 }
 
-// === impl Error ===
+// === impl Ended ===
 
-impl Error {
-    pub(crate) fn kept(source: io::Error) -> Error {
-        Error::Kept { folder: std::env::temp_dir(), source }
+impl Ended {
+    fn of<F: Follower>(run: &Run<'_, F>) -> Ended {
+        let unsupported = run.unsupported().map(|(what, count)| (what.to_owned(), count)).collect();
+        Ended { at: run.now(), unsupported }
     }
 }

@@ -16,12 +16,12 @@ use calibration::{Derived, derive};
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
 
-use crate::play::{self, whole_from};
+use crate::play::whole_from;
 use crate::snapshot::{ClusterSnapshot, Scaling, is_node, snapshot};
 
 pub use events::{ScalingEvent, ScalingTold};
 pub use replay::Replay;
-pub use report::{Batch, Decided, Decision, ReplayReport};
+pub use report::{Batch, ReplayReport};
 
 /// A recorded cluster.
 pub struct Replayer {
@@ -78,7 +78,7 @@ pub enum Error {
     },
     /// The recording cannot be played.
     #[error(transparent)]
-    Play(#[from] play::Error),
+    Play(#[from] crate::Error),
     /// A scenario could not be handed over.
     #[error("a scenario could not be written")]
     Scenario(#[source] io::Error),

@@ -15,7 +15,7 @@ use simulation::{Again, Begun, Demand, DemandId, Given};
 
 use crate::causes::objects::is_being_removed;
 use crate::causes::{Act, Causes, Lives};
-use crate::play::Error;
+use crate::error::Error;
 
 /// Kinds of objects that nobody in a run decides by.
 pub(crate) const IGNORED: [&str; 2] = ["Event", "Lease"];

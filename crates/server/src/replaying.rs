@@ -184,12 +184,12 @@ impl Replays {
 
     fn add(&self, history: &str, plan: &Plan) -> Arc<Replay> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let from = plan.part.window.from;
+        let from = plan.run.part.window.from;
         let replay = Arc::new(Replay {
             id,
             history: history.to_owned(),
             from,
-            to: plan.end,
+            to: plan.run.end,
             read: AtomicI64::new(from.nanos()),
             played: AtomicI64::new(from.nanos()),
             is_cancelled: AtomicBool::new(false),

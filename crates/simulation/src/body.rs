@@ -11,16 +11,16 @@ use model::{Moment, Object, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::given::{BadGiven, DemandMark};
-use super::told::LostTo;
+use crate::eviction::LostTo;
+use crate::ids::DemandMark;
 
 /// What a pod's owner asked for, as the parts of its text that never change.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
-    pub(super) namespace: Arc<str>,
-    pub(super) name: Arc<str>,
+pub(crate) struct Body {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// What new names begin with; `None` if the name stays.
-    pub(super) generate_name: Option<Arc<str>>,
+    pub(crate) generate_name: Option<Arc<str>>,
     /// Fields of the metadata that stay, each followed by a comma.
     metadata: Box<str>,
     /// Who has to let it go before it is gone, as a Job that counts its pods: a list; empty if nobody.
@@ -29,30 +29,40 @@ pub(super) struct Body {
     spec: Box<str>,
     /// Each container's name and image.
     containers: Vec<(Box<str>, Box<str>)>,
-    pub(super) grace_seconds: i64,
+    pub(crate) grace_seconds: i64,
+}
+
+/// A pod that cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{pod} cannot be understood: {source}")]
+pub struct BadGiven {
+    /// Its name.
+    pub pod: String,
+    /// Why.
+    pub source: serde_json::Error,
 }
 
 /// What has become of a pod.
-pub(super) struct Now<'a> {
-    pub(super) name: &'a str,
-    pub(super) uid: &'a str,
-    pub(super) came: Moment,
-    pub(super) node: Option<&'a str>,
-    pub(super) nominated: Option<&'a str>,
+pub(crate) struct Now<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) came: Moment,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) nominated: Option<&'a str>,
     /// When it was bound.
-    pub(super) bound: Option<Moment>,
+    pub(crate) bound: Option<Moment>,
     /// What the scheduler last said, and since when it says no.
-    pub(super) refused: Option<(&'a str, Moment)>,
-    pub(super) started: Option<Moment>,
+    pub(crate) refused: Option<(&'a str, Moment)>,
+    pub(crate) started: Option<Moment>,
     /// When its containers ended, and whether they failed.
-    pub(super) ended: Option<(Moment, bool)>,
+    pub(crate) ended: Option<(Moment, bool)>,
     /// When its deletion began, and how many seconds it gets.
-    pub(super) leaving: Option<(Moment, i64)>,
+    pub(crate) leaving: Option<(Moment, i64)>,
     /// It is not wanted any more.
-    pub(super) withdrawn: bool,
-    pub(super) lost: Option<(&'a LostTo, Moment)>,
+    pub(crate) withdrawn: bool,
+    pub(crate) lost: Option<(&'a LostTo, Moment)>,
     /// Those who have to take note of it have not.
-    pub(super) is_tracked: bool,
+    pub(crate) is_tracked: bool,
 }
 
 #[derive(Deserialize)]
@@ -98,7 +108,7 @@ const USUAL_GRACE: i64 = 30;
 
 impl Body {
     /// Takes a pod apart, and marks it as one of a demand. What cannot be understood says why.
-    pub(super) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, BadGiven> {
+    pub(crate) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, BadGiven> {
         Body::take_apart(pod, mark).map_err(|source| {
             let meta = pod.meta();
             BadGiven { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
@@ -146,12 +156,12 @@ impl Body {
         })
     }
 
-    pub(super) fn has_finalizers(&self) -> bool {
+    pub(crate) fn has_finalizers(&self) -> bool {
         !self.finalizers.is_empty()
     }
 
     /// The pod as it is now.
-    pub(super) fn object(&self, now: &Now<'_>) -> Object {
+    pub(crate) fn object(&self, now: &Now<'_>) -> Object {
         let mut json = String::with_capacity(self.metadata.len() + self.spec.len() + 700);
         json.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#);
         text(&mut json, "name", now.name);
@@ -287,7 +297,7 @@ impl Now<'_> {
     }
 
     /// The same as the text says, to whoever knows what the pod's owner asked for.
-    pub(super) fn fate(&self) -> PodStatusUpdate {
+    pub(crate) fn fate(&self) -> PodStatusUpdate {
         let scheduled = |status: &str, reason: &str, at| Scheduled {
             status: status.into(),
             reason: reason.into(),
@@ -308,20 +318,6 @@ impl Now<'_> {
 /// By when a pod is to be gone.
 fn deletion(since: Moment, grace: i64) -> Moment {
     whole_second(since.plus_nanos(grace.saturating_mul(1_000_000_000)))
-}
-
-// === impl LostTo ===
-
-impl LostTo {
-    /// What Kubernetes writes beside the reason.
-    fn message(&self) -> &'static str {
-        match self {
-            LostTo::Preemption(_) => "default-scheduler: preempting to accommodate a higher priority pod",
-            LostTo::ScaleDown => "Eviction API: evicting",
-            LostTo::Taint(_) => "Taint manager: deleting due to NoExecute taint",
-            LostTo::NodeGone => "PodGC: node no longer exists",
-        }
-    }
 }
 
 /// The annotations of a pod, with the mark of its demand, followed by a comma.
@@ -356,7 +352,7 @@ fn field(json: &mut String, key: &str, raw: &str) {
 }
 
 /// A field whose value is a text.
-pub(super) fn text(json: &mut String, key: &str, value: &str) {
+pub(crate) fn text(json: &mut String, key: &str, value: &str) {
     json.push('"');
     json.push_str(key);
     json.push_str("\":");

@@ -1,19 +1,13 @@
 //! What a run is given: what nobody in it decides about.
 
-use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Moment, Object, What};
 
-use super::body::Body;
-use super::told::Takes;
-
-/// A wish for a pod, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DemandId(pub u64);
+use crate::body::{BadGiven, Body};
+use crate::ids::{DemandId, DemandMark};
+use crate::requests::Takes;
 
 /// Something that happens whatever the run decides.
 #[derive(Clone, Debug)]
@@ -61,28 +55,8 @@ pub struct Demand {
 pub struct Asked {
     /// The demand.
     pub demand: Demand,
-    pub(super) body: Arc<Body>,
-    pub(super) takes: Takes,
-}
-
-/// A pod that cannot be asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("{pod} cannot be understood: {source}")]
-pub struct BadGiven {
-    /// Its name.
-    pub pod: String,
-    /// Why.
-    pub source: serde_json::Error,
-}
-
-/// What a run writes on its pods: which demand each is of. A replay of what came of the run knows them by it, and need
-/// not guess who was made instead of whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DemandMark {
-    /// The demand.
-    pub demand: DemandId,
-    /// The one that had to end before.
-    pub after: Option<DemandId>,
+    pub(crate) body: Arc<Body>,
+    pub(crate) takes: Takes,
 }
 
 /// A pod that is there before the run begins.
@@ -162,7 +136,7 @@ impl Given {
 // === impl Asked ===
 
 impl Asked {
-    pub(super) fn of(demand: Demand) -> Result<Asked, BadGiven> {
+    pub(crate) fn of(demand: Demand) -> Result<Asked, BadGiven> {
         let body = Body::of(&demand.pod, demand.mark().as_ref())?;
         Ok(Asked { body: Arc::new(body), takes: Takes::of(&demand.pod), demand })
     }
@@ -172,37 +146,8 @@ impl Asked {
 
 impl Demand {
     /// What is written on its pods; nothing if nobody gave it.
-    pub(super) fn mark(&self) -> Option<DemandMark> {
+    pub(crate) fn mark(&self) -> Option<DemandMark> {
         (self.id.0 < u64::MAX / 2).then_some(DemandMark { demand: self.id, after: self.after })
-    }
-}
-
-// === impl DemandMark ===
-
-impl DemandMark {
-    /// The annotation.
-    pub const KEY: &str = "replay.kinescope.io/demand";
-}
-
-impl fmt::Display for DemandMark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.after {
-            None => write!(f, "{}", self.demand.0),
-            Some(after) => write!(f, "{} after {}", self.demand.0, after.0),
-        }
-    }
-}
-
-impl FromStr for DemandMark {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<DemandMark, ParseIntError> {
-        let (demand, after) =
-            text.split_once(" after ").map_or((text, None), |(demand, after)| (demand, Some(after)));
-        Ok(DemandMark {
-            demand: DemandId(demand.parse()?),
-            after: after.map(str::parse).transpose()?.map(DemandId),
-        })
     }
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 use autoscaler::{Delay, NodeGroups};
 use serde_json::{Value, json};
 
+use model::{Moment, NamespacedName, Object, What};
+
 use super::*;
+use crate::pace::{Pace, Step};
 
 /// Who writes down what is told.
 #[derive(Default)]
@@ -16,7 +19,7 @@ struct Notes {
     decisions: Vec<(i64, String)>,
 }
 
-impl Audience for Notes {
+impl Observer for Notes {
     fn wants_changes(&self) -> bool {
         true
     }
@@ -82,9 +85,9 @@ fn pace() -> Pace {
     })
 }
 
-fn cluster<'m>(autoscaler: Option<AutoscalerSetup>) -> Run<'m> {
+fn cluster<'m>(autoscaler: Option<AutoscalerSetup>) -> Run<'m, Notes> {
     let scheduler = scheduler::Settings::default();
-    Run::new(Setup { start: at(0), scheduler, autoscaler, pace: pace(), seed: 1 })
+    Run::new(Setup { start: at(0), scheduler, autoscaler, pace: pace(), seed: 1 }, Notes::default())
 }
 
 fn node(name: &str, taints: &Value) -> Object {
@@ -114,31 +117,31 @@ fn demand(id: u64, name: &str, cpu: &str, priority: i32) -> Demand {
     }
 }
 
-fn give(run: &mut Run, millis: i64, given: Given, notes: &mut Notes) {
-    run.advance(at(millis), notes);
-    run.give(at(millis), given, notes).unwrap();
+fn give(run: &mut Run<'_, Notes>, millis: i64, given: Given) {
+    run.advance(at(millis));
+    run.give(at(millis), given).unwrap();
 }
 
-fn ask(run: &mut Run, millis: i64, demand: Demand, notes: &mut Notes) {
-    give(run, millis, Given::asked(demand).unwrap(), notes);
+fn ask(run: &mut Run<'_, Notes>, millis: i64, demand: Demand) {
+    give(run, millis, Given::asked(demand).unwrap());
 }
 
-fn add(run: &mut Run, millis: i64, node: Object, notes: &mut Notes) {
-    give(run, millis, Given::Object(What::Added(node)), notes);
+fn add(run: &mut Run<'_, Notes>, millis: i64, node: Object) {
+    give(run, millis, Given::Object(What::Added(node)));
 }
 
 #[test]
 fn a_pod_comes_is_bound_runs_and_ends() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
     let runs = Some(Runs { lasting: Duration::from_secs(3), fails: false });
-    ask(&mut run, 100, Demand { runs, ..demand(1, "a", "500m", 0) }, &mut notes);
-    ask(&mut run, 200, Demand { after: Some(DemandId(1)), ..demand(2, "b", "500m", 0) }, &mut notes);
-    give(&mut run, 9_000, Given::Withdrawn(DemandId(1)), &mut notes);
-    run.advance(at(20_000), &mut notes);
+    ask(&mut run, 100, Demand { runs, ..demand(1, "a", "500m", 0) });
+    ask(&mut run, 200, Demand { after: Some(DemandId(1)), ..demand(2, "b", "500m", 0) });
+    give(&mut run, 9_000, Given::Withdrawn(DemandId(1)));
+    run.advance(at(20_000));
     let told = |at, word, phase: &str| (at, word, phase.to_owned());
     assert_eq!(
-        notes.life("a"),
+        run.observer().life("a"),
         [
             told(100, "ADDED", "Pending"),
             told(120, "MODIFIED", "Pending"),
@@ -148,24 +151,24 @@ fn a_pod_comes_is_bound_runs_and_ends() {
         ]
     );
     // The next of the Job comes when the first has ended.
-    assert_eq!(notes.life("b")[0], told(4_620, "ADDED", "Pending"));
+    assert_eq!(run.observer().life("b")[0], told(4_620, "ADDED", "Pending"));
 }
 
 #[test]
 fn a_victim_is_made_again_under_another_name() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, demand(1, "weak", "800m", 0), &mut notes);
-    ask(&mut run, 2_000, demand(2, "strong", "800m", 100), &mut notes);
-    run.advance(at(4_000), &mut notes);
-    let made: Vec<String> = (notes.changes.iter())
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, demand(1, "weak", "800m", 0));
+    ask(&mut run, 2_000, demand(2, "strong", "800m", 100));
+    run.advance(at(4_000));
+    let made: Vec<String> = (run.observer().changes.iter())
         .filter(|(_, what)| matches!(what, What::Added(pod) if pod.meta().kind == "Pod"))
         .map(|(at, what)| format!("{} {}", at.nanos() / 1_000_000, what.object().meta().name))
         .collect();
     // Refused at 2,000; its victim is marked 30 ms later, and its owner makes another 40 ms after that.
     let again = made.iter().find(|made| made.starts_with("2070 web-")).unwrap();
     assert_eq!(made, ["100 weak", "2000 strong", again]);
-    let said = notes.said();
+    let said = run.observer().said();
     assert_eq!(
         said[1..4],
         [(120, "weak on n1"), (2_000, "strong refused"), (2_030, "weak lost, PreemptionByScheduler")]
@@ -173,7 +176,7 @@ fn a_victim_is_made_again_under_another_name() {
     // The victim is gone after 700 ms. Who waits is then tried at once, if nobody else is ready.
     assert!(said.contains(&(2_750, "strong on n1")), "{said:?}");
     let marked = |(at, what): &&(Moment, What)| at.nanos() == 2_030_000_000 && what.word() == "MODIFIED";
-    let pod = notes.changes.iter().find(marked).unwrap().1.object().value().unwrap();
+    let pod = run.observer().changes.iter().find(marked).unwrap().1.object().value().unwrap();
     let reasons =
         pod["status"]["conditions"].as_array().unwrap().iter().map(|condition| &condition["reason"]);
     assert!(reasons.into_iter().any(|reason| reason == "PreemptionByScheduler"), "{pod}");
@@ -181,83 +184,83 @@ fn a_victim_is_made_again_under_another_name() {
 
 #[test]
 fn nobody_makes_a_bare_pod_again() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, Demand { again: Again::Never, ..demand(1, "bare", "800m", 0) }, &mut notes);
-    give(&mut run, 5_000, Given::Object(What::Deleted(node("n1", &json!([])))), &mut notes);
-    run.advance(at(60_000), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, Demand { again: Again::Never, ..demand(1, "bare", "800m", 0) });
+    give(&mut run, 5_000, Given::Object(What::Deleted(node("n1", &json!([])))));
+    run.advance(at(60_000));
     assert_eq!(
-        notes.said(),
+        run.observer().said(),
         [(0, "n1 came"), (120, "bare on n1"), (5_000, "n1 went"), (55_000, "bare lost, DeletionByPodGC")]
     );
-    assert!(run.demands.is_empty() && run.pods.is_empty() && run.names.is_empty() && run.on_node.is_empty());
+    assert!(run.is_empty());
 }
 
 #[test]
 fn a_pod_is_bound_to_a_node_that_has_just_gone_and_collected_later() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, Demand { again: Again::Never, ..demand(1, "late", "800m", 0) }, &mut notes);
-    give(&mut run, 110, Given::Object(What::Deleted(node("n1", &json!([])))), &mut notes);
-    run.advance(at(60_000), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, Demand { again: Again::Never, ..demand(1, "late", "800m", 0) });
+    give(&mut run, 110, Given::Object(What::Deleted(node("n1", &json!([])))));
+    run.advance(at(60_000));
     let said =
         [(0, "n1 came"), (110, "n1 went"), (120, "late on n1"), (50_110, "late lost, DeletionByPodGC")];
-    assert_eq!(notes.said(), said);
-    assert!(notes.life("late").iter().all(|(_, _, phase)| phase != "Running"));
-    assert!(run.demands.is_empty() && run.pods.is_empty() && run.on_node.is_empty());
+    assert_eq!(run.observer().said(), said);
+    assert!(run.observer().life("late").iter().all(|(_, _, phase)| phase != "Running"));
+    assert!(run.is_empty());
 }
 
 #[test]
 fn a_name_is_free_when_its_pod_is_gone() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, demand(1, "a", "100m", 0), &mut notes);
-    give(&mut run, 1_000, Given::Withdrawn(DemandId(1)), &mut notes);
-    ask(&mut run, 1_100, demand(2, "a", "100m", 0), &mut notes);
-    run.advance(at(9_000), &mut notes);
-    let words: Vec<(i64, &str)> = notes.life("a").into_iter().map(|(at, word, _)| (at, word)).collect();
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, demand(1, "a", "100m", 0));
+    give(&mut run, 1_000, Given::Withdrawn(DemandId(1)));
+    ask(&mut run, 1_100, demand(2, "a", "100m", 0));
+    run.advance(at(9_000));
+    let words: Vec<(i64, &str)> =
+        run.observer().life("a").into_iter().map(|(at, word, _)| (at, word)).collect();
     assert_eq!(words[3..6], [(1_000, "MODIFIED"), (1_700, "DELETED"), (1_700, "ADDED")]);
 }
 
 #[test]
 fn a_set_gives_up_who_waits_before_who_runs() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
     let of = |set: &str, demand| Demand { set: Some(set.into()), ..demand };
-    ask(&mut run, 100, of("web", demand(1, "first", "600m", 0)), &mut notes);
-    ask(&mut run, 1_000, of("web", demand(2, "second", "600m", 0)), &mut notes);
-    ask(&mut run, 1_100, of("other", demand(3, "other", "600m", 0)), &mut notes);
+    ask(&mut run, 100, of("web", demand(1, "first", "600m", 0)));
+    ask(&mut run, 1_000, of("web", demand(2, "second", "600m", 0)));
+    ask(&mut run, 1_100, of("other", demand(3, "other", "600m", 0)));
     // In the recording it was the first that had found no place.
-    give(&mut run, 2_000, Given::Withdrawn(DemandId(1)), &mut notes);
-    run.advance(at(3_000), &mut notes);
+    give(&mut run, 2_000, Given::Withdrawn(DemandId(1)));
+    run.advance(at(3_000));
     let ends = |notes: &Notes, name: &str| notes.life(name).last().map(|(at, word, _)| (*at, *word)).unwrap();
-    assert_eq!(ends(&notes, "second"), (2_000, "DELETED"));
-    assert_eq!(ends(&notes, "first"), (620, "MODIFIED"));
+    assert_eq!(ends(run.observer(), "second"), (2_000, "DELETED"));
+    assert_eq!(ends(run.observer(), "first"), (620, "MODIFIED"));
     // What is said of the second from now on means the first.
-    give(&mut run, 4_000, Given::Withdrawn(DemandId(2)), &mut notes);
-    run.advance(at(5_000), &mut notes);
-    assert_eq!(ends(&notes, "first"), (4_700, "DELETED"));
-    assert!(notes.said().contains(&(4_720, "other on n1")), "{:?}", notes.said());
-    assert!(run.instead.is_empty());
-    assert!(run.waiting.is_empty());
+    give(&mut run, 4_000, Given::Withdrawn(DemandId(2)));
+    run.advance(at(5_000));
+    assert_eq!(ends(run.observer(), "first"), (4_700, "DELETED"));
+    assert!(run.observer().said().contains(&(4_720, "other on n1")), "{:?}", run.observer().said());
+    assert!(run.remembers_no_substitute());
 }
 
 #[test]
 fn a_taint_drives_pods_out_when_their_time_is_over() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
     let mut tolerant = demand(1, "tolerant", "100m", 0);
     let mut pod = tolerant.pod.value().unwrap();
     pod["spec"]["tolerations"] =
         json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]);
     tolerant.pod = Object::parse(&pod.to_string()).unwrap();
-    ask(&mut run, 100, tolerant, &mut notes);
-    ask(&mut run, 100, demand(2, "other", "100m", 0), &mut notes);
+    ask(&mut run, 100, tolerant);
+    ask(&mut run, 100, demand(2, "other", "100m", 0));
     let tainted = node("n1", &json!([{"key": "gone", "effect": "NoExecute"}]));
-    give(&mut run, 1_000, Given::Object(What::Modified(tainted)), &mut notes);
-    run.advance(at(10_000), &mut notes);
+    give(&mut run, 1_000, Given::Object(What::Modified(tainted)));
+    run.advance(at(10_000));
     let lost: Vec<(i64, &str)> =
-        notes.said().into_iter().filter(|(_, words)| words.contains("lost")).collect();
+        run.observer().said().into_iter().filter(|(_, words)| words.contains("lost")).collect();
     assert_eq!(
         lost,
         [(1_000, "other lost, DeletionByTaintManager"), (6_000, "tolerant lost, DeletionByTaintManager")]
@@ -282,23 +285,23 @@ fn lost(notes: &Notes) -> Vec<(i64, &str)> {
 
 #[test]
 fn a_taint_that_comes_back_counts_anew_and_one_that_stays_does_not() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, Demand { again: Again::Never, ..tolerant(1, "a", 5) }, &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, Demand { again: Again::Never, ..tolerant(1, "a", 5) });
     for (millis, node) in [(1_000, tainted("n1")), (3_000, node("n1", &json!([]))), (4_000, tainted("n1"))] {
-        give(&mut run, millis, Given::Object(What::Modified(node)), &mut notes);
+        give(&mut run, millis, Given::Object(What::Modified(node)));
     }
     for millis in 5..9 {
-        give(&mut run, millis * 1_000, Given::Object(What::Modified(tainted("n1"))), &mut notes);
+        give(&mut run, millis * 1_000, Given::Object(What::Modified(tainted("n1"))));
     }
-    run.advance(at(20_000), &mut notes);
-    assert_eq!(lost(&notes), [(9_000, "a lost, DeletionByTaintManager")]);
+    run.advance(at(20_000));
+    assert_eq!(lost(run.observer()), [(9_000, "a lost, DeletionByTaintManager")]);
 }
 
 #[test]
 fn a_node_that_is_tainted_already_drives_out_who_is_there_and_who_comes() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, tainted("n1"), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, tainted("n1"));
     let begun = Begun {
         came: at(0),
         node: Some("n1".into()),
@@ -308,36 +311,37 @@ fn a_node_that_is_tainted_already_drives_out_who_is_there_and_who_comes() {
         leaving: false,
     };
     let there = Demand { again: Again::Never, begun: Some(begun), ..tolerant(1, "there", 3) };
-    run.give(at(0), Given::asked(there).unwrap(), &mut notes).unwrap();
-    ask(&mut run, 1_000, Demand { again: Again::Never, ..tolerant(2, "comes", 3) }, &mut notes);
-    run.advance(at(20_000), &mut notes);
+    run.give(at(0), Given::asked(there).unwrap()).unwrap();
+    ask(&mut run, 1_000, Demand { again: Again::Never, ..tolerant(2, "comes", 3) });
+    run.advance(at(20_000));
     let expected =
         [(3_000, "there lost, DeletionByTaintManager"), (4_020, "comes lost, DeletionByTaintManager")];
-    assert_eq!(lost(&notes), expected);
+    assert_eq!(lost(run.observer()), expected);
 }
 
 #[test]
 fn a_pod_may_come_to_tolerate_a_taint() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, tolerant(1, "a", 5), &mut notes);
-    give(&mut run, 1_000, Given::Object(What::Modified(tainted("n1"))), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, tolerant(1, "a", 5));
+    give(&mut run, 1_000, Given::Object(What::Modified(tainted("n1"))));
     let mut pod = demand(1, "a", "100m", 0).pod.value().unwrap();
     pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
     let changed = Object::parse(&pod.to_string()).unwrap();
-    give(&mut run, 2_000, Given::Changed(DemandId(1), changed), &mut notes);
-    run.advance(at(20_000), &mut notes);
-    assert_eq!(lost(&notes), []);
-    let (at, told) = notes.changes.iter().rfind(|(_, what)| what.object().meta().kind == "Pod").unwrap();
+    give(&mut run, 2_000, Given::Changed(DemandId(1), changed));
+    run.advance(at(20_000));
+    assert_eq!(lost(run.observer()), []);
+    let (at, told) =
+        run.observer().changes.iter().rfind(|(_, what)| what.object().meta().kind == "Pod").unwrap();
     assert_eq!(at.nanos(), 2_000_000_000);
     assert_eq!(told.object().value().unwrap()["spec"]["tolerations"], json!([{"operator": "Exists"}]));
 }
 
 #[test]
 fn what_another_scheduler_decided_is_given() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
+    let mut run = cluster(None);
     for name in ["n1", "n2"] {
-        add(&mut run, 0, node(name, &json!([])), &mut notes);
+        add(&mut run, 0, node(name, &json!([])));
     }
     let mut other = demand(1, "other", "900m", 0);
     let mut pod = other.pod.value().unwrap();
@@ -348,20 +352,20 @@ fn what_another_scheduler_decided_is_given() {
         bind: Some(Took::exactly(Duration::from_millis(300))),
         ..other.lives[0].clone()
     };
-    ask(&mut run, 100, other, &mut notes);
+    ask(&mut run, 100, other);
     // Our own scheduler knows what room is left.
     for (id, name) in [(2, "a"), (3, "b")] {
-        ask(&mut run, 1_000, demand(id, name, "600m", 0), &mut notes);
+        ask(&mut run, 1_000, demand(id, name, "600m", 0));
     }
-    run.advance(at(1_500), &mut notes);
-    assert_eq!(notes.said()[2..], [(400, "other on n2"), (1_001, "b refused"), (1_020, "a on n1")]);
+    run.advance(at(1_500));
+    assert_eq!(run.observer().said()[2..], [(400, "other on n2"), (1_001, "b refused"), (1_020, "a on n1")]);
 }
 
 #[test]
 fn a_promise_made_before_the_beginning_is_kept() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
+    let mut run = cluster(None);
     for name in ["n1", "n2"] {
-        add(&mut run, 0, node(name, &json!([])), &mut notes);
+        add(&mut run, 0, node(name, &json!([])));
     }
     let begun = Begun {
         came: at(0),
@@ -372,66 +376,59 @@ fn a_promise_made_before_the_beginning_is_kept() {
         leaving: false,
     };
     let promised = Demand { begun: Some(begun), ..demand(1, "promised", "800m", 10) };
-    run.give(at(0), Given::asked(promised).unwrap(), &mut notes).unwrap();
-    run.advance(at(1_000), &mut notes);
-    assert_eq!(notes.said()[2], (20, "promised on n2"));
-    let told = notes.changes[2].1.object().value().unwrap();
+    run.give(at(0), Given::asked(promised).unwrap()).unwrap();
+    run.advance(at(1_000));
+    assert_eq!(run.observer().said()[2], (20, "promised on n2"));
+    let told = run.observer().changes[2].1.object().value().unwrap();
     assert_eq!(told["status"]["nominatedNodeName"], "n2");
 }
 
 #[test]
 fn a_pod_that_is_held_goes_when_it_is_let_go() {
     for (finalizers, gone) in [(json!([]), 5_000), (json!(["batch.kubernetes.io/job-tracking"]), 5_010)] {
-        let (mut run, mut notes) = (cluster(None), Notes::default());
+        let mut run = cluster(None);
         let mut waits = demand(1, "waits", "100m", 0);
         let mut pod = waits.pod.value().unwrap();
         pod["metadata"]["finalizers"] = finalizers;
         waits.pod = Object::parse(&pod.to_string()).unwrap();
-        ask(&mut run, 100, waits, &mut notes);
-        give(&mut run, 5_000, Given::Withdrawn(DemandId(1)), &mut notes);
-        run.advance(at(9_000), &mut notes);
-        let (at, word, _) = notes.life("waits").pop().unwrap();
+        ask(&mut run, 100, waits);
+        give(&mut run, 5_000, Given::Withdrawn(DemandId(1)));
+        run.advance(at(9_000));
+        let (at, word, _) = run.observer().life("waits").pop().unwrap();
         assert_eq!((at, word), (gone, "DELETED"));
     }
 }
 
 #[test]
 fn nobody_stops_a_pod_whose_node_went_meanwhile() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, demand(1, "a", "100m", 0), &mut notes);
-    give(&mut run, 1_000, Given::Withdrawn(DemandId(1)), &mut notes);
-    give(&mut run, 1_200, Given::Object(What::Deleted(node("n1", &json!([])))), &mut notes);
-    run.advance(at(60_000), &mut notes);
-    let (at, word, _) = notes.life("a").pop().unwrap();
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, demand(1, "a", "100m", 0));
+    give(&mut run, 1_000, Given::Withdrawn(DemandId(1)));
+    give(&mut run, 1_200, Given::Object(What::Deleted(node("n1", &json!([])))));
+    run.advance(at(60_000));
+    let (at, word, _) = run.observer().life("a").pop().unwrap();
     assert_eq!((at, word), (51_200, "DELETED"));
 }
 
 #[test]
 fn a_name_that_is_taken_is_not_made_up_again() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, demand(1, "a", "100m", 0), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, demand(1, "a", "100m", 0));
     // Whatever the first draw is, somebody else has it.
     let mut probe = cluster(None);
-    ask(&mut probe, 100, demand(1, "a", "100m", 0), &mut Notes::default());
-    give(&mut probe, 1_000, Given::Deleted(DemandId(1)), &mut Notes::default());
-    let mut seen = Notes::default();
-    probe.advance(at(2_000), &mut seen);
-    let drawn = seen
-        .changes
-        .iter()
-        .find(|(_, what)| what.word() == "ADDED")
-        .unwrap()
-        .1
-        .object()
-        .meta()
-        .name
-        .to_string();
-    ask(&mut run, 200, demand(2, &drawn, "100m", 0), &mut notes);
-    give(&mut run, 1_000, Given::Deleted(DemandId(1)), &mut notes);
-    run.advance(at(2_000), &mut notes);
-    let again: Vec<String> = (notes.changes.iter())
+    ask(&mut probe, 100, demand(1, "a", "100m", 0));
+    give(&mut probe, 1_000, Given::Deleted(DemandId(1)));
+    probe.advance(at(2_000));
+    let is_new_pod =
+        |(_, what): &&(Moment, What)| what.word() == "ADDED" && what.object().meta().kind == "Pod";
+    let mut made = probe.observer().changes.iter().filter(is_new_pod);
+    let drawn = made.nth(1).unwrap().1.object().meta().name.to_string();
+    ask(&mut run, 200, demand(2, &drawn, "100m", 0));
+    give(&mut run, 1_000, Given::Deleted(DemandId(1)));
+    run.advance(at(2_000));
+    let again: Vec<String> = (run.observer().changes.iter())
         .filter(|(at, what)| {
             at.nanos() > 1_000_000_000 && what.word() == "ADDED" && what.object().meta().kind == "Pod"
         })
@@ -448,8 +445,8 @@ fn an_autoscaler_that_never_pauses_lets_time_pass() {
     let pace = pace().with(Step::Loop, Delay::Constant(Duration::ZERO));
     let autoscaler = Some(AutoscalerSetup { settings, cloud, start: at(0) });
     let scheduler = scheduler::Settings::default();
-    let mut run = Run::new(Setup { start: at(0), scheduler, autoscaler, pace, seed: 1 });
-    run.advance(at(100), &mut Notes::default());
+    let mut run = Run::new(Setup { start: at(0), scheduler, autoscaler, pace, seed: 1 }, Notes::default());
+    run.advance(at(100));
     assert_eq!(run.now(), at(100));
 }
 
@@ -457,30 +454,30 @@ fn an_autoscaler_that_never_pauses_lets_time_pass() {
 /// and then waits for a pod to go.
 #[test]
 fn a_preemptor_is_not_tried_again_before_its_victims_are_marked() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
-    ask(&mut run, 100, demand(1, "weak", "800m", 0), &mut notes);
-    ask(&mut run, 100, Demand { again: Again::Never, ..demand(2, "small", "100m", 100) }, &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
+    ask(&mut run, 100, demand(1, "weak", "800m", 0));
+    ask(&mut run, 100, Demand { again: Again::Never, ..demand(2, "small", "100m", 100) });
     // Its end will be seen between the decision to preempt and the mark on the victim.
-    give(&mut run, 1_310, Given::Withdrawn(DemandId(2)), &mut notes);
-    ask(&mut run, 2_000, demand(3, "strong", "800m", 100), &mut notes);
-    run.advance(at(4_000), &mut notes);
+    give(&mut run, 1_310, Given::Withdrawn(DemandId(2)));
+    ask(&mut run, 2_000, demand(3, "strong", "800m", 100));
+    run.advance(at(4_000));
     let tries: Vec<(i64, &str)> =
-        notes.said().into_iter().filter(|(_, words)| words.starts_with("strong")).collect();
+        run.observer().said().into_iter().filter(|(_, words)| words.starts_with("strong")).collect();
     assert_eq!(tries, [(2_000, "strong refused"), (2_750, "strong on n1")]);
 }
 
 #[test]
 fn among_equals_the_recorded_node_is_taken() {
     for recorded in ["n1", "n2", "n3"] {
-        let (mut run, mut notes) = (cluster(None), Notes::default());
+        let mut run = cluster(None);
         for name in ["n1", "n2", "n3"] {
-            add(&mut run, 0, node(name, &json!([])), &mut notes);
+            add(&mut run, 0, node(name, &json!([])));
         }
         let lives = vec![Life { name: "a".into(), node: Some(recorded.into()), ..Life::default() }];
-        ask(&mut run, 100, Demand { lives, ..demand(1, "a", "100m", 0) }, &mut notes);
-        run.advance(at(1_000), &mut notes);
-        assert_eq!(notes.said()[3], (120, format!("a on {recorded}").as_str()));
+        ask(&mut run, 100, Demand { lives, ..demand(1, "a", "100m", 0) });
+        run.advance(at(1_000));
+        assert_eq!(run.observer().said()[3], (120, format!("a on {recorded}").as_str()));
     }
 }
 
@@ -498,15 +495,12 @@ fn the_autoscaler_asks_for_a_node_and_gives_it_back() {
     };
     let play = || {
         let cloud = SimulatedCloud::new(groups.groups.clone(), 1).with_names("small", ["small-x".into()]);
-        let (mut run, mut notes) = (
-            cluster(Some(AutoscalerSetup { settings: settings.clone(), cloud, start: at(0) })),
-            Notes::default(),
-        );
-        add(&mut run, 0, node("n1", &json!([])), &mut notes);
-        ask(&mut run, 100, demand(1, "large", "1500m", 0), &mut notes);
-        give(&mut run, 100_000, Given::Withdrawn(DemandId(1)), &mut notes);
-        run.advance(at(300_000), &mut notes);
-        notes
+        let mut run = cluster(Some(AutoscalerSetup { settings: settings.clone(), cloud, start: at(0) }));
+        add(&mut run, 0, node("n1", &json!([])));
+        ask(&mut run, 100, demand(1, "large", "1500m", 0));
+        give(&mut run, 100_000, Given::Withdrawn(DemandId(1)));
+        run.advance(at(300_000));
+        run.into_observer()
     };
     let notes = play();
     let said: Vec<&str> = notes.said().into_iter().map(|(_, words)| words).collect();

@@ -9,11 +9,11 @@ use model::{Moment, Object, What};
 use scheduler::Settings;
 use serde_json::json;
 use simulation::pace::{Pace, Step};
-use simulation::{Again, Audience, Decided, Demand, DemandId, Given, Run, Runs, Setup};
+use simulation::{Again, Decided, Demand, DemandId, Given, Observer, Run, Runs, Setup};
 
 struct Nobody;
 
-impl Audience for Nobody {
+impl Observer for Nobody {
     fn wants_changes(&self) -> bool {
         false
     }
@@ -30,15 +30,17 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 /// One node, whose pods start at once, and Jobs that make their next pod after ten seconds.
-fn cluster() -> Run<'static> {
+fn cluster() -> Run<'static, Nobody> {
     let pace = Pace::usual()
         .with(Step::Start, Delay::Constant(Duration::ZERO))
         .with(Step::NextOfJob, Delay::Constant(seconds(10)));
-    let mut run =
-        Run::new(Setup { start: START, scheduler: Settings::default(), autoscaler: None, pace, seed: 1 });
+    let mut run = Run::new(
+        Setup { start: START, scheduler: Settings::default(), autoscaler: None, pace, seed: 1 },
+        Nobody,
+    );
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
         "status": {"allocatable": {"cpu": "1", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    run.give(START, Given::Object(What::Added(object(&node))), &mut Nobody).unwrap();
+    run.give(START, Given::Object(What::Added(object(&node)))).unwrap();
     run
 }
 
@@ -47,7 +49,7 @@ fn object(value: &serde_json::Value) -> Object {
 }
 
 /// Asks for a pod; if it has a predecessor it ends at once, as all of its kind.
-fn ask(run: &mut Run, id: u64, cpu: &str, is_short: bool) {
+fn ask(run: &mut Run<'_, Nobody>, id: u64, cpu: &str, is_short: bool) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("p{id}"), "namespace": "d", "uid": format!("{id}")},
         "spec": {"schedulerName": "default-scheduler",
@@ -63,7 +65,7 @@ fn ask(run: &mut Run, id: u64, cpu: &str, is_short: bool) {
         lives: Vec::new(),
         unmade: None,
     };
-    run.give(START, Given::asked(demand).unwrap(), &mut Nobody).unwrap();
+    run.give(START, Given::asked(demand).unwrap()).unwrap();
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_cluster_rests_when_its_pods_are_placed_or_refused() {
     ask(&mut run, 1, "100m", false);
     ask(&mut run, 2, "9", false);
     assert!(!run.is_stable());
-    assert!(run.settle(seconds(60), &mut Nobody));
+    assert!(run.settle(seconds(60)));
     assert!(run.is_stable());
     assert!(run.now().nanos_since(START) < 1_000_000_000, "{}", run.now());
 }
@@ -83,9 +85,9 @@ fn nobody_waits_for_ever() {
     for id in 0..50 {
         ask(&mut run, id, "100m", true);
     }
-    assert!(!run.settle(seconds(60), &mut Nobody), "a pod follows on the other for eight minutes");
+    assert!(!run.settle(seconds(60)), "a pod follows on the other for eight minutes");
     let waited = run.now().nanos_since(START) / 1_000_000_000;
     assert!((50..=60).contains(&waited), "{waited}");
-    assert!(run.settle(seconds(1_000), &mut Nobody), "until there are no more");
+    assert!(run.settle(seconds(1_000)), "until there are no more");
     assert!(run.now().nanos_since(START) / 1_000_000_000 >= 490);
 }

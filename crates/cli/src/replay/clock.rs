@@ -77,8 +77,8 @@ pub(super) fn factor(nanos: i64, took: Duration) -> f64 {
 
 impl Reading {
     pub(super) fn new(out: &Out, plan: &Plan) -> Reading {
-        let from = plan.part.window.from;
-        Reading { progress: Progress::reading(out, seconds(plan.end.nanos_since(from))), from }
+        let from = plan.run.part.window.from;
+        Reading { progress: Progress::reading(out, seconds(plan.run.end.nanos_since(from))), from }
     }
 }
 
@@ -96,7 +96,7 @@ impl Watcher for Reading {
 
 impl<'a> Playing<'a> {
     pub(super) fn new(out: &Out, plan: &Plan, clock: &'a Clock) -> Playing<'a> {
-        let window = plan.part.window;
+        let window = plan.run.part.window;
         let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
         Playing { clock, progress, shown: Instant::now() }
     }

@@ -55,13 +55,13 @@ pub(super) fn write(
     took: Duration,
 ) -> anyhow::Result<()> {
     let plain = Style::new();
-    let nanos = plan.end.nanos_since(plan.part.window.from);
+    let nanos = plan.run.end.nanos_since(plan.run.part.window.from);
     let took_nanos = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
     let speed = format!("{} in {}, {} as fast", span(nanos), span(took_nanos), times(factor(nanos, took)));
     let (from, to) = (&report.window.from, &report.window.to);
     line(out, "Replayed", &format!("{} from {from} to {to}: {speed}", report.history), plain)?;
     line(out, "Scheduler", &plan.scheduler.to_string(), plain)?;
-    let autoscaler = match plan.nodes {
+    let autoscaler = match plan.run.nodes {
         Nodes::Autoscaled => plan.autoscaler.to_string(),
         Nodes::AsRecorded => "none: nodes come and go as recorded".to_owned(),
         Nodes::Stay => "off: nodes of groups stay as they were at the beginning".to_owned(),

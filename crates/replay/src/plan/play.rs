@@ -5,16 +5,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use model::{Moment, Object, What};
+use model::{Moment, What};
 use query::Chosen;
-use simulation::{Audience, Decided, Demand};
+use simulation::{Decided, Demand, Observer};
 
-use super::survey::Known;
-use super::{Plan, Watcher};
-use crate::compare::Comparison;
-use crate::decisions::Decisions;
-use crate::play::{Follower, play};
-use crate::report::{Report, Reservation, Scaling, Span};
+use super::{Known, Plan, Played, Watcher};
+use crate::decisions::{DecisionLog, JsonLines};
+use crate::play::Follower;
+use crate::report::{Report, Reservation, Span};
 
 /// Where a replay writes while it is played.
 #[derive(Default)]
@@ -42,53 +40,48 @@ impl Plan {
         outputs: &Outputs,
         watcher: &mut dyn Watcher,
     ) -> anyhow::Result<Report> {
-        let Known { causes, figures, curve } = known;
-        let window = self.part.window;
+        let run = &self.run;
         let file: Box<dyn Write> = match &outputs.decisions {
             Some(path) => Box::new(File::create(path).with_context(|| outputs.doing())?),
             None => Box::new(io::sink()),
         };
-        let mut decisions = Decisions::new(&causes, &curve, BufWriter::with_capacity(1 << 18, file));
+        let lines = JsonLines(BufWriter::with_capacity(1 << 18, file));
+        let mut decisions = DecisionLog::new(&known.causes, &known.curve, lines);
         let mut film = outputs.history.as_deref().map(|path| self.film(path)).transpose()?;
-        let class_of = |node: &Object| Some(self.classes.class_of(node));
-        let mut comparison = Comparison::new(&causes, window.from, &class_of);
-        let mut watched = Watched { watcher, followers: vec![&mut comparison, &mut decisions] };
+        let mut watched = Watched { watcher, followers: vec![&mut decisions] };
         if let Some(film) = &mut film {
             watched.followers.push(film);
         }
-        let is_scaled = |node: &Object| self.is_scaled(node);
-        let played = play(&chosen.history, &self.part, &causes, &is_scaled, self.setup(), &mut watched);
+        let played = run.play(&chosen.history, &known, &mut watched);
         drop(watched);
         if played.is_ok() {
-            watcher.reached(self.end);
+            watcher.reached(run.end);
         }
         // A replay that was stopped says why: by whoever waited, or by what could not be written.
         watcher.check()?;
-        let written = decisions.finish(self.end).and_then(|(mut file, _)| file.flush());
+        let written = decisions.finish(run.end).and_then(|mut lines| lines.0.flush());
         written.with_context(|| outputs.doing())?;
         if let Some(mut film) = film {
             self.end(&mut film)?;
             film.finish()?;
         }
-        let left_out = played?;
-        let (replayed, fidelity, replayed_curve) = comparison.finish(self.end, &figures)?;
-        let groups = self.groups.iter().map(|group| &group.name);
+        let Played { replayed, fidelity, scaling, ended } = played?;
         let mut reservations = self.reservations(chosen)?;
-        reservations.extend(Reservation::of_causes(&causes));
-        reservations
-            .extend(left_out.iter().map(|(sentence, count)| Reservation::of_controllers(sentence, *count)));
+        reservations.extend(Reservation::of_causes(&known.causes));
+        let unsupported = ended.unsupported.iter();
+        reservations.extend(unsupported.map(|(what, count)| Reservation::of_controllers(what, *count)));
         Ok(Report {
             history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            source: self.part.source.to_string(),
+            source: run.part.source.to_string(),
             target: None,
-            window: Span::new(window.from, self.end),
-            level: self.level,
-            seed: self.seed,
+            window: Span::new(run.part.window.from, run.end),
+            level: run.level,
+            seed: run.seed,
             settings: self.told(),
-            recorded: figures,
+            recorded: known.figures,
             replayed,
             fidelity,
-            scaling: Scaling::of(groups, &curve, &replayed_curve, window),
+            scaling,
             reservations,
         })
     }
@@ -105,7 +98,7 @@ impl Outputs {
 
 // === impl Watched ===
 
-impl Audience for Watched<'_> {
+impl Observer for Watched<'_> {
     fn wants_changes(&self) -> bool {
         self.followers.iter().any(|follower| follower.wants_changes())
     }

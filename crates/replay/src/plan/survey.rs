@@ -3,45 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anyhow::bail;
-use autoscaler::Provisioning;
+use autoscaler::{Delay, Provisioning};
 use calibration::seen::Seen;
 use calibration::{Measure, MeasurePace};
+use history::History;
 use model::{Moment, Object, What};
-use query::Chosen;
 use serde::Deserialize;
 use simulation::pace::Pace;
 
-use super::{Nodes, Plan, Watcher};
-use crate::causes::{Causes, Lost};
-use crate::figures::Figures;
+use super::known::Known;
+use super::nodes::Nodes;
+use super::run::RunPlan;
+use crate::causes::Lost;
+use crate::error::Error;
 use crate::play::survey;
-use crate::recorded::{Curve, Recorded};
-
-/// What stands behind it, and what it came to.
-pub struct Known {
-    /// What was given.
-    pub causes: Causes,
-    /// What happened.
-    pub figures: Figures,
-    /// How many nodes there were.
-    pub curve: Curve,
-}
+use crate::recorded::Recorded;
 
 /// What a recording tells of how long things took, and when.
-pub(crate) struct Measured {
-    pub pace: Pace,
+struct Measured {
+    pace: Pace,
     /// How long new nodes took, group by group.
-    pub provisioning: Vec<Option<Provisioning>>,
+    provisioning: Vec<Option<Provisioning>>,
     /// The nodes that came, group by group in their order.
-    pub names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// When the autoscaler's first loop of the window began, as its status tells.
-    pub first_loop: Option<Moment>,
+    first_loop: Option<Moment>,
 }
 
 /// What is measured, while it is.
 struct Measuring<'a> {
-    plan: &'a Plan,
+    plan: &'a RunPlan,
     pace: MeasurePace,
     provisioning: Measure<'a>,
     names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
@@ -57,47 +48,79 @@ struct ConfigMap {
     data: BTreeMap<String, String>,
 }
 
-impl Plan {
-    /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
-    /// refused.
-    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<Known> {
-        let (known, measured) = self.read(chosen, watcher)?;
-        self.take_measured(measured);
-        Ok(known)
+impl RunPlan {
+    /// Reads the recording for the first time, and takes from it what is to be as recorded. Says whether how long new
+    /// nodes take was to be measured and could not.
+    pub fn survey(&mut self, history: &History, reached: impl FnMut(Moment)) -> Result<(Known, bool), Error> {
+        let (known, measured) = read(self, history, reached)?;
+        let Measured { pace, provisioning, names, first_loop } = measured;
+        if self.measured.names {
+            self.names = names;
+        }
+        if self.measured.pace {
+            self.pace = pace;
+            let interval = i64::try_from(self.autoscaler.scan_interval.as_nanos()).unwrap_or(i64::MAX);
+            self.start = first_loop.map_or(self.start, |first| first.plus_nanos(interval.saturating_neg()));
+        }
+        let unmeasured = self.measured.provisioning && !self.take_provisioning(provisioning);
+        Ok((known, unmeasured))
     }
 
-    fn read(&self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<(Known, Measured)> {
-        let plan = self;
-        let from = plan.part.window.from;
-        let class_of = |node: &Object| Some(plan.classes.class_of(node));
-        let mut recorded = Recorded::new(from);
-        let mut measuring = Measuring::new(plan);
-        let scales = plan.nodes == Nodes::Autoscaled;
-        let controllers = crate::level::controllers(plan.level, scales);
-        let (history, part, counted) = (&chosen.history, &plan.part, Some(&mut recorded));
-        let causes = survey(history, part, scales, controllers, &class_of, counted, |at, seen| {
-            measuring.see(at, seen);
-            watcher.reached(at);
-        })?;
-        watcher.check()?;
-        if causes.totals.demands == 0 && causes.made.controllers().is_empty() {
-            bail!("there is no pod from {from} to {}: there is nothing to replay", plan.end);
+    /// New nodes of a group take as long as recorded ones; those of a group that got none as long as all others. False if
+    /// no new node was recorded.
+    fn take_provisioning(&mut self, measured: Vec<Option<Provisioning>>) -> bool {
+        if measured.iter().all(Option::is_none) {
+            return false;
         }
-        if recorded.curve.0.is_empty() && !scales {
-            bail!("there is no node from {from} to {}: nothing can be said of where pods go", plan.end);
+        let all = |delay: fn(&Provisioning) -> &Delay| {
+            let spans = measured.iter().flatten().flat_map(|it| match delay(it) {
+                Delay::Constant(span) => vec![*span],
+                Delay::ByWork(work) => vec![work.least],
+                Delay::Measured(spans) => spans.clone(),
+                Delay::ByTime(spans) => spans.iter().map(|(_, span)| *span).collect(),
+            });
+            let mut spans: Vec<_> = spans.collect();
+            spans.sort_unstable();
+            Delay::Measured(spans)
+        };
+        let usual = Provisioning {
+            registers_after: all(|it| &it.registers_after),
+            ready_after: all(|it| &it.ready_after),
+        };
+        for (group, measured) in self.groups.iter_mut().zip(measured) {
+            group.provisioning = measured.unwrap_or_else(|| usual.clone());
         }
-        for (why, count) in causes.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
-            recorded.lost(why.word(), *count);
-        }
-        let (figures, curve) = recorded.finish(plan.end);
-        Ok((Known { causes, figures, curve }, measuring.finish()))
+        true
     }
+}
+
+/// Reads a recording: what stands behind it, what it came to, and how long things took.
+fn read(
+    plan: &RunPlan,
+    history: &History,
+    mut reached: impl FnMut(Moment),
+) -> Result<(Known, Measured), Error> {
+    let class_of = |node: &Object| Some(plan.classes.class_of(node));
+    let mut recorded = Recorded::new(plan.part.window.from);
+    let mut measuring = Measuring::new(plan);
+    let scales = plan.nodes == Nodes::Autoscaled;
+    let controllers = crate::level::controllers(plan.level, scales);
+    let counted = Some(&mut recorded);
+    let causes = survey(history, &plan.part, scales, controllers, &class_of, counted, |at, seen| {
+        measuring.see(at, seen);
+        reached(at);
+    })?;
+    for (why, count) in causes.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
+        recorded.lost(why.word(), *count);
+    }
+    let (figures, curve) = recorded.finish(plan.end);
+    Ok((Known { causes, figures, curve }, measuring.finish()))
 }
 
 // === impl Measuring ===
 
 impl<'a> Measuring<'a> {
-    fn new(plan: &'a Plan) -> Measuring<'a> {
+    fn new(plan: &'a RunPlan) -> Measuring<'a> {
         Measuring {
             plan,
             pace: MeasurePace::new(plan.seed),
@@ -129,7 +152,7 @@ impl<'a> Measuring<'a> {
     }
 
     fn loop_of(&self, map: &Object) -> Option<Moment> {
-        let settings = &self.plan.autoscaler.settings;
+        let settings = &self.plan.autoscaler;
         let meta = map.meta();
         let is_it = meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
         let status = map.view::<ConfigMap>().ok().filter(|_| is_it)?.data.remove("status")?;

@@ -24,7 +24,11 @@ impl Plan {
             },
             autoscaler: self.autoscaler(),
             pace: PaceSettings {
-                from: if self.keeps_pace { From::Replay } else { From::History("measured".to_owned()) },
+                from: if self.run.measured.pace {
+                    From::History("measured".to_owned())
+                } else {
+                    From::Replay
+                },
             },
             set: self.edits.clone(),
         }
@@ -32,7 +36,7 @@ impl Plan {
 
     fn autoscaler(&self) -> AutoscalerSettings {
         let setup = &self.autoscaler;
-        let runs = self.nodes == Nodes::Autoscaled;
+        let runs = self.run.nodes == Nodes::Autoscaled;
         let groups_from = match &setup.groups_by {
             GroupsBy::Nobody => From::Defaults,
             GroupsBy::File(name) => From::File(name.clone()),
@@ -46,7 +50,7 @@ impl Plan {
             (SettingsBy::Replay, _) => From::Replay,
         };
         AutoscalerSettings {
-            nodes: match self.nodes {
+            nodes: match self.run.nodes {
                 Nodes::Autoscaled => "autoscaler",
                 Nodes::AsRecorded => "record",
                 Nodes::Stay => "nobody",
@@ -56,7 +60,7 @@ impl Plan {
             from: runs.then_some(from),
             flags: if runs { setup.flags.clone() } else { Vec::new() },
             groups_from,
-            groups: match self.nodes {
+            groups: match self.run.nodes {
                 Nodes::AsRecorded => Value::Array(Vec::new()),
                 Nodes::Autoscaled | Nodes::Stay => setup.groups_document()["groups"].take(),
             },

@@ -6,9 +6,10 @@ use history::History;
 use model::{Moment, Object};
 use simulation::{Begun, Given, Run, Setup};
 
-use super::{Error, Follower, Part, beginning, changes, each_ahead, give, run, upcast, what_matters};
+use super::{Ended, Follower, Part, beginning, changes, each_ahead, give, run, what_matters};
 use crate::causes::Causes;
 use crate::causes::made::Recall;
+use crate::error::Error;
 use crate::script::Script;
 
 /// How a history is played in steps.
@@ -32,6 +33,20 @@ pub trait StepFollower: Follower {
     fn batch_settled(&mut self, now: Moment, stable: bool);
 }
 
+impl<T: StepFollower + ?Sized> StepFollower for &mut T {
+    fn batch_begins(&mut self, recorded: Moment, now: Moment) {
+        (**self).batch_begins(recorded, now);
+    }
+
+    fn batch_given(&mut self, now: Moment) {
+        (**self).batch_given(now);
+    }
+
+    fn batch_settled(&mut self, now: Moment, stable: bool) {
+        (**self).batch_settled(now, stable);
+    }
+}
+
 /// What is given in one step, each in its order.
 #[derive(Default)]
 struct Step {
@@ -53,30 +68,31 @@ pub fn play_in_batches(
     is_scaled: &(dyn Fn(&Object) -> bool + Sync),
     setup: Setup,
     steps: Steps,
-    follower: &mut dyn StepFollower,
-) -> Result<Moment, Error> {
+    follower: impl StepFollower,
+) -> Result<Ended, Error> {
     let from = part.window.from;
     let mut script = Script::new(causes, is_scaled);
     let mut recall = Recall::new(causes);
-    let mut player = Player { run: run(setup, causes, &mut recall), from, steps, step: Step::default() };
+    let mut player =
+        Player { run: run(setup, causes, &mut recall, follower), from, steps, step: Step::default() };
     let matters = what_matters(history, part)?;
     for (_, object) in beginning(history, part, &matters)? {
         match script.begin(from, object)? {
             Some(given) if waits(&given) => player.step.pods.push(given),
-            Some(given) => give(&mut player.run, from, given, follower)?,
+            Some(given) => give(&mut player.run, from, given)?,
             None => {}
         }
     }
     each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
-        player.take(at, given, follower)?;
-        if follower.goes_on() { Ok(()) } else { Err(Error::Stopped) }
+        player.take(at, given)?;
+        if player.run.observer().goes_on() { Ok(()) } else { Err(Error::Stopped) }
     })?;
-    player.play_step(follower)?;
-    player.run.advance(part.window.to, upcast(follower));
-    let now = player.run.now();
+    player.play_step()?;
+    player.run.advance(part.window.to);
+    let ended = Ended::of(&player.run);
     drop(player);
     recall.finish().map_err(Error::kept)?;
-    Ok(now)
+    Ok(ended)
 }
 
 /// A pod that has no node when the part begins.
@@ -93,20 +109,20 @@ fn waits(given: &Given) -> bool {
     }
 }
 
-struct Player<'m> {
-    run: Run<'m>,
+struct Player<'m, F> {
+    run: Run<'m, F>,
     from: Moment,
     steps: Steps,
     step: Step,
 }
 
-impl Player<'_> {
+impl<F: StepFollower> Player<'_, F> {
     /// Something is given at this moment of the record: it belongs to a step, and the one before is played.
-    fn take(&mut self, at: Moment, given: Given, follower: &mut dyn StepFollower) -> Result<(), Error> {
+    fn take(&mut self, at: Moment, given: Given) -> Result<(), Error> {
         let since = u128::try_from(at.nanos_since(self.from)).unwrap_or(0);
         let number = u64::try_from(since / self.steps.interval.as_nanos().max(1)).unwrap_or(u64::MAX);
         if number != self.step.number {
-            self.play_step(follower)?;
+            self.play_step()?;
             self.step.number = number;
         }
         match given {
@@ -122,32 +138,36 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn play_step(&mut self, follower: &mut dyn StepFollower) -> Result<(), Error> {
+    fn play_step(&mut self) -> Result<(), Error> {
         let Step { number, pods, others } = std::mem::take(&mut self.step);
         let nanos = u128::from(number) * self.steps.interval.as_nanos();
         let begins = self.from.plus_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
-        self.run.advance(begins, upcast(follower));
+        self.run.advance(begins);
         if !pods.is_empty() {
-            follower.batch_begins(begins, self.run.now());
-            if !follower.goes_on() {
+            let now = self.run.now();
+            self.run.observer_mut().batch_begins(begins, now);
+            if !self.run.observer().goes_on() {
                 return Err(Error::Stopped);
             }
             for given in pods {
-                give(&mut self.run, begins, given, follower)?;
+                give(&mut self.run, begins, given)?;
             }
-            follower.batch_given(self.run.now());
-            let stable = self.run.settle(self.steps.patience, upcast(follower));
-            follower.batch_settled(self.run.now(), stable);
+            let now = self.run.now();
+            self.run.observer_mut().batch_given(now);
+            let stable = self.run.settle(self.steps.patience);
+            let now = self.run.now();
+            self.run.observer_mut().batch_settled(now, stable);
         }
         let happens = !others.is_empty();
         for (at, given) in others {
-            self.run.advance(at, upcast(follower));
-            give(&mut self.run, at, given, follower)?;
+            self.run.advance(at);
+            give(&mut self.run, at, given)?;
         }
         if happens {
-            self.run.settle(self.steps.patience, upcast(follower));
+            self.run.settle(self.steps.patience);
         }
-        follower.reached(self.run.now());
+        let now = self.run.now();
+        self.run.observer_mut().reached(now);
         Ok(())
     }
 }

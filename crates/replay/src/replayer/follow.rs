@@ -7,12 +7,12 @@ use std::sync::Arc;
 use autoscaler::{NodeGroup, Settings};
 use calibration::seen::PodSeen;
 use formats::scaling_scenario::{ScalingResult, Scenario, SnapshotPart};
-use model::{Moment, NamespacedName, Object, What};
+use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
-use simulation as run;
-use simulation::{Audience, Demand};
+use simulation::{Decided, Demand, Observer};
 
-use super::report::{Batch, Decided, Decision};
+use super::report::Batch;
+use crate::decisions::{Decision, DecisionLog};
 use crate::play::{Follower, StepFollower};
 use crate::snapshot::{ClusterSnapshot, NodeInfo, PodInfo, Scaling, snapshot};
 
@@ -39,9 +39,7 @@ pub(super) struct Witness<'a> {
     places: FxHashMap<Arc<str>, (usize, usize)>,
     /// How the last batch found the cluster, if reports are wanted.
     before: Option<Before>,
-    /// What the scheduler last said to each pod that waits.
-    refused: FxHashMap<String, String>,
-    decisions: Vec<Decision>,
+    decisions: DecisionLog<'a, Vec<Decision>>,
 }
 
 /// What a replay came to, as far as it was seen.
@@ -76,6 +74,7 @@ impl<'a> Witness<'a> {
         autoscaler: Option<&'a Settings>,
         start: &ClusterSnapshot,
         scenarios: Option<(String, Scenarios<'a>)>,
+        decisions: DecisionLog<'a, Vec<Decision>>,
     ) -> Witness<'a> {
         Witness {
             groups,
@@ -90,8 +89,7 @@ impl<'a> Witness<'a> {
             batches: Vec::new(),
             places: FxHashMap::default(),
             before: None,
-            refused: FxHashMap::default(),
-            decisions: Vec::new(),
+            decisions,
         }
     }
 
@@ -101,12 +99,12 @@ impl<'a> Witness<'a> {
     }
 
     /// All that was seen; or why a report could not be handed over.
-    pub(super) fn finish(mut self, end: Moment) -> io::Result<Seen> {
-        self.tell_scenario(end);
+    pub(super) fn finish(mut self, ended: Moment) -> io::Result<Seen> {
+        self.tell_scenario(ended);
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let end = self.snapshot(end, &self.world, &self.targets);
+        let end = self.snapshot(ended, &self.world, &self.targets);
         let mut scaled_up_groups: BTreeMap<String, u64> = BTreeMap::new();
         for (group, _) in &self.nodes {
             *scaled_up_groups.entry(group.to_string()).or_default() += 1;
@@ -122,7 +120,7 @@ impl<'a> Witness<'a> {
             scaled_up_groups,
             scaled_up_nodes: nodes.collect(),
             deployed_pods: self.batches.iter().map(closed).collect(),
-            decisions: self.decisions,
+            decisions: self.decisions.finish(ended)?,
         })
     }
 
@@ -150,10 +148,6 @@ impl<'a> Witness<'a> {
         }
     }
 
-    fn decide(&mut self, at: Moment, what: Decided) {
-        self.decisions.push(Decision { at, what });
-    }
-
     fn see_pod(&mut self, what: &What) {
         let pod = what.object();
         let meta = pod.meta();
@@ -168,12 +162,11 @@ impl<'a> Witness<'a> {
         }
         if let What::Deleted(_) = what {
             self.places.remove(&*uid);
-            self.refused.remove(&format!("{}/{}", meta.namespace, meta.name));
         }
     }
 }
 
-impl Audience for Witness<'_> {
+impl Observer for Witness<'_> {
     fn wants_changes(&self) -> bool {
         true
     }
@@ -198,55 +191,19 @@ impl Audience for Witness<'_> {
         }
     }
 
-    fn decided(&mut self, at: Moment, decided: &run::Decided<'_>) {
+    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+        self.decisions.decided(at, decided);
         match decided {
-            run::Decided::Bound { pod, placement, .. } => {
-                let pod = named(pod);
-                self.refused.remove(&pod);
-                self.decide(at, Decided::Bound { pod, node: placement.node.clone() });
-            }
-            run::Decided::Refused { pod, rejection, .. } => {
-                let (pod, message) = (named(pod), rejection.full_message());
-                if self.refused.insert(pod.clone(), message.clone()).as_ref() != Some(&message) {
-                    self.decide(at, Decided::Refused { pod, message });
-                }
-            }
-            run::Decided::Lost { pod, node, to, .. } => {
-                let lost = Decided::Lost { pod: named(pod), node: node.cloned(), reason: to.reason() };
-                self.decide(at, lost);
-            }
-            run::Decided::ScaledUp(scale_up) => {
-                let groups = scale_up.increases.iter().map(|it| (it.group.clone(), it.from, it.to));
-                let pods = scale_up.triggered.iter().map(named).collect();
-                self.decide(at, Decided::ScaledUp { groups: groups.collect(), pods });
-            }
-            run::Decided::ScaledDown { removed, group } => {
-                let node = removed.node.clone();
-                self.decide(at, Decided::ScaledDown { node, group: group.cloned() });
-            }
-            run::Decided::NodeCame { node, group: Some(group), .. }
-                if !self.first_nodes.contains(&***node) =>
-            {
+            Decided::NodeCame { node, group: Some(group), .. } if !self.first_nodes.contains(&***node) => {
                 self.new_nodes.insert((*node).clone(), self.nodes.len());
                 self.nodes.push(((*group).clone(), None));
-                self.decide(at, Decided::NodeCame { node: (*node).clone(), group: (*group).clone() });
             }
-            run::Decided::NodeWent { node, .. } => {
-                self.decide(at, Decided::NodeWent { node: (*node).clone() })
-            }
-            run::Decided::Looped { done, .. } => {
+            Decided::Looped { done, .. } => {
                 for group in &done.groups {
                     self.targets.insert(group.name.clone(), group.target);
                 }
             }
-            run::Decided::NodeCame { .. }
-            | run::Decided::NodeChanged { .. }
-            | run::Decided::Over(_)
-            | run::Decided::Came { .. }
-            | run::Decided::Went { .. }
-            | run::Decided::NotTried { .. }
-            | run::Decided::Sits { .. }
-            | run::Decided::Rises { .. } => {}
+            _ => {}
         }
     }
 }
@@ -255,7 +212,7 @@ impl Follower for Witness<'_> {
     fn asked(&mut self, _: Moment, _: &Demand) {}
 
     fn goes_on(&self) -> bool {
-        self.failed.is_none()
+        self.failed.is_none() && self.decisions.goes_on()
     }
 }
 
@@ -278,10 +235,6 @@ impl StepFollower for Witness<'_> {
             (open.batch.settled, open.batch.stable) = (now, stable);
         }
     }
-}
-
-fn named(pod: &NamespacedName) -> String {
-    format!("{}/{}", pod.namespace, pod.name)
 }
 
 /// Whether a pod was made. One that is on a node from the first came with it.

@@ -1,21 +1,23 @@
 //! A replay: what can be set, and how it runs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
 use autoscaler::NodeGroup;
-use calibration::{Level, Measure};
+use calibration::{Derived, Level};
 use formats::scaling_scenario::Scenario;
-use model::{Moment, Object, Window};
+use model::{Moment, Window};
 use simulation::pace::Pace;
-use simulation::{AutoscalerSetup, Setup, SimulatedCloud};
 
 use super::follow::{Scenarios, Seen, Witness};
 use super::report::ReplayReport;
 use super::{Error, Replayer, shown};
-use crate::level;
-use crate::play::{Part, Steps, play_in_batches, survey};
-use crate::snapshot::group_of;
+use crate::classes::Classes;
+use crate::decisions::DecisionLog;
+use crate::plan::{MeasuredSettings, Nodes, Played, RunPlan};
+use crate::play::{Part, Steps};
+use crate::report::{About, Reservation};
 
 /// A replay that is being prepared.
 ///
@@ -141,86 +143,89 @@ impl<'a> Replay<'a> {
     }
 
     /// Plays it.
-    pub fn run(self) -> Result<ReplayReport, Error> {
-        let replayer = self.replayer;
+    pub fn run(mut self) -> Result<ReplayReport, Error> {
         let part = self.part()?;
-        let objects = replayer.objects(self.from)?;
+        let (replayer, from, scenarios) = (self.replayer, self.from, self.scenarios.take());
+        let batch_interval = self.batch_interval;
+        let objects = replayer.objects(from)?;
         let (derived, assumed) = replayer.derived(part.window, &objects)?;
         // What is assumed of the recorded autoscaler is of no account to another.
-        let mut reservations = match self.autoscaler {
-            Chosen::Recorded => assumed,
-            Chosen::None | Chosen::Set(_) => Vec::new(),
-        };
+        let assumed = if matches!(self.autoscaler, Chosen::Recorded) { assumed } else { Vec::new() };
+        let mut plan = self.plan(part, &derived);
+        let (known, _) = plan.survey(&replayer.history, |_| {})?;
+        let start = shown(from, &objects, &plan.groups, &derived);
+        let settings = (plan.nodes == Nodes::Autoscaled).then_some(&plan.autoscaler);
+        let decisions = DecisionLog::new(&known.causes, &known.curve, Vec::new());
+        let mut witness = Witness::new(&plan.groups, settings, &start, scenarios, decisions);
+        let steps = steps(settings, batch_interval);
+        let played = plan.play_in_batches(&replayer.history, &known, steps, &mut witness);
+        if let Some(error) = witness.failure() {
+            return Err(Error::Scenario(error));
+        }
+        let Played { replayed, fidelity, scaling, ended } = played?;
+        let Seen { end, scaled_up_groups, scaled_up_nodes, deployed_pods, decisions } =
+            witness.finish(ended.at).map_err(Error::Scenario)?;
+        let window = plan.part.window;
+        let gaps = replayer
+            .history
+            .gaps()?
+            .into_iter()
+            .filter(|gap| gap.source == replayer.source && gap.from < window.to && gap.to > window.from);
+        let assumed = assumed.iter().map(|text| Reservation::new(About::Autoscaler, text));
+        let unsupported = ended.unsupported.iter();
+        let unsupported = unsupported.map(|(what, count)| Reservation::of_controllers(what, *count));
+        Ok(ReplayReport {
+            start,
+            end,
+            batch_interval: steps.interval,
+            scaled_up_groups,
+            scaled_up_nodes,
+            deployed_pods,
+            decisions,
+            recorded: known.figures,
+            replayed,
+            fidelity,
+            scaling,
+            gaps: gaps.collect(),
+            reservations: assumed.chain(Reservation::of_causes(&known.causes)).chain(unsupported).collect(),
+        })
+    }
+
+    fn plan(self, part: Part, derived: &Derived) -> RunPlan {
         let are_recorded = self.node_groups.is_none();
         let mut groups = self.node_groups.unwrap_or_else(|| derived.groups.clone());
+        if are_recorded {
+            // They have the nodes that are there.
+            groups.iter_mut().for_each(|group| group.target = None);
+        }
         let settings = match self.autoscaler {
             Chosen::None => None,
             Chosen::Set(settings) => Some(*settings),
             Chosen::Recorded => derived.settings.clone(),
         };
-        let settings = settings.map(|settings| autoscaler::Settings {
-            scale_down_enabled: settings.scale_down_enabled && self.scale_down,
-            ..settings
-        });
-        let scan_interval = settings.as_ref().map(|settings| settings.scan_interval);
-        let usual = scan_interval.filter(|interval| !interval.is_zero()).unwrap_or(SCAN_INTERVAL);
-        let interval = self.batch_interval.unwrap_or(usual);
-        let mut measure = Measure::new(&groups);
-        let (scales, history) = (settings.is_some(), &replayer.history);
-        let controllers = level::controllers(Level::Pods, scales);
-        let causes = survey(history, &part, scales, controllers, &|_| None, None, |at, seen| {
-            measure.see(at, seen);
-        })?;
-        let measured = measure.finish();
-        for (group, measured) in groups.iter_mut().zip(measured).filter(|_| are_recorded) {
-            // It has the nodes that are there.
-            group.target = None;
-            if let Some(measured) = measured {
-                group.provisioning = measured;
-            }
-        }
-        reservations.extend(causes.untold.iter().map(|(what, count)| format!("{what}: {count}")));
-        let start = shown(self.from, &objects, &groups, &derived);
-        let mut witness = Witness::new(&groups, settings.as_ref(), &start, self.scenarios);
-        let cloud = SimulatedCloud::new(groups.clone(), self.seed).with_gpu_label(derived.gpu_label.clone());
-        let setup = Setup {
+        let nodes = if settings.is_some() { Nodes::Autoscaled } else { Nodes::AsRecorded };
+        let settings = settings.unwrap_or_default();
+        RunPlan {
+            end: part.window.to.plus_nanos(-1),
             start: self.from,
-            scheduler: self.scheduler,
-            autoscaler: settings.clone().map(|settings| AutoscalerSetup {
-                settings,
-                cloud,
-                start: self.from,
-            }),
-            pace: self.pace,
+            part,
             seed: self.seed,
-        };
-        let waits = settings.as_ref().map_or(Duration::ZERO, |it| {
-            it.scan_interval.saturating_mul(2).saturating_add(it.new_pod_scale_up_delay)
-        });
-        let steps = Steps { interval, patience: PATIENCE.saturating_add(waits) };
-        let is_scaled = |node: &Object| settings.is_some() && group_of(&groups, node).is_some();
-        let played =
-            play_in_batches(&replayer.history, &part, &causes, &is_scaled, setup, steps, &mut witness);
-        if let Some(error) = witness.failure() {
-            return Err(Error::Scenario(error));
+            level: Level::Pods,
+            scheduler: self.scheduler,
+            autoscaler: autoscaler::Settings {
+                scale_down_enabled: settings.scale_down_enabled && self.scale_down,
+                ..settings
+            },
+            nodes,
+            classes: Classes::new(groups.clone()),
+            groups,
+            keeps_targets: !are_recorded,
+            pricing: None,
+            gpu_label: derived.gpu_label.clone(),
+            names: BTreeMap::new(),
+            pace: self.pace,
+            measured: MeasuredSettings { pace: false, names: false, provisioning: are_recorded },
         }
-        let ended = played?;
-        let Seen { end, scaled_up_groups, scaled_up_nodes, deployed_pods, decisions } =
-            witness.finish(ended).map_err(Error::Scenario)?;
-        let gaps = replayer.history.gaps()?.into_iter().filter(|gap| {
-            gap.source == replayer.source && gap.from < part.window.to && gap.to > part.window.from
-        });
-        Ok(ReplayReport {
-            start,
-            end,
-            batch_interval: interval,
-            scaled_up_groups,
-            scaled_up_nodes,
-            deployed_pods,
-            decisions,
-            gaps: gaps.collect(),
-            reservations,
-        })
     }
 
     fn part(&self) -> Result<Part, Error> {
@@ -244,4 +249,14 @@ impl<'a> Replay<'a> {
         };
         Ok(Part { source: source.clone(), window: Window { from: self.from, to } })
     }
+}
+
+/// Steps of a length, or of the autoscaler's scan interval.
+fn steps(autoscaler: Option<&autoscaler::Settings>, interval: Option<Duration>) -> Steps {
+    let scan_interval = autoscaler.map(|settings| settings.scan_interval);
+    let usual = scan_interval.filter(|interval| !interval.is_zero()).unwrap_or(SCAN_INTERVAL);
+    let waits = autoscaler.map_or(Duration::ZERO, |settings| {
+        settings.scan_interval.saturating_mul(2).saturating_add(settings.new_pod_scale_up_delay)
+    });
+    Steps { interval: interval.unwrap_or(usual), patience: PATIENCE.saturating_add(waits) }
 }

@@ -1,11 +1,14 @@
 //! What a replay came to.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Gap, Moment};
 
+use crate::compare::Fidelity;
+use crate::decisions::Decision;
+use crate::figures::Figures;
+use crate::report::{Reservation, Scaling};
 use crate::snapshot::{ClusterSnapshot, NodeInfo, PodInfo};
 
 /// What a replay came to. It holds every pod of the window and every decision: its size follows the window.
@@ -25,10 +28,18 @@ pub struct ReplayReport {
     pub deployed_pods: Vec<Batch>,
     /// What was decided, in order.
     pub decisions: Vec<Decision>,
+    /// What happened.
+    pub recorded: Figures,
+    /// What would have happened.
+    pub replayed: Figures,
+    /// How much came out as recorded.
+    pub fidelity: Fidelity,
+    /// How groups of nodes grew and shrank.
+    pub scaling: Scaling,
     /// What the recording missed within the window: pods may have come and gone there.
     pub gaps: Vec<Gap>,
-    /// What was taken for granted or could not be told, in words.
-    pub reservations: Vec<String>,
+    /// What makes it uncertain.
+    pub reservations: Vec<Reservation>,
 }
 
 /// The pods of one step.
@@ -45,69 +56,6 @@ pub struct Batch {
     /// The pods in the order in which they came, as the replay last showed them: with their nodes, and the time of their
     /// deletion. Those that owners made since, in place of others or after them, follow.
     pub pods: Vec<PodInfo>,
-}
-
-/// Something that the scheduler or the autoscaler decided.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// When.
-    pub at: Moment,
-    /// What.
-    pub what: Decided,
-}
-
-/// What was decided. Pods are `namespace/name`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Decided {
-    /// A pod was bound to a node.
-    Bound {
-        /// The pod.
-        pod: String,
-        /// The node.
-        node: Arc<str>,
-    },
-    /// No node takes a pod. It is told again only in other words.
-    Refused {
-        /// The pod.
-        pod: String,
-        /// What the scheduler says.
-        message: String,
-    },
-    /// A pod lost its place.
-    Lost {
-        /// The pod.
-        pod: String,
-        /// The node it was on.
-        node: Option<Arc<str>>,
-        /// Why, as Kubernetes calls it.
-        reason: &'static str,
-    },
-    /// Groups were made larger.
-    ScaledUp {
-        /// Each with its size before and after.
-        groups: Vec<(Arc<str>, i64, i64)>,
-        /// The pods it is for.
-        pods: Vec<String>,
-    },
-    /// The removal of a node began.
-    ScaledDown {
-        /// The node.
-        node: Arc<str>,
-        /// Its group.
-        group: Option<Arc<str>>,
-    },
-    /// A node of a group came.
-    NodeCame {
-        /// The node.
-        node: Arc<str>,
-        /// Its group.
-        group: Arc<str>,
-    },
-    /// A node went.
-    NodeWent {
-        /// The node.
-        node: Arc<str>,
-    },
 }
 
 // === impl ReplayReport ===

@@ -13,13 +13,14 @@ use formats::scaling_scenario::Scenario;
 use formats::{Format, Given, Input, Item};
 use history::History;
 use model::{Moment, What, Window};
-use replay::play::{self, Follower, Part, StepFollower, Steps, play_in_batches, survey};
-use replay::replayer::{Decided, Error, ReplayReport, Replayer, ScalingTold};
+use replay::decisions::DecisionKind;
+use replay::play::{Follower, Part, StepFollower, Steps, play_in_batches, survey};
+use replay::replayer::{Error, ReplayReport, Replayer, ScalingTold};
 use replay::snapshot::{PodInfo, ScheduleStatus};
 use scheduler::Settings;
 use simulation as run;
 use simulation::pace::Pace;
-use simulation::{Audience, Demand, Setup};
+use simulation::{Demand, Observer, Setup};
 
 use shop::{END, GROUP, START, Shop, at};
 
@@ -150,16 +151,10 @@ fn a_replay_gives_every_field() {
     assert_ne!(of("a").node_name(), of("waiting").node_name());
     assert_eq!((of("c").node_name(), of("c").status), ("", ScheduleStatus::Unscheduled));
 
-    let scaled_up: i64 = report
-        .decisions
-        .iter()
-        .map(|decision| match &decision.what {
-            Decided::ScaledUp { groups, .. } => groups.iter().map(|(_, from, to)| to - from).sum(),
-            _ => 0,
-        })
-        .sum();
+    let scaled_up: i64 =
+        report.decisions.iter().filter_map(|decision| decision.size).map(|size| size.to - size.from).sum();
     assert_eq!(scaled_up, 2);
-    let bound = report.decisions.iter().filter(|it| matches!(it.what, Decided::Bound { .. })).count();
+    let bound = report.decisions.iter().filter(|it| it.what == DecisionKind::Bound).count();
     assert_eq!(bound, 5, "all but the one that no group helps");
     assert!(report.decisions.is_sorted_by_key(|decision| decision.at));
 }
@@ -249,7 +244,7 @@ struct Impatient {
     given: usize,
 }
 
-impl Audience for Impatient {
+impl Observer for Impatient {
     fn wants_changes(&self) -> bool {
         false
     }
@@ -295,7 +290,7 @@ fn steps_stop_when_their_follower_has_enough() {
     let steps = Steps { interval: STEP, patience: STEP };
     let mut follower = Impatient::default();
     let played = play_in_batches(&history, &part, &causes, &|_| false, setup, steps, &mut follower);
-    assert!(matches!(played, Err(play::Error::Stopped)), "{played:?}");
+    assert!(matches!(played, Err(replay::Error::Stopped)), "{played:?}");
     assert_eq!((follower.batches, follower.given), (2, 1));
 }
 

@@ -76,16 +76,16 @@ proptest! {
 
 #[test]
 fn who_has_run_longer_stays_when_room_is_made() {
-    let (mut run, mut notes) = (cluster(None), Notes::default());
-    add(&mut run, 0, node("n1", &json!([])), &mut notes);
+    let mut run = cluster(None);
+    add(&mut run, 0, node("n1", &json!([])));
     let starting = |millis, demand: Demand| {
         let start = Some(Took { time: Duration::from_millis(millis), longer: false });
         let name = demand.lives[0].name.clone();
         Demand { lives: vec![Life { name, start, ..Life::default() }], ..demand }
     };
-    ask(&mut run, 100, starting(5_000, demand(1, "came-first", "400m", 0)), &mut notes);
-    ask(&mut run, 200, starting(100, demand(2, "ran-first", "400m", 0)), &mut notes);
-    ask(&mut run, 9_000, demand(3, "strong", "500m", 100), &mut notes);
-    run.advance(at(12_000), &mut notes);
-    assert_eq!(lost(&notes), [(9_030, "came-first lost, PreemptionByScheduler")]);
+    ask(&mut run, 100, starting(5_000, demand(1, "came-first", "400m", 0)));
+    ask(&mut run, 200, starting(100, demand(2, "ran-first", "400m", 0)));
+    ask(&mut run, 9_000, demand(3, "strong", "500m", 100));
+    run.advance(at(12_000));
+    assert_eq!(lost(run.observer()), [(9_030, "came-first lost, PreemptionByScheduler")]);
 }

@@ -14,7 +14,7 @@ const LOOK: i64 = 3_700;
 #[derive(Default)]
 struct Protocol(Vec<String>);
 
-impl Audience for Protocol {
+impl Observer for Protocol {
     fn wants_changes(&self) -> bool {
         true
     }
@@ -124,7 +124,7 @@ fn story(seed: u64, repeats: bool) -> (Vec<String>, usize) {
     let cloud = SimulatedCloud::new(groups(&mut dice), seed);
     let autoscaler = Some(AutoscalerSetup { settings: settings(&mut dice), cloud, start: at(0) });
     let scheduler = scheduler::Settings::default();
-    let mut run = Run::new(Setup { start: at(0), scheduler, autoscaler, pace, seed });
+    let mut run = Run::new(Setup { start: at(0), scheduler, autoscaler, pace, seed }, Protocol::default());
     let mut given: Vec<(i64, Given)> = vec![
         (0, Given::Object(What::Added(node("n1", &json!([]))))),
         (5, Given::Object(What::Added(node("n2", &json!([]))))),
@@ -137,21 +137,22 @@ fn story(seed: u64, repeats: bool) -> (Vec<String>, usize) {
     }
     given.sort_by_key(|(at, _)| *at);
     let mut given = given.into_iter().peekable();
-    let (mut heard, mut rests) = (Protocol::default(), 0);
+    let mut rests = 0;
     for look in 0..(HOUR + HOUR / 2) / LOOK {
         while let Some((when, what)) = given.next_if(|(at, _)| *at < look * LOOK) {
-            run.advance(at(when), &mut heard);
-            run.give(at(when), what, &mut heard).unwrap();
+            run.advance(at(when));
+            run.give(at(when), what).unwrap();
         }
-        run.advance(at(look * LOOK), &mut heard);
-        let scaler = run.scaler.as_mut().unwrap();
-        rests += usize::from(scaler.autoscaler.may_repeat());
-        heard.0.push(format!("{:?}", scaler.autoscaler.status()));
+        run.advance(at(look * LOOK));
+        let looped = run.autoscaler_mut().unwrap();
+        rests += usize::from(looped.autoscaler().may_repeat());
+        let status = format!("{:?}", looped.autoscaler().status());
         if !repeats {
-            scaler.last = None;
+            looped.forget_last();
         }
+        run.observer_mut().0.push(status);
     }
-    (heard.0, rests)
+    (run.into_observer().0, rests)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{Key, Kind, Moment, Object, Observed, What};
 use serde_json::json;
-use simulation::{Audience, Decided, LostTo};
+use simulation::{Decided, LostTo, Observer};
 
 use super::nodes::{object, second};
 use super::{LOOP_LASTS, yaml};
@@ -190,7 +190,7 @@ impl Film {
     }
 }
 
-impl Audience for Film {
+impl Observer for Film {
     fn wants_changes(&self) -> bool {
         true
     }

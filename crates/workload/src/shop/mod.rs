@@ -110,31 +110,32 @@ fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
         seed,
     };
     let mut run_times = RunTimes::new(chance.fork());
-    let mut run = Run::new(setup).with_controllers(&Controller::ALL, None, Some(&mut run_times));
-    let mut film = Film::new(SOURCE);
-    let give = |run: &mut Run<'_>, at: Moment, what, film: &mut Film| {
-        run.advance(at, film);
-        run.give(at, Given::Object(what), film).expect("no pods are given, but workloads");
+    let run = Run::new(setup, Film::new(SOURCE));
+    let mut run = run.with_controllers(&Controller::ALL, None, Some(&mut run_times));
+    let give = |run: &mut Run<'_, Film>, at: Moment, what| {
+        run.advance(at);
+        run.give(at, Given::Object(what)).expect("no pods are given, but workloads");
     };
     let objects = inventory::all(start).into_iter().chain([autoscaler]).chain(fleet.nodes);
     for object in objects {
-        give(&mut run, start, model::What::Added(object), &mut film);
+        give(&mut run, start, model::What::Added(object));
     }
     let mut hands = Hands::new(begin, chance.fork());
     while let Some(at) = hands.next().filter(|at| *at < end) {
-        if at >= begin && !film.is_rolling() {
-            run.advance(begin, &mut film);
-            film.roll(begin);
+        if at >= begin && !run.observer().is_rolling() {
+            run.advance(begin);
+            run.observer_mut().roll(begin);
         }
-        run.advance(at, &mut film);
-        for what in hands.work(at, &film) {
-            give(&mut run, at, what, &mut film);
+        run.advance(at);
+        for what in hands.work(at, run.observer()) {
+            give(&mut run, at, what);
         }
-        if !film.developed().all(&mut *each) {
+        if !run.observer_mut().developed().all(&mut *each) {
             return None;
         }
     }
-    run.advance(end, &mut film);
+    run.advance(end);
+    let mut film = run.into_observer();
     let goes_on = film.developed().all(each);
     goes_on.then(|| hands.story(begin, end, &film))
 }

@@ -40,20 +40,20 @@ pub(super) fn compare(
         Pace::Times { speed, .. } => speed,
     };
     let path = scratch.path("replay.kine");
-    let source = plan.part.source.clone();
+    let source = plan.run.part.source.clone();
     in_its_time(film, &path, &source, |at| from.plus_nanos((at.nanos_since(began) as f64 * speed) as i64))
         .with_context(|| scratch.doing())?;
     let replayed = History::open(&path)?;
     let Known { causes, figures, curve } = plan.survey(chosen, &mut Reading::new(out, &plan))?;
-    let window = Window { from, ..plan.part.window };
+    let window = Window { from, ..plan.run.part.window };
     let part = Played { source: source.clone(), window };
-    let class_of = |node: &Object| Some(plan.classes.class_of(node));
+    let class_of = |node: &Object| Some(plan.run.classes.class_of(node));
     let mut counted = Recorded::new(from);
     let counterpart = survey(&replayed, &part, false, &[], &class_of, Some(&mut counted), |_, _| {})?;
     for (why, count) in counterpart.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
         counted.lost(why.word(), *count);
     }
-    let (came_to, replayed_curve) = counted.finish(plan.end);
+    let (came_to, replayed_curve) = counted.finish(plan.run.end);
     let mut counterparts = Counterparts::new(Marks { uid: UID, owner: OWNER });
     playing.part.each(|change| counterparts.recorded(change))?;
     let everything = Selection { source: Some(source), ..Selection::default() };
@@ -82,14 +82,14 @@ pub(super) fn compare(
         );
         reservations.push(Reservation::new(About::Target, text));
     }
-    let groups = plan.groups.iter().map(|group| &group.name);
+    let groups = plan.run.groups.iter().map(|group| &group.name);
     let report = Report {
         history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        source: plan.part.source.to_string(),
+        source: plan.run.part.source.to_string(),
         target: Some(playing.how.target.display().to_string()),
-        window: Span::new(window.from, plan.end),
-        level: plan.level,
-        seed: plan.seed,
+        window: Span::new(window.from, plan.run.end),
+        level: plan.run.level,
+        seed: plan.run.seed,
         settings: plan.told(),
         recorded: figures,
         replayed: came_to,

@@ -1,17 +1,18 @@
-//! What a run tells: every change of an object, and every decision with its reasons.
+//! The observer of a run, who is told every change of an object and every decision with its reasons.
 
 use std::sync::Arc;
 
 use autoscaler::{Autoscaler, Loop, RemovedNode, ScaleUp};
-use kubernetes::requests::PodResources;
 use model::{Moment, NamespacedName, Object, What};
 use scheduler::{Placement, Rejection};
 
-use super::given::DemandId;
+use crate::eviction::LostTo;
+use crate::ids::{DemandId, PodId};
+use crate::requests::Takes;
 
-/// Who listens to a run.
-pub trait Audience {
-    /// Whether changes are of interest. If not, objects that only a listener would see are not made.
+/// Observes a run.
+pub trait Observer {
+    /// Whether changes are of interest. If not, objects that only an observer would see are not made.
     fn wants_changes(&self) -> bool;
 
     /// An object came, changed or went.
@@ -21,13 +22,18 @@ pub trait Audience {
     fn decided(&mut self, at: Moment, decided: &Decided<'_>);
 }
 
-/// One of the pods of a demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodId {
-    /// The demand.
-    pub demand: DemandId,
-    /// How many pods it had before.
-    pub life: u32,
+impl<T: Observer + ?Sized> Observer for &mut T {
+    fn wants_changes(&self) -> bool {
+        (**self).wants_changes()
+    }
+
+    fn changed(&mut self, at: Moment, what: What) {
+        (**self).changed(at, what);
+    }
+
+    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+        (**self).decided(at, decided);
+    }
 }
 
 /// What was decided, and why.
@@ -150,53 +156,4 @@ pub enum Decided<'a> {
     },
     /// Nobody wants a demand any more, and none of its pods is there.
     Over(DemandId),
-}
-
-/// What a pod asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Takes {
-    /// Thousandths of a core.
-    pub milli_cpu: i64,
-    /// Bytes.
-    pub memory: i64,
-}
-
-/// Why a pod loses its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LostTo {
-    /// A pod of higher priority.
-    Preemption(NamespacedName),
-    /// The autoscaler drains its node.
-    ScaleDown,
-    /// A taint of its node.
-    Taint(Arc<str>),
-    /// Its node is gone.
-    NodeGone,
-}
-
-impl Takes {
-    /// So many times as much more.
-    pub fn add(&mut self, other: Takes, times: i64) {
-        self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu.saturating_mul(times));
-        self.memory = self.memory.saturating_add(other.memory.saturating_mul(times));
-    }
-
-    /// What a pod asks for; nothing if that cannot be understood.
-    pub fn of(pod: &Object) -> Takes {
-        let Ok(resources) = pod.view::<PodResources<'_>>() else { return Takes::default() };
-        let requests = resources.taken().requests;
-        Takes { milli_cpu: requests.cpu().0, memory: requests.memory().0 }
-    }
-}
-
-impl LostTo {
-    /// The `reason` that Kubernetes gives in the pod's condition `DisruptionTarget`.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            LostTo::Preemption(_) => "PreemptionByScheduler",
-            LostTo::ScaleDown => "EvictionByEvictionAPI",
-            LostTo::Taint(_) => "DeletionByTaintManager",
-            LostTo::NodeGone => "DeletionByPodGC",
-        }
-    }
 }

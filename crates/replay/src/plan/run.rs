@@ -1,0 +1,205 @@
+//! A resolved replay: how everything in a run is set, what is learnt from the recording before it, and how it is played.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use autoscaler::{NodeGroup, Pricing};
+use calibration::Level;
+use history::History;
+use model::{Moment, Object, What};
+use simulation::pace::Pace;
+use simulation::{AutoscalerSetup, Decided, Demand, Observer, Setup, SimulatedCloud};
+
+use super::known::Known;
+use super::nodes::Nodes;
+use crate::classes::Classes;
+use crate::compare::{Comparison, Fidelity};
+use crate::error::Error;
+use crate::figures::Figures;
+use crate::play::{Ended, Follower, Part, StepFollower, Steps, play, play_in_batches};
+use crate::report::Scaling;
+
+/// A replay whose settings are all known. The command, the server and the library differ in who says what they are.
+pub struct RunPlan {
+    /// The recording, and which part of it.
+    pub part: Part,
+    /// The last moment that counts.
+    pub end: Moment,
+    /// Decides between what is as likely.
+    pub seed: u64,
+    /// What is given.
+    pub level: Level,
+    /// The scheduler.
+    pub scheduler: scheduler::Settings,
+    /// The autoscaler, if it makes nodes come and go.
+    pub autoscaler: autoscaler::Settings,
+    /// Who makes nodes come and go.
+    pub nodes: Nodes,
+    /// The groups whose nodes come and go as is decided; none if they do so as recorded.
+    pub groups: Vec<NodeGroup>,
+    /// Which nodes are like which.
+    pub classes: Classes,
+    /// Whether groups begin with the size they name; otherwise with as many nodes as there are.
+    pub keeps_targets: bool,
+    /// What pods cost, where the expander wants to know.
+    pub pricing: Option<Pricing>,
+    /// The label that names the GPU of a node.
+    pub gpu_label: Arc<str>,
+    /// The autoscaler's first loop is a scan interval later.
+    pub start: Moment,
+    /// The nodes that came, group by group: new ones are called as they were.
+    pub names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    /// How long things take.
+    pub pace: Pace,
+    /// What of this is as in the recording.
+    pub measured: MeasuredSettings,
+}
+
+/// Which settings of a run are taken from the recording when it is surveyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredSettings {
+    /// How long things take, and when the autoscaler's first loop is due.
+    pub pace: bool,
+    /// What new nodes are called.
+    pub names: bool,
+    /// How long new nodes of groups take.
+    pub provisioning: bool,
+}
+
+/// What a run came to beside what was recorded.
+pub struct Played {
+    /// What would have happened.
+    pub replayed: Figures,
+    /// How much came out as recorded.
+    pub fidelity: Fidelity,
+    /// How groups of nodes grew and shrank.
+    pub scaling: Scaling,
+    /// When it ended, and what no controller does that was asked for.
+    pub ended: Ended,
+}
+
+// === impl RunPlan ===
+
+impl RunPlan {
+    /// Whether a node comes and goes as is decided.
+    pub fn is_scaled(&self, node: &Object) -> bool {
+        self.nodes != Nodes::AsRecorded && self.classes.group_of(node).is_some()
+    }
+
+    /// Plays it.
+    pub fn play(
+        &self,
+        history: &History,
+        known: &Known,
+        follower: &mut dyn Follower,
+    ) -> Result<Played, Error> {
+        self.compared(known, follower, |is_scaled, both| {
+            play(history, &self.part, &known.causes, is_scaled, self.setup(), both)
+        })
+    }
+
+    /// Plays it in steps.
+    pub fn play_in_batches(
+        &self,
+        history: &History,
+        known: &Known,
+        steps: Steps,
+        follower: &mut dyn StepFollower,
+    ) -> Result<Played, Error> {
+        self.compared(known, follower, |is_scaled, both| {
+            play_in_batches(history, &self.part, &known.causes, is_scaled, self.setup(), steps, both)
+        })
+    }
+
+    /// Plays it in some way, and compares what comes of it with what was recorded.
+    fn compared<F: Follower + ?Sized>(
+        &self,
+        known: &Known,
+        follower: &mut F,
+        play: impl FnOnce(&(dyn Fn(&Object) -> bool + Sync), &mut Compared<'_, '_, F>) -> Result<Ended, Error>,
+    ) -> Result<Played, Error> {
+        let class_of = |node: &Object| Some(self.classes.class_of(node));
+        let comparison = Comparison::new(&known.causes, self.part.window.from, &class_of);
+        let mut compared = Compared { comparison, follower };
+        let ended = play(&|node| self.is_scaled(node), &mut compared)?;
+        let (replayed, fidelity, curve) = compared.comparison.finish(self.end, &known.figures)?;
+        let groups = self.groups.iter().map(|group| &group.name);
+        let scaling = Scaling::of(groups, &known.curve, &curve, self.part.window);
+        Ok(Played { replayed, fidelity, scaling, ended })
+    }
+
+    /// How the run is set.
+    pub fn setup(&self) -> Setup {
+        let autoscaler = (self.nodes == Nodes::Autoscaled).then(|| {
+            let mut groups = self.groups.clone();
+            if !self.keeps_targets {
+                groups.iter_mut().for_each(|group| group.target = None);
+            }
+            let mut cloud = SimulatedCloud::new(groups, self.seed).with_gpu_label(self.gpu_label.clone());
+            if let Some(pricing) = self.pricing {
+                cloud = cloud.with_pricing(pricing);
+            }
+            for (group, names) in &self.names {
+                cloud = cloud.with_names(group, names.iter().cloned());
+            }
+            AutoscalerSetup { settings: self.autoscaler.clone(), cloud, start: self.start }
+        });
+        Setup {
+            start: self.part.window.from,
+            scheduler: self.scheduler.clone(),
+            autoscaler,
+            pace: self.pace.clone(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// A follower, and the comparison with what was recorded.
+struct Compared<'a, 'f, F: ?Sized> {
+    comparison: Comparison<'a>,
+    follower: &'f mut F,
+}
+
+impl<F: Follower + ?Sized> Observer for Compared<'_, '_, F> {
+    fn wants_changes(&self) -> bool {
+        self.follower.wants_changes()
+    }
+
+    fn changed(&mut self, at: Moment, what: What) {
+        self.follower.changed(at, what);
+    }
+
+    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+        self.comparison.decided(at, decided);
+        self.follower.decided(at, decided);
+    }
+}
+
+impl<F: Follower + ?Sized> Follower for Compared<'_, '_, F> {
+    fn asked(&mut self, at: Moment, demand: &Demand) {
+        self.comparison.asked(at, demand);
+        self.follower.asked(at, demand);
+    }
+
+    fn reached(&mut self, now: Moment) {
+        self.follower.reached(now);
+    }
+
+    fn goes_on(&self) -> bool {
+        self.comparison.goes_on() && self.follower.goes_on()
+    }
+}
+
+impl<F: StepFollower + ?Sized> StepFollower for Compared<'_, '_, F> {
+    fn batch_begins(&mut self, recorded: Moment, now: Moment) {
+        self.follower.batch_begins(recorded, now);
+    }
+
+    fn batch_given(&mut self, now: Moment) {
+        self.follower.batch_given(now);
+    }
+
+    fn batch_settled(&mut self, now: Moment, stable: bool) {
+        self.follower.batch_settled(now, stable);
+    }
+}

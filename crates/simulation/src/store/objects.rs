@@ -1,0 +1,131 @@
+//! The objects of a run that controllers write: workloads and what is made for them, but for pods.
+
+use std::collections::BTreeMap;
+
+use kubernetes::time::whole_second;
+use model::{Kind, Moment, NamespacedName, Object, What};
+use serde_json::{Value, json};
+
+/// Objects that controllers write. Each method returns what changed, if anything did.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectTable(BTreeMap<(Kind, NamespacedName), Object>);
+
+impl ObjectTable {
+    /// An object as somebody else left it: with the status it has here. One that is there at the beginning has the status
+    /// it had.
+    pub(crate) fn give(&mut self, kind: &Kind, what: What) -> Option<What> {
+        let name = name_of(what.object());
+        let known = self.0.get(&(kind.clone(), name.clone()));
+        match (what, known) {
+            (What::Deleted(_), _) => self.remove(kind, &name),
+            // It is gone here.
+            (What::Modified(_), None) => None,
+            (What::Added(object), None) => Some(self.set(with_uid(object))),
+            (What::Added(object) | What::Modified(object), Some(known)) => {
+                let object = with_status_of(&object, known)?;
+                Some(self.set(object))
+            }
+        }
+    }
+
+    pub(crate) fn set(&mut self, object: Object) -> What {
+        let place = (kind_of(&object), name_of(&object));
+        match self.0.insert(place, object.clone()) {
+            None => What::Added(object),
+            Some(_) => What::Modified(object),
+        }
+    }
+
+    /// A controller has changed an object: if nothing keeps one that is being deleted, it is gone.
+    pub(crate) fn update(&mut self, object: Object) -> Option<What> {
+        let deletion = Deletion::of(&object);
+        if deletion.has_begun && !deletion.has_finalizers {
+            self.remove(&kind_of(&object), &name_of(&object))
+        } else {
+            Some(self.set(object))
+        }
+    }
+
+    /// Deletes the object with this uid, or begins to if something keeps it.
+    pub(crate) fn delete(
+        &mut self,
+        now: Moment,
+        kind: &Kind,
+        name: &NamespacedName,
+        uid: &str,
+    ) -> Option<What> {
+        let known = self.0.get(&(kind.clone(), name.clone()))?;
+        if known.meta().uid.as_deref() != Some(uid) {
+            return None;
+        }
+        if !Deletion::of(known).has_finalizers {
+            return self.remove(kind, name);
+        }
+        let mut value = known.value().ok()?;
+        value["metadata"]["deletionTimestamp"] = whole_second(now).to_string().into();
+        value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+        Some(self.set(Object::trusted(value.to_string())))
+    }
+
+    fn remove(&mut self, kind: &Kind, name: &NamespacedName) -> Option<What> {
+        self.0.remove(&(kind.clone(), name.clone())).map(What::Deleted)
+    }
+}
+
+/// What an object says of its deletion.
+struct Deletion {
+    has_begun: bool,
+    has_finalizers: bool,
+}
+
+impl Deletion {
+    fn of(object: &Object) -> Deletion {
+        let value = object.value().unwrap_or_default();
+        let finalizers = value["metadata"]["finalizers"].as_array();
+        Deletion {
+            has_begun: value["metadata"]["deletionTimestamp"].is_string(),
+            has_finalizers: finalizers.is_some_and(|all| !all.is_empty()),
+        }
+    }
+}
+
+pub(crate) fn kind_of(object: &Object) -> Kind {
+    let meta = object.meta();
+    Kind::of(&meta.api_version, &meta.kind)
+}
+
+pub(crate) fn name_of(object: &Object) -> NamespacedName {
+    let meta = object.meta();
+    NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
+}
+
+/// An object that has a uid: what belongs to it is known by it.
+fn with_uid(object: Object) -> Object {
+    if object.meta().uid.as_deref().is_some_and(|uid| !uid.is_empty()) {
+        return object;
+    }
+    let Ok(mut value) = object.value() else { return object };
+    let meta = object.meta();
+    value["metadata"]["uid"] = format!("{}/{}/{}", meta.kind, meta.namespace, meta.name).into();
+    Object::trusted(value.to_string())
+}
+
+/// What people said of an object, with the status that it has; `None` if they said nothing new.
+fn with_status_of(object: &Object, known: &Object) -> Option<Object> {
+    let (Ok(mut value), Ok(known)) = (object.value(), known.value()) else { return Some(object.clone()) };
+    value["status"] = known["status"].clone();
+    if value["metadata"]["uid"].is_null() {
+        value["metadata"]["uid"] = known["metadata"]["uid"].clone();
+    }
+    if value["status"].is_null()
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("status");
+    }
+    let said = |value: &Value| {
+        let meta = &value["metadata"];
+        let fields = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
+        json!([fields.map(|field| &meta[field]), value["spec"]])
+    };
+    (said(&value) != said(&known)).then(|| Object::trusted(value.to_string()))
+}
