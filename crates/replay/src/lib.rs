@@ -67,6 +67,7 @@ pub mod decisions;
 pub mod figures;
 pub mod film;
 pub mod level;
+pub mod live_target;
 pub mod plan;
 pub mod play;
 mod record;
@@ -75,5 +76,7 @@ pub mod replayer;
 pub mod report;
 pub mod script;
 pub mod snapshot;
+mod speed;
 
 pub use replayer::{Replay, ReplayReport, Replayer};
+pub use speed::Speed;
