@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use history::Retention;
-use live::Wanted;
-use recorder::{Assignment, Board, Keep, Plane, lock};
+use recorder::policy::{Detail, RecordingPolicy};
+use recorder::{ApiServerConfig, Assignment, Board, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -45,15 +44,13 @@ impl TargetRecorder {
         let assignment = Assignment {
             name: name.clone(),
             into: recording.path.clone(),
-            cluster: Plane {
+            cluster: ApiServerConfig {
                 kubeconfig: Some(options.kubeconfig.clone()),
                 context: options.context.clone(),
-                wanted: Wanted::default(),
-                ..Plane::default()
+                ..ApiServerConfig::default()
             },
             control_plane: None,
-            keep: Keep::Everything,
-            retention: Retention::default(),
+            policy: RecordingPolicy { detail: Detail::Everything, ..RecordingPolicy::default() },
             settings: Vec::new(),
         };
         let board = Arc::new(Board::default());
