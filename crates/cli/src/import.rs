@@ -14,8 +14,9 @@ use anyhow::{Context, bail};
 use formats::{Format, Given, Input, Item};
 use history::{Bulk, History};
 use jiff::tz::TimeZone;
-use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict, disclosed};
+use kubernetes::kinds::is_secret;
 use model::{Gap, Moment, Object, Observed, TimeWords, What, audit_source, is_audit_source, recorded_source};
+use recorder::policy::{RecordFilter, RecordingPolicy};
 use recorder::secret_key;
 use serde_json::json;
 
@@ -137,7 +138,7 @@ impl Import {
         };
         let existed = history::exists(&into)?;
         let at = self.at.as_deref().map(wall_time).transpose()?;
-        let sieve = self.strip.then(|| self.sieve()).transpose()?;
+        let filter = self.strip.then(|| self.filter()).transpose()?;
         let files = expand(&self.files)?;
         let audit_logs = AuditLogs::joining(self.into.as_deref(), existed, self.source.as_deref());
         let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
@@ -150,7 +151,8 @@ impl Import {
         let (this, files, progress_bar) = (&self, &files, &progress);
         let tally = std::thread::scope(|scope| {
             // The sender goes with the reading thread: when that ends, so does the writing.
-            let reading = scope.spawn(move || this.read(files, at, audit_logs, sieve, progress_bar, &sender));
+            let reading =
+                scope.spawn(move || this.read(files, at, audit_logs, filter, progress_bar, &sender));
             let written = write(&mut bulk, receiver);
             let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
             // A broken write ends the reading too; it is the one to tell of.
@@ -167,7 +169,7 @@ impl Import {
         files: &[Found],
         at: Option<Moment>,
         mut audit_logs: AuditLogs,
-        mut sieve: Option<Sieve>,
+        mut filter: Option<RecordFilter>,
         progress: &Progress,
         sender: &SyncSender<Message>,
     ) -> anyhow::Result<Tally> {
@@ -218,7 +220,7 @@ impl Import {
                             Some(end) => *end = seen.max(*end),
                             None => drop(ends.insert(source.clone(), seen)),
                         }
-                        batch.change(observed, &mut sieve, &mut tally)?;
+                        batch.change(observed, &mut filter, &mut tally)?;
                     }
                     Item::Gap(gap) => {
                         tally.gaps += 1;
@@ -234,7 +236,7 @@ impl Import {
                  the earlier first"
             );
         }
-        self.send_snapshot(&snapshot, at, &mut sieve, &mut tally, sender)?;
+        self.send_snapshot(&snapshot, at, &mut filter, &mut tally, sender)?;
         audit_logs.send(&mut tally, sender)?;
         Ok(tally)
     }
@@ -243,7 +245,7 @@ impl Import {
         &self,
         snapshot: &[(Arc<str>, Object)],
         at: Option<Moment>,
-        sieve: &mut Option<Sieve>,
+        filter: &mut Option<RecordFilter>,
         tally: &mut Tally,
         sender: &SyncSender<Message>,
     ) -> anyhow::Result<()> {
@@ -262,7 +264,7 @@ impl Import {
                 sources.push(source);
             }
             let observed = Observed::received(moment, source, What::Added(object.clone()));
-            batch.change(observed, sieve, tally)?;
+            batch.change(observed, filter, tally)?;
         }
         batch.send()?;
         for source in sources {
@@ -271,14 +273,13 @@ impl Import {
         Ok(())
     }
 
-    fn sieve(&self) -> anyhow::Result<Sieve> {
-        let redact = match (&self.redact_key, self.no_redact) {
+    fn filter(&self) -> anyhow::Result<RecordFilter> {
+        let redaction = match (&self.redact_key, self.no_redact) {
             (_, true) => None,
-            (Some(path), _) => Some(secret_key::in_file(path)?),
-            (None, _) => Some(secret_key::in_file(&secret_key::default_path()?)?),
+            (Some(path), _) => Some(secret_key::redact_key(path)?),
+            (None, _) => Some(secret_key::redact_key(&secret_key::default_path()?)?),
         };
-        let redact = redact.map(|key| RedactKey(*key.first_chunk().expect("32 bytes begin with 16")));
-        Ok(Sieve::new(Rules { redact }))
+        Ok(RecordingPolicy { redaction, ..RecordingPolicy::default() }.filter())
     }
 
     fn report(&self, out: &mut Out, into: &Path, existed: bool, tally: &Tally) -> anyhow::Result<Outcome> {
@@ -368,19 +369,17 @@ impl Batch<'_> {
     fn change(
         &mut self,
         mut observed: Observed,
-        sieve: &mut Option<Sieve>,
+        filter: &mut Option<RecordFilter>,
         tally: &mut Tally,
     ) -> anyhow::Result<()> {
-        if let Some(sieve) = sieve {
-            let object = observed.what.object().clone();
-            let Some(object) = disclosed(object, &observed.key.kind, None) else {
+        if let Some(filter) = filter {
+            if is_secret(&observed.key.kind) {
                 tally.secrets += 1;
                 return Ok(());
-            };
-            observed.what = observed.what.with(object);
-            match sieve.pass(&observed.key, &observed.what) {
-                Verdict::Keep(what) => observed.what = what,
-                Verdict::Drop(_) => {
+            }
+            match filter.pass(&observed.key, &observed.what) {
+                Some(what) => observed.what = what,
+                None => {
                     tally.dropped += 1;
                     return Ok(());
                 }

@@ -27,7 +27,6 @@ mod secret_mask;
 mod serve;
 mod signals;
 mod sort_by;
-mod text_file;
 mod tracer_config;
 
 use std::io::Write;

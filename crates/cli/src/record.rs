@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use history::Retention;
-use kubernetes::rules::{self, RedactKey, Rules};
-use kubernetes::selector::Selector;
-use live::{Connection, EventChoice, KindChoice, Wanted};
-use recorder::{Assignment, Beside, Board, Config, Keep, Plane, duration, scheduler_config, secret_key};
+use kubernetes::recording::DEFAULT_KINDS_IN_WORDS;
+use kubernetes::rules::RedactKey;
+use live::{Connection, EventChoice};
+use recorder::policy::{self, Detail, RecordingPolicy};
+use recorder::{ApiServerConfig, Assignment, Beside, Board, Config, duration, scheduler_config, secret_key};
 use tokio::sync::watch;
 
 use self::status::Status;
@@ -24,11 +25,6 @@ use super::{Outcome, lines, signals};
 const FAREWELL: Duration = Duration::from_millis(500);
 
 const AFTER: &str = "\
-What is recorded by default: pods, nodes, namespaces, workloads, volumes, classes, quotas, budgets, devices, custom \
-resource definitions, every event, leases but for those of nodes, and where they exist the objects of Karpenter, Kueue, \
-Volcano, JobSet, LeaderWorkerSet, KEDA, VPA, Gardener, KAI and the NodeResourceTopology. Secrets are never read, ConfigMaps by name only. What means nothing to scheduling is left out and \
-the values of environment variables are hidden: --show-rules tells how.
-
 A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap. \
 So is what an earlier run recorded and this one does not: other namespaces, kinds, labels, events.
 
@@ -59,7 +55,7 @@ SimKube's tracer and Gardener's clusters.csv are taken too.";
 
 /// Record live clusters
 #[derive(clap::Args)]
-#[command(after_help = AFTER)]
+#[command(after_help = format!("{DEFAULT_KINDS_IN_WORDS}\n\n{AFTER}"))]
 pub(super) struct Record {
     /// The history, which is gone on with if it exists; with --config the folder of histories [default: the
     /// context's name with .kine]
@@ -109,7 +105,7 @@ pub(super) struct Record {
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
     /// Which events: all, scheduling (those of schedulers and autoscalers) or none
-    #[arg(long, value_name = "WHICH", value_parser = recorder::event_choice, default_value = "all")]
+    #[arg(long, value_name = "WHICH", value_parser = policy::event_choice, default_value = "all")]
     events: EventChoice,
     /// Sample the usage of nodes and pods from metrics.k8s.io too, every minute unless another interval is given
     #[arg(long, value_name = "INTERVAL", value_parser = recorder::duration, num_args = 0..=1, require_equals = true,
@@ -150,8 +146,18 @@ pub(super) struct Record {
 /// What is to be done.
 enum Task {
     One(Box<Assignment>),
-    Many { file: PathBuf, beside: Beside, config: Config },
-    Stream { path: PathBuf, kinds: Kinds, redact: Option<RedactKey>, plane: Plane, between: Duration },
+    Many {
+        file: PathBuf,
+        beside: Beside,
+        config: Config,
+    },
+    Stream {
+        path: PathBuf,
+        kinds: Kinds,
+        policy: Box<RecordingPolicy>,
+        server: ApiServerConfig,
+        between: Duration,
+    },
 }
 
 impl Record {
@@ -168,9 +174,8 @@ impl Record {
     }
 
     fn task(&self) -> anyhow::Result<Task> {
-        if let Some(labels) = &self.selector {
-            Selector::parse(labels)?;
-        }
+        let policy = self.policy();
+        policy.check_selector()?;
         if let Some(file) = &self.config {
             let beside = Beside {
                 folder: self.into.clone(),
@@ -182,18 +187,20 @@ impl Record {
             let config = Config::read(file, &beside)?;
             return Ok(Task::Many { file: file.clone(), beside, config });
         }
-        self.plane(None).wanted.kinds.check()?;
+        policy.check()?;
+        let server = ApiServerConfig {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..ApiServerConfig::default()
+        };
         if let Some(path) = &self.path {
-            // As the simulator's recorder does: its replayer makes a pod only where its namespace is.
-            let mut plane = self.plane(Some(stream::KINDS.map(str::to_owned).to_vec()));
-            plane.wanted.in_order = true;
             let kinds = if self.kinds.is_empty() && self.also.is_empty() { Kinds::Seven } else { Kinds::Any };
-            let redact = self.redact_key.as_deref().map(redact_key).transpose()?;
+            let redaction = self.redact_key.as_deref().map(secret_key::redact_key).transpose()?;
             return Ok(Task::Stream {
                 path: path.clone(),
                 kinds,
-                redact,
-                plane,
+                policy: Box::new(RecordingPolicy { redaction, ..policy.of_simulator() }),
+                server,
                 between: self.flush_interval,
             });
         }
@@ -202,14 +209,12 @@ impl Record {
         }
         let context = || Connection::name(self.kubeconfig.as_deref(), self.context.as_deref());
         let name: Arc<str> = self.source.clone().unwrap_or_else(context).into();
-        let nanos = self.keep_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
         Ok(Task::One(Box::new(Assignment {
             into: self.into.clone().unwrap_or_else(|| format!("{}.kine", recorder::file_name(&name)).into()),
             name,
-            cluster: self.plane(None),
+            cluster: server,
             control_plane: None,
-            keep: self.keep()?,
-            retention: Retention { nanos, bytes: self.keep_size },
+            policy: RecordingPolicy { redaction: self.redaction()?, ..policy },
             settings: self
                 .scheduler_config
                 .iter()
@@ -218,42 +223,36 @@ impl Record {
         })))
     }
 
-    /// The API server, of which these kinds are wanted if the user names none.
-    fn plane(&self, default: Option<Vec<String>>) -> Plane {
-        let only = if self.kinds.is_empty() { default } else { Some(self.kinds.clone()) };
-        let kinds =
-            KindChoice { only, also: self.also.clone(), skip: self.skip.clone(), ..KindChoice::default() };
-        Plane {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            wanted: Wanted {
-                kinds,
-                namespaces: self.namespaces.clone(),
-                labels: self.selector.clone(),
-                events: self.events,
-                usage: self.usage,
-                in_order: false,
-            },
-            ..Plane::default()
+    /// What is recorded. The key is not read yet: it is made if it is not there.
+    fn policy(&self) -> RecordingPolicy {
+        let nanos = self.keep_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
+        RecordingPolicy {
+            kinds: (!self.kinds.is_empty()).then(|| self.kinds.clone()),
+            also: self.also.clone(),
+            if_served: Vec::new(),
+            skip: self.skip.clone(),
+            namespaces: self.namespaces.clone(),
+            selector: self.selector.clone(),
+            events: self.events,
+            usage: self.usage,
+            detail: if self.everything { Detail::Everything } else { Detail::Significant },
+            redaction: None,
+            retention: Retention { nanos, bytes: self.keep_size },
+            in_order: false,
         }
     }
 
-    fn keep(&self) -> anyhow::Result<Keep> {
-        let redact = match (&self.redact_key, self.no_redact) {
-            (_, true) if self.everything => return Ok(Keep::Everything),
+    /// The key that environment values are hidden with.
+    fn redaction(&self) -> anyhow::Result<Option<RedactKey>> {
+        match (&self.redact_key, self.no_redact) {
+            (_, true) => Ok(None),
             _ if self.everything => {
                 bail!("--everything keeps every byte, environment values too: say --no-redact with it")
             }
-            (_, true) => None,
-            (Some(path), _) => Some(redact_key(path)?),
-            (None, _) => Some(redact_key(&secret_key::default_path()?)?),
-        };
-        Ok(Keep::Significant(Rules { redact }))
+            (Some(path), _) => secret_key::redact_key(path).map(Some),
+            (None, _) => secret_key::redact_key(&secret_key::default_path()?).map(Some),
+        }
     }
-}
-
-fn redact_key(path: &Path) -> anyhow::Result<RedactKey> {
-    Ok(RedactKey(*secret_key::in_file(path)?.first_chunk().expect("32 bytes begin with 16")))
 }
 
 // === impl Task ===
@@ -280,14 +279,14 @@ impl Task {
                 recorder::follow(&file, &beside, config, board, notices, stop).await;
                 Ok(())
             }
-            Task::Stream { path, kinds, redact, plane, between } => {
+            Task::Stream { path, kinds, policy, server, between } => {
                 let mut told = stop.clone();
                 let connection = tokio::select! {
-                    connection = recorder::connect(&plane) => connection?,
+                    connection = recorder::connect(&server) => connection?,
                     _ = told.wait_for(|is_time| *is_time) => return Ok(()),
                 };
-                let stream = Stream::create(&path, kinds, redact)?;
-                stream.record(connection, plane.wanted, between, &board, &notices, stop).await
+                let stream = Stream::create(&path, kinds, *policy)?;
+                stream.record(connection, between, &board, &notices, stop).await
             }
         }
     }
@@ -345,6 +344,6 @@ async fn time_is_up(duration: Option<Duration>) {
 }
 
 fn show_rules(out: &mut Out) -> anyhow::Result<Outcome> {
-    lines::rules(out, &rules::describe())?;
+    lines::rules(out, &policy::describe())?;
     Ok(Outcome::Done)
 }

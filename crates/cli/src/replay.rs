@@ -6,12 +6,12 @@ mod summary;
 mod target;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use calibration::Level;
 use query::Edit;
+use replay::Speed;
 use replay::plan::{Outputs, Plan, ReplayOptions};
 use scheduler::Version;
 
@@ -114,15 +114,6 @@ pub(super) struct Replay {
     target: Target,
 }
 
-/// How fast time goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Speed {
-    /// As fast as it can.
-    Max,
-    /// So many times as fast as it happened.
-    Times(f64),
-}
-
 impl Replay {
     pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
         if let Some(of_run) = &self.of_run {
@@ -174,18 +165,6 @@ impl Replay {
             autoscaler: self.autoscaler.clone(),
             autoscaler_version: self.autoscaler_version,
             set: self.set.clone(),
-        }
-    }
-}
-
-impl FromStr for Speed {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Speed> {
-        match text.parse::<f64>() {
-            _ if text == "max" => Ok(Speed::Max),
-            Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
-            _ => bail!("give a number above 0, or max"),
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod owners;
 pub mod pod_lives;
 pub mod quantity;
 pub mod read;
+pub mod recording;
 pub mod requests;
 pub mod rules;
 pub mod selector;

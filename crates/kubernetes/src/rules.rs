@@ -1,7 +1,8 @@
 //! What of a change matters to scheduling: what is cut out of objects before they are kept, and which changes are not
 //! kept at all.
 //!
-//! The rules work on the text: what stays keeps its bytes and their order.
+//! The tables are in [`recording`](crate::recording). The rules work on the text: what stays keeps its bytes and their
+//! order.
 
 mod json_cut;
 mod redact;
@@ -12,6 +13,10 @@ use model::{Key, Kind, MAX_DEPTH, Object, What};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64, xxh3_128};
 
 use crate::kinds::is_secret;
+use crate::recording::{
+    CONFIG_MAP_PREFIXES_WITH_DATA, CONFIG_MAPS_WITH_DATA, CONTAINER_LISTS, Effect, FIELD_RULES, FieldRule,
+    Purpose,
+};
 use json_cut::{Cursor, Cutting, Edits};
 pub use redact::RedactKey;
 
@@ -60,7 +65,7 @@ pub struct Description {
 /// All rules in words.
 pub fn describe() -> Vec<Description> {
     let kind = |(group, kind): (&str, &str)| Kind::new(group, kind).to_string();
-    let mut all: Vec<Description> = RULES
+    let mut all: Vec<Description> = FIELD_RULES
         .iter()
         .map(|rule| Description {
             kind: rule.kind.map_or("every kind".to_owned(), kind),
@@ -90,38 +95,6 @@ pub fn describe() -> Vec<Description> {
     all
 }
 
-/// A field that is treated specially.
-struct Rule {
-    /// Group and kind; `None` for every kind.
-    kind: Option<(&'static str, &'static str)>,
-    /// Names of members; `[]` for every entry of a list.
-    path: &'static [&'static str],
-    effect: Effect,
-    purpose: Purpose,
-    why: &'static str,
-}
-
-/// What a rule is there for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    /// It hides what ConfigMaps hold, but for those of autoscalers.
-    HideData,
-    /// It hides copies of the object in its annotations: they hold what is hidden in the object itself.
-    HideCopies,
-    /// It leaves out what means nothing to scheduling.
-    Significance,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    /// It is not kept.
-    Cut,
-    /// It is kept, but a change of it alone is no change.
-    Mute,
-    /// It is a list whose order means nothing.
-    Unordered,
-}
-
 /// What a recorder may write of an object, to whatever place; `None` if it is nothing.
 ///
 /// Nothing is left of Secrets, and of ConfigMaps all but their data, unless they are an autoscaler's. With a key the
@@ -135,56 +108,34 @@ pub fn disclosed(object: Object, kind: &Kind, redact: Option<&RedactKey>) -> Opt
     if !hides_data && redact.is_none() {
         return Some(object);
     }
-    let bits = bits(RULES, kind, |rule| match rule.purpose {
+    let bits = bits(FIELD_RULES, kind, |rule| match rule.purpose {
         Purpose::HideData => hides_data,
         Purpose::HideCopies => true,
         Purpose::Significance => false,
     });
-    Some(Reading::of(object.as_str(), RULES, bits, redact).kept(&object))
+    Some(Reading::of(object.as_str(), FIELD_RULES, bits, redact).kept(&object))
 }
 
 /// Whether an annotation holds a copy of its object, as `kubectl apply` leaves one.
 pub fn is_copy(annotation: &str) -> bool {
-    RULES.iter().any(|rule| rule.purpose == Purpose::HideCopies && rule.path.last() == Some(&annotation))
+    FIELD_RULES
+        .iter()
+        .any(|rule| rule.purpose == Purpose::HideCopies && rule.path.last() == Some(&annotation))
 }
 
 /// Whether a ConfigMap is one in which cluster-autoscaler reports, is told its priorities, or has its nodes described
 /// for KWOK.
 fn is_of_autoscalers(name: &str) -> bool {
-    matches!(name, "cluster-autoscaler-status" | "cluster-autoscaler-priority-expander")
-        || name.starts_with("kwok-provider-")
+    CONFIG_MAPS_WITH_DATA.contains(&name)
+        || CONFIG_MAP_PREFIXES_WITH_DATA.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A bit for each rule that is for a kind and is wanted.
-fn bits(rules: &[Rule], kind: &Kind, is_wanted: impl Fn(&Rule) -> bool) -> u32 {
+fn bits(rules: &[FieldRule], kind: &Kind, is_wanted: impl Fn(&FieldRule) -> bool) -> u32 {
     debug_assert!(rules.len() <= 32);
     let chosen = rules.iter().enumerate().filter(|(_, rule)| rule.is_for(kind) && is_wanted(rule));
     chosen.fold(0, |bits, (index, _)| bits | 1 << index)
 }
-
-/// At most 32: the bits of [`Place::rules`].
-static RULES: &[Rule] = &[
-    data_in(&["data"]),
-    data_in(&["binaryData"]),
-    on(&["metadata", "managedFields"], Effect::Cut, "says who set which field; often half of an object"),
-    copy_in(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"]),
-    copy_in(&["metadata", "annotations", "banzaicloud.com/last-applied"]),
-    copy_in(&["metadata", "annotations", "kapp.k14s.io/original"]),
-    copy_in(&["metadata", "annotations", "kapp.k14s.io/original-diff"]),
-    copy_in(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"]),
-    copy_in(&["metadata", "annotations", "objectset.rio.cattle.io/applied"]),
-    on(&["metadata", "resourceVersion"], Effect::Mute, "changes with every write, of whatever"),
-    on(&["status", "conditions", "[]", "lastHeartbeatTime"], Effect::Mute, "the kubelet's heartbeat")
-        .of("", "Node"),
-    on(&["status", "images"], Effect::Unordered, "schedulers look images up by name").of("", "Node"),
-    on(&["spec", "renewTime"], Effect::Mute, LEADER).of("coordination.k8s.io", "Lease"),
-    on(LEADER_ANNOTATION, Effect::Mute, LEADER).of("", "ConfigMap"),
-    on(LEADER_ANNOTATION, Effect::Mute, LEADER).of("", "Endpoints"),
-];
-
-const LEADER_ANNOTATION: &[&str] = &["metadata", "annotations", "control-plane.alpha.kubernetes.io/leader"];
-const LEADER: &str = "renewed every few seconds by whoever lives or leads";
-const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 // === impl Sieve ===
 
@@ -196,7 +147,7 @@ impl Sieve {
 
     /// Takes it that an object was kept like this: what was kept went through these rules already.
     pub fn know(&mut self, key: &Key, kept: &Object) {
-        let reading = Reading::of(kept.as_str(), RULES, sieve_bits(&key.kind), None);
+        let reading = Reading::of(kept.as_str(), FIELD_RULES, sieve_bits(&key.kind), None);
         self.last.insert(Name::of(key), reading.meaning(kept.as_str()));
     }
 
@@ -204,7 +155,7 @@ impl Sieve {
     pub fn pass(&mut self, key: &Key, what: &What) -> Verdict {
         let object = what.object();
         let (bits, redact) = (sieve_bits(&key.kind), self.rules.redact.as_ref());
-        let reading = Reading::of(object.as_str(), RULES, bits, redact);
+        let reading = Reading::of(object.as_str(), FIELD_RULES, bits, redact);
         let unchanged = match what {
             What::Added(_) => "seen before",
             What::Modified(_) => "nothing that matters changed",
@@ -224,7 +175,7 @@ impl Sieve {
 
 /// Data of ConfigMaps is hidden before, by [`disclosed`].
 fn sieve_bits(kind: &Kind) -> u32 {
-    bits(RULES, kind, |rule| rule.purpose != Purpose::HideData)
+    bits(FIELD_RULES, kind, |rule| rule.purpose != Purpose::HideData)
 }
 
 // === impl Name ===
@@ -241,27 +192,9 @@ impl Name {
     }
 }
 
-// === impl Rule ===
+// === impl FieldRule ===
 
-const fn on(path: &'static [&'static str], effect: Effect, why: &'static str) -> Rule {
-    Rule { kind: None, path, effect, purpose: Purpose::Significance, why }
-}
-
-const fn copy_in(path: &'static [&'static str]) -> Rule {
-    let why = "holds a copy of the object, environment variables and data included";
-    Rule { purpose: Purpose::HideCopies, ..on(path, Effect::Cut, why) }
-}
-
-const fn data_in(path: &'static [&'static str]) -> Rule {
-    let why = "may hold passwords; the ConfigMaps of cluster-autoscaler keep it";
-    Rule { purpose: Purpose::HideData, ..on(path, Effect::Cut, why) }.of("", "ConfigMap")
-}
-
-impl Rule {
-    const fn of(self, group: &'static str, kind: &'static str) -> Rule {
-        Rule { kind: Some((group, kind)), ..self }
-    }
-
+impl FieldRule {
     fn is_for(&self, kind: &Kind) -> bool {
         self.kind.is_none_or(|(group, name)| *kind.group == *group && *kind.kind == *name)
     }
@@ -296,7 +229,7 @@ impl Effect {
 /// What the rules find in one object's text.
 struct Reading<'a> {
     cursor: Cursor<'a>,
-    rules: &'a [Rule],
+    rules: &'a [FieldRule],
     redact: Option<&'a RedactKey>,
     /// What makes of the text what is kept.
     stored: Edits,
@@ -328,7 +261,7 @@ enum Role {
 
 impl<'a> Reading<'a> {
     /// By those rules whose bits are set.
-    fn of(json: &'a str, rules: &'a [Rule], bits: u32, redact: Option<&'a RedactKey>) -> Reading<'a> {
+    fn of(json: &'a str, rules: &'a [FieldRule], bits: u32, redact: Option<&'a RedactKey>) -> Reading<'a> {
         let (cursor, stored, meaning) = (Cursor::new(json), Edits::default(), Edits::default());
         let mut reading = Reading { cursor, rules, redact, stored, meaning };
         reading.value(Place { depth: 0, rules: bits, role: Role::Other });
@@ -432,8 +365,9 @@ impl<'a> Reading<'a> {
         if place.rules == 0 {
             return None;
         }
-        let ends =
-            |(index, rule): &(usize, &Rule)| place.rules & 1 << index != 0 && rule.path.len() == place.depth;
+        let ends = |(index, rule): &(usize, &FieldRule)| {
+            place.rules & 1 << index != 0 && rule.path.len() == place.depth
+        };
         self.rules.iter().enumerate().find(ends).map(|(_, rule)| rule.effect)
     }
 

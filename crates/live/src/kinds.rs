@@ -7,6 +7,7 @@ mod tests;
 use std::collections::HashSet;
 
 use kubernetes::kinds::is_secret;
+use kubernetes::recording::{DEFAULT_KINDS, EXCLUDED_OBJECTS, kinds_of};
 use model::Kind;
 
 use crate::{Error, Result};
@@ -25,70 +26,6 @@ pub struct KindChoice {
     pub skip: Vec<String>,
 }
 
-/// What is recorded by default, as far as the server has it: what schedules, what is scheduled, and what says why.
-const DEFAULT: &[(&str, &[&str])] = &[
-    (
-        "",
-        &[
-            "Pod",
-            "Node",
-            "Namespace",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Service",
-            "ReplicationController",
-            "ResourceQuota",
-            "LimitRange",
-            "ConfigMap",
-        ],
-    ),
-    ("scheduling.k8s.io", &["PriorityClass", "Workload", "PodGroup"]),
-    ("node.k8s.io", &["RuntimeClass"]),
-    ("policy", &["PodDisruptionBudget"]),
-    ("storage.k8s.io", &["StorageClass", "VolumeAttachment", "CSINode", "CSIDriver", "CSIStorageCapacity"]),
-    ("apps", &["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"]),
-    ("batch", &["Job", "CronJob"]),
-    ("autoscaling", &["HorizontalPodAutoscaler"]),
-    ("resource.k8s.io", &["ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"]),
-    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
-    ("events.k8s.io", &["Event"]),
-    ("coordination.k8s.io", &["Lease"]),
-    // Vertical Pod Autoscaler, KEDA.
-    ("autoscaling.k8s.io", &["VerticalPodAutoscaler"]),
-    ("keda.sh", &["ScaledObject", "ScaledJob"]),
-    // Karpenter, and what its clouds call their node classes.
-    ("karpenter.sh", &["NodePool", "NodeClaim"]),
-    ("karpenter.k8s.aws", &["EC2NodeClass"]),
-    ("karpenter.azure.com", &["AKSNodeClass"]),
-    ("karpenter.k8s.gcp", &["GCENodeClass"]),
-    ("karpenter.kwok.sh", &["KWOKNodeClass"]),
-    // Gardener.
-    ("machine.sapcloud.io", &["MachineDeployment", "MachineClass"]),
-    ("extensions.gardener.cloud", &["Worker"]),
-    // KAI.
-    ("scheduling.run.ai", &["Queue", "PodGroup", "BindRequest"]),
-    ("kai.scheduler", &["Topology"]),
-    // Kueue, Volcano, JobSet, LeaderWorkerSet.
-    (
-        "kueue.x-k8s.io",
-        &[
-            "Workload",
-            "ClusterQueue",
-            "LocalQueue",
-            "Cohort",
-            "ResourceFlavor",
-            "Topology",
-            "AdmissionCheck",
-            "WorkloadPriorityClass",
-        ],
-    ),
-    ("scheduling.volcano.sh", &["PodGroup", "Queue"]),
-    ("batch.volcano.sh", &["Job"]),
-    ("jobset.x-k8s.io", &["JobSet"]),
-    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"]),
-    ("topology.node.k8s.io", &["NodeResourceTopology"]),
-];
-
 /// The kinds that are recorded by default, each with its plural: what an account must be allowed to list and watch.
 pub fn default_resources() -> Vec<(Kind, String)> {
     let plural = |kind: &Kind| match kubernetes::kinds::of(kind) {
@@ -99,15 +36,13 @@ pub fn default_resources() -> Vec<(Kind, String)> {
 }
 
 fn default_kinds() -> impl Iterator<Item = Kind> {
-    DEFAULT.iter().flat_map(|(group, kinds)| kinds.iter().map(|kind| Kind::new(group, kind)))
+    kinds_of(DEFAULT_KINDS)
 }
 
-/// Objects of a kind that are left out unless their namespace is asked for, as a field selector.
-///
-/// The leases of nodes are heartbeats: one for each node every ten seconds. Other leases say who leads.
+/// A field selector for the objects of a kind that are recorded, unless their namespace is asked for.
 pub(crate) fn field_selector(kind: &Kind) -> Option<&'static str> {
-    let is_lease = *kind == Kind::new("coordination.k8s.io", "Lease");
-    is_lease.then_some("metadata.namespace!=kube-node-lease")
+    let of = EXCLUDED_OBJECTS.iter().find(|(group, name, _)| *kind.group == **group && *kind.kind == **name);
+    of.map(|(_, _, selector)| *selector)
 }
 
 // === impl KindChoice ===

@@ -6,7 +6,7 @@
 pub mod applying;
 mod connection;
 mod error;
-mod keeping;
+mod event_filter;
 mod kinds;
 mod news;
 mod recording;
@@ -16,7 +16,7 @@ pub mod watching;
 
 pub use connection::Connection;
 pub use error::{Error, Result};
-pub use keeping::EventChoice;
+pub use event_filter::EventChoice;
 pub use kinds::{KindChoice, default_resources};
 pub use news::{Event, KindStatus, Known, Name, News, Seen, State};
 pub use recording::{Target, Wanted, end, namespaces_of, record};

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::connection::Connection;
-use crate::keeping::{EventChoice, keep};
+use crate::event_filter::{EventChoice, event_filter, is_event};
 use crate::kinds::{KindChoice, Served, discover};
 use crate::news::{Event, Known, Name, News, Seen};
 use crate::watching::{Subject, Watching};
@@ -407,7 +407,12 @@ impl Recording {
 
     fn subject(&self, served: &Served) -> Subject {
         let (kind, api_version) = (served.kind.clone(), served.api_version());
-        Subject { source: self.desk.source.clone(), api_version, keep: keep(&kind, self.wanted.events), kind }
+        Subject {
+            source: self.desk.source.clone(),
+            api_version,
+            keep: event_filter(&kind, self.wanted.events),
+            kind,
+        }
     }
 
     /// Tells the server's version as an object, if it is another than was told last.
@@ -459,7 +464,7 @@ impl Known {
 impl Wanted {
     /// Which objects of a kind are wanted; `None` if it is none of them.
     fn scope(&self, served: &Served) -> Option<Scope> {
-        let events = match (scope::is_event(&served.kind), self.events) {
+        let events = match (is_event(&served.kind), self.events) {
             (true, EventChoice::None) => return None,
             (true, events) => events,
             (false, _) => EventChoice::All,

@@ -13,6 +13,7 @@ mod labels;
 mod listener;
 pub mod scheduler_settings;
 mod summary;
+mod text_file;
 
 pub use self::amounts::{bytes, counted, grouped, span};
 pub use self::as_of::{AsOf, objects};
@@ -25,3 +26,4 @@ pub use self::kind_words::{Found, KindWords};
 pub use self::labels::has_labels;
 pub use self::listener::Listener;
 pub use self::summary::{changes, gap_as_json, gap_in_words, summary_as_json};
+pub use self::text_file::{read_text, read_tracer_config, read_yaml};

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use history::Retention;
-use kubernetes::rules::Rules;
-use live::{KindChoice, Wanted};
-use model::{Kind, Object};
+use model::Object;
+
+use crate::policy::RecordingPolicy;
 
 /// A cluster, what of it is recorded, and where.
 #[derive(Clone, PartialEq)]
@@ -17,37 +16,33 @@ pub struct Assignment {
     /// The history.
     pub into: PathBuf,
     /// Where the cluster is.
-    pub cluster: Plane,
+    pub cluster: ApiServerConfig,
     /// Where the machines of the cluster are looked after, if that is another cluster.
-    pub control_plane: Option<Plane>,
-    /// What of it is kept.
-    pub keep: Keep,
-    /// For how long.
-    pub retention: Retention,
+    pub control_plane: Option<ControlPlaneConfig>,
+    /// What of it is recorded.
+    pub policy: RecordingPolicy,
     /// What no API server knows and is recorded all the same: how a scheduler or a tracer is configured.
     pub settings: Vec<Object>,
 }
 
-/// An API server, and what is wanted of it.
+/// How an API server is found.
 #[derive(Clone, Default, PartialEq)]
-pub struct Plane {
+pub struct ApiServerConfig {
     /// The kubeconfig; `None` for that of the user or of the pod.
     pub kubeconfig: Option<PathBuf>,
     /// A hash of what the kubeconfig says of the context: with other words in it, it is another server.
     pub seen: Option<u64>,
     /// The context; `None` for the current one.
     pub context: Option<String>,
-    /// Which kinds are watched.
-    pub wanted: Wanted,
 }
 
-/// What is kept of what is seen.
+/// How the control plane of a cluster is found.
 #[derive(Clone, PartialEq)]
-pub enum Keep {
-    /// Every byte of every version.
-    Everything,
-    /// What matters to scheduling.
-    Significant(Rules),
+pub struct ControlPlaneConfig {
+    /// The cluster that it is in.
+    pub server: ApiServerConfig,
+    /// Its namespace there.
+    pub namespace: String,
 }
 
 // === impl Assignment ===
@@ -57,24 +52,11 @@ impl Assignment {
     pub(super) fn is_as(&self, before: &Assignment) -> bool {
         let mut now = self.clone();
         now.cluster.seen = now.cluster.seen.or(before.cluster.seen);
-        if let (Some(plane), Some(before)) = (&mut now.control_plane, &before.control_plane) {
-            plane.seen = plane.seen.or(before.seen);
+        if let (Some(control), Some(before)) = (&mut now.control_plane, &before.control_plane) {
+            control.server.seen = control.server.seen.or(before.server.seen);
         }
         now == *before
     }
-}
-
-/// What of a control plane belongs to the one cluster that is looked after in this namespace.
-pub(super) fn of_control_plane(namespace: String) -> Wanted {
-    let if_there = [
-        Kind::new("machine.sapcloud.io", "MachineDeployment"),
-        Kind::new("machine.sapcloud.io", "MachineClass"),
-        Kind::new("extensions.gardener.cloud", "Worker"),
-        Kind::new("apps", "Deployment"),
-        Kind::new("events.k8s.io", "Event"),
-    ];
-    let kinds = KindChoice { only: Some(Vec::new()), if_there: if_there.into(), ..KindChoice::default() };
-    Wanted { kinds, namespaces: vec![namespace], ..Wanted::default() }
 }
 
 /// A scheduler's configuration as an object of its own kind.

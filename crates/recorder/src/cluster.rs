@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use live::{Connection, Event, Known, News, Target, caught};
+use live::{Connection, Event, Known, News, Target, Wanted, caught};
 use model::{Gap, Moment};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinSet, block_in_place};
@@ -18,7 +18,7 @@ use super::clock::RecordingClock;
 use super::damage;
 use super::figures::{Figures, State, lock};
 use super::film::{Film, Side};
-use super::{Assignment, Board, Notices, Plane};
+use super::{ApiServerConfig, Assignment, Board, Notices};
 
 /// Messages that may wait for the disk: one can be a whole page of a list. While the queue is full each watch gathers
 /// what it has to say, and then lets the API server wait.
@@ -118,14 +118,17 @@ impl Cluster<'_> {
         let source = &self.assignment.name;
         let (of_cluster, sender) = open(Side::Cluster);
         let target = Target { source: source.clone(), connection: connection.clone() };
-        let wanted = self.assignment.cluster.wanted.clone();
+        let policy = &self.assignment.policy;
+        let wanted = policy.wanted();
         let now = move || clock.now();
         tasks.spawn(live::record(target, wanted, of_cluster, now.clone(), sender, stop.clone()));
-        if let Some(plane) = self.assignment.control_plane.clone() {
+        if let Some(config) = &self.assignment.control_plane {
             let (known, sender) = open(Side::ControlPlane);
             let (source, notices) = (source.clone(), self.notices.clone());
             let is_troubled = self.is_control_troubled.clone();
-            let control = ControlPlane { plane, source, known, sender, notices, is_troubled };
+            let wanted = policy.wanted_of_control_plane(&config.namespace);
+            let server = config.server.clone();
+            let control = ControlPlane { server, wanted, source, known, sender, notices, is_troubled };
             tasks.spawn(control.record(now, stop));
         }
         let taken = self.take(&mut news, &mut tasks, &mut film, &connection).await;
@@ -284,7 +287,8 @@ fn finished(ended: Result<live::Result<()>, JoinError>) -> anyhow::Result<()> {
 
 /// A control plane that is to be recorded beside its cluster.
 struct ControlPlane {
-    plane: Plane,
+    server: ApiServerConfig,
+    wanted: Wanted,
     source: Arc<str>,
     known: Known,
     sender: mpsc::Sender<Event>,
@@ -305,13 +309,13 @@ impl ControlPlane {
         let mut said = String::new();
         loop {
             let connected = tokio::select! {
-                connected = connect_in_time(&self.plane) => connected,
+                connected = connect_in_time(&self.server) => connected,
                 _ = stop.wait_for(|is_time| *is_time) => return Ok(()),
             };
             let recorded = match connected {
                 Ok(connection) => {
                     let target = Target { source: self.source.clone(), connection };
-                    let (wanted, known) = (self.plane.wanted.clone(), self.known.clone());
+                    let (wanted, known) = (self.wanted.clone(), self.known.clone());
                     let (now, sender) = (now.clone(), self.sender.clone());
                     let recorded = live::record(target, wanted, known, now, sender, stop.clone());
                     recorded.await.map_err(anyhow::Error::from)
@@ -339,15 +343,15 @@ enum Resumed {
 }
 
 /// Connects, and hears from the server: without it no history is begun.
-pub async fn connect(plane: &Plane) -> live::Result<Connection> {
-    let connection = Connection::open(plane.kubeconfig.as_deref(), plane.context.as_deref()).await?;
+pub async fn connect(server: &ApiServerConfig) -> live::Result<Connection> {
+    let connection = Connection::open(server.kubeconfig.as_deref(), server.context.as_deref()).await?;
     connection.version().await?;
     Ok(connection)
 }
 
 /// The same within a time that a loop may stand still for.
-async fn connect_in_time(plane: &Plane) -> anyhow::Result<Connection> {
-    let connected = timeout(CONNECT_PATIENCE, connect(plane)).await;
+async fn connect_in_time(server: &ApiServerConfig) -> anyhow::Result<Connection> {
+    let connected = timeout(CONNECT_PATIENCE, connect(server)).await;
     let late = || format!("cannot reach the server: nothing came within {} s", CONNECT_PATIENCE.as_secs());
     Ok(connected.with_context(late)??)
 }

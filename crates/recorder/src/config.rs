@@ -10,14 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use formats::manifests;
 use formats::sktrace::TracerConfig;
-use history::Retention;
 use kubernetes::quantity::Quantity;
-use kubernetes::rules::{RedactKey, Rules};
-use live::{EventChoice, KindChoice, Wanted};
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Assignment, Keep, Plane};
+use super::{ApiServerConfig, Assignment};
+use crate::policy::RecordingPolicy;
 use crate::secret_key;
 
 /// What a file says is to be recorded.
@@ -94,7 +92,7 @@ impl Config {
             if self.assignments[..index].iter().any(|other| other.into == assignment.into) {
                 bail!("two clusters are called {name}");
             }
-            assignment.cluster.wanted.kinds.check().with_context(|| name.to_owned())?;
+            assignment.policy.check().with_context(|| name.to_owned())?;
         }
         let folder = &self.folder;
         std::fs::create_dir_all(self.place()).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -107,27 +105,26 @@ fn of_tracer(file: &str, text: &str, beside: &Beside) -> anyhow::Result<Config> 
     let (tracer, warnings) = TracerConfig::parse(file, text)?;
     let folder = beside.folder.clone().unwrap_or_default();
     let name = file_name(beside.context.as_deref().unwrap_or("cluster"));
-    let kinds = KindChoice { if_there: tracer.kinds().collect(), ..KindChoice::default() };
+    let policy = RecordingPolicy {
+        if_served: tracer.kinds().collect(),
+        redaction: Some(secret_key::redact_key(&folder.join(KEY_FILE))?),
+        ..RecordingPolicy::default()
+    };
     let assignment = Assignment {
         into: folder.join(format!("{name}.kine")),
         name: name.into(),
-        cluster: plane(
-            beside.kubeconfig.clone(),
-            beside.context.clone(),
-            Wanted { kinds, ..Wanted::default() },
-        ),
+        cluster: api_server(beside.kubeconfig.clone(), beside.context.clone()),
         control_plane: None,
-        keep: Keep::Significant(rules(&folder.join(KEY_FILE))?),
-        retention: Retention::default(),
+        policy,
         settings: vec![tracer.kept()],
     };
     Config { folder, assignments: vec![assignment], warnings }.checked().with_context(|| file.to_owned())
 }
 
 /// An API server that is looked for anew when what its kubeconfig says of it changes.
-fn plane(kubeconfig: Option<PathBuf>, context: Option<String>, wanted: Wanted) -> Plane {
+fn api_server(kubeconfig: Option<PathBuf>, context: Option<String>) -> ApiServerConfig {
     let seen = kubeconfig.as_ref().and_then(|path| hash_of_context(path, context.as_deref()));
-    Plane { kubeconfig, seen, context, wanted }
+    ApiServerConfig { kubeconfig, seen, context }
 }
 
 /// A hash of a context with its cluster and its user: a kubeconfig may have those of other clusters too. `None` if it cannot
@@ -146,12 +143,6 @@ fn hash_of_context(path: &Path, context: Option<&str>) -> Option<u64> {
     Some(xxh3_64(json!([name, context, cluster, user]).to_string().as_bytes()))
 }
 
-/// The rules with the key in a file.
-fn rules(key: &Path) -> anyhow::Result<Rules> {
-    let key = secret_key::in_file(key)?;
-    Ok(Rules { redact: Some(RedactKey(*key.first_chunk().expect("32 bytes begin with 16"))) })
-}
-
 /// A length of time: `60` and `60s` are the same, as with kube-scheduler-simulator's recorder.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no length of time such as 60, 60s, 5m, 2h or 30d");
@@ -165,16 +156,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
-}
-
-/// Which Events are recorded.
-pub fn event_choice(text: &str) -> Result<EventChoice, String> {
-    match text {
-        "all" => Ok(EventChoice::All),
-        "scheduling" => Ok(EventChoice::Scheduling),
-        "none" => Ok(EventChoice::None),
-        _ => Err(format!("{text:?} is none of all, scheduling, none")),
-    }
 }
 
 /// A size in bytes, in the words Kubernetes has for them.
@@ -193,7 +174,11 @@ pub fn file_name(source: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use history::Retention;
+    use live::EventChoice;
+
     use super::*;
+    use crate::policy::Detail;
 
     #[test]
     fn contexts_become_files_beside_each_other() {
@@ -243,6 +228,63 @@ mod tests {
         assert_eq!(is_as_before(), [true, true]);
         std::fs::write(folder.path().join("kubeconfig"), "contexts: []").unwrap();
         assert_eq!(is_as_before(), [false, false]);
+    }
+
+    /// The policies of a file.
+    fn policies(name: &str, text: &str, beside: Beside) -> Vec<(RecordingPolicy, Option<String>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let beside = Beside { folder: Some(folder.path().to_owned()), ..beside };
+        let config = Config::read(&file, &beside).unwrap();
+        let of = |assignment: Assignment| {
+            (assignment.policy, assignment.control_plane.map(|control| control.namespace))
+        };
+        config.assignments.into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn every_file_becomes_policies() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let ours = "{redact: false, events: scheduling, retention: {age: 1h, size: 1Ki}, clusters: [\
+            {name: a, kinds: [pods], also: [ing], skip: [cm], namespaces: [web], selector: app=web, usage: 5m}, \
+            {name: b, events: none, everything: true, controlPlane: {namespace: shoot}}]}";
+        let first = RecordingPolicy {
+            kinds: Some(words(&["pods"])),
+            also: words(&["ing"]),
+            skip: words(&["cm"]),
+            namespaces: words(&["web"]),
+            selector: Some("app=web".to_owned()),
+            events: EventChoice::Scheduling,
+            usage: Some(Duration::from_secs(300)),
+            retention: Retention { nanos: Some(3_600_000_000_000), bytes: Some(1024) },
+            ..RecordingPolicy::default()
+        };
+        let second = RecordingPolicy {
+            events: EventChoice::None,
+            detail: Detail::Everything,
+            retention: first.retention,
+            ..RecordingPolicy::default()
+        };
+        let expected = [(first, None), (second, Some("shoot".to_owned()))];
+        assert_eq!(policies("clusters.yaml", ours, Beside::default()), expected);
+
+        let keyless = |policy: &RecordingPolicy| RecordingPolicy { redaction: None, ..policy.clone() };
+        let tracer = "trackedObjects: {apps/v1.Deployment: {}}";
+        let [(policy, None)] = &policies("tracer.yml", tracer, Beside::default())[..] else { panic!() };
+        let if_served = vec![model::Kind::new("apps", "Deployment")];
+        assert!(policy.redaction.is_some());
+        assert_eq!(keyless(policy), RecordingPolicy { if_served, ..RecordingPolicy::default() });
+
+        let patterns = Beside {
+            kubeconfigs: Some("{shoot}.yaml".to_owned()),
+            control_kubeconfigs: Some("control-{shoot}.yaml".to_owned()),
+            ..Beside::default()
+        };
+        let table = policies("clusters.csv", "live,dev,prod\n", patterns);
+        let [(policy, Some(namespace))] = &table[..] else { panic!() };
+        assert!(policy.redaction.is_some() && namespace == "shoot--dev--prod");
+        assert_eq!(keyless(policy), RecordingPolicy::default());
     }
 
     #[test]

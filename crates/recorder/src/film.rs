@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use history::{Batch, Forgetting, History, Position, Retention, Selection, Writer};
-use kubernetes::rules::{Sieve, Verdict};
 use live::{Known, News, Seen};
 use model::{Gap, Kind, Moment, Object, Observed, What};
 
+use super::Assignment;
 use super::clock::{ClockStep, RecordingClock};
 use super::figures::{Figures, lock};
-use super::{Assignment, Keep};
+use super::policy::{RecordFilter, is_of_control_plane};
 
 /// A history that is being recorded.
 pub(super) struct Film {
@@ -20,8 +20,7 @@ pub(super) struct Film {
     source: Arc<str>,
     /// `None` while the disk is full.
     writer: Option<Writer>,
-    /// `None`: everything is kept.
-    sieve: Option<Sieve>,
+    filter: RecordFilter,
     retention: Retention,
     /// Bytes that could not be forgotten: it is not tried again before there are more.
     stubborn: u64,
@@ -70,23 +69,20 @@ impl Film {
         figures: Arc<Mutex<Figures>>,
         clock: Arc<RecordingClock>,
     ) -> history::Result<(Film, HashMap<Side, Known>)> {
-        let mut sieve = match &assignment.keep {
-            Keep::Everything => None,
-            Keep::Significant(rules) => Some(Sieve::new(rules.clone())),
-        };
+        let mut filter = assignment.policy.filter();
         let path = assignment.into.clone();
         // Before anything is read, so that nobody else writes between, and one that was never begun is begun.
         let writer = Writer::open(&path)?;
         let mut settings: HashMap<Kind, Object> = HashMap::new();
-        let mut known = known(&path, assignment, sieve.as_mut(), &mut settings)?;
+        let mut known = known(&path, assignment, &mut filter, &mut settings)?;
         let safe = writer.flush()?;
         let source = assignment.name.clone();
         let mut film = Film {
             path,
             source,
             writer: Some(writer),
-            sieve,
-            retention: assignment.retention,
+            filter,
+            retention: assignment.policy.retention,
             stubborn: 0,
             forgetting: None,
             unfinished: None,
@@ -173,11 +169,11 @@ impl Film {
                 }
                 let of_kind = figures.kinds.entry(observed.key.kind.clone()).or_default();
                 let bytes = observed.what.object().as_str().len() as u64;
-                match self.sifted(observed) {
-                    Some(observed) => {
+                match self.filter.pass(&observed.key, &observed.what) {
+                    Some(what) => {
                         of_kind.kept += 1;
                         of_kind.bytes += bytes;
-                        batch.changes.push(observed);
+                        batch.changes.push(Observed { what, ..observed });
                     }
                     None => of_kind.dropped += 1,
                 }
@@ -195,14 +191,6 @@ impl Film {
         }
         drop(figures);
         self.write(batch)
-    }
-
-    fn sifted(&mut self, observed: Observed) -> Option<Observed> {
-        let Some(sieve) = &mut self.sieve else { return Some(observed) };
-        match sieve.pass(&observed.key, &observed.what) {
-            Verdict::Keep(what) => Some(Observed { what, ..observed }),
-            Verdict::Drop(_) => None,
-        }
     }
 
     fn write(&mut self, batch: Batch) -> history::Result<()> {
@@ -340,12 +328,11 @@ impl Film {
 // === impl Side ===
 
 impl Side {
-    /// Whether something is of interest. A control plane looks after many things of many clusters.
+    /// Whether something that was seen there belongs to the recording.
     fn wants(self, observed: &Observed) -> bool {
-        match (self, &*observed.key.kind.kind) {
-            (Side::Cluster, _) => true,
-            (Side::ControlPlane, "Deployment") => *observed.key.name == *"cluster-autoscaler",
-            (Side::ControlPlane, kind) => kind != "ServerVersion",
+        match self {
+            Side::Cluster => true,
+            Side::ControlPlane => is_of_control_plane(&observed.key),
         }
     }
 
@@ -367,11 +354,11 @@ impl Side {
 
 const CONTROL_PLANE: &str = "@control-plane";
 
-/// Where a recording stopped and what was there then. The rules are told of it.
+/// Where a recording stopped and what was there then. The filter is told of it.
 fn known(
     path: &Path,
     assignment: &Assignment,
-    mut sieve: Option<&mut Sieve>,
+    filter: &mut RecordFilter,
     settings: &mut HashMap<Kind, Object>,
 ) -> history::Result<HashMap<Side, Known>> {
     let history = History::open(path)?;
@@ -379,7 +366,7 @@ fn known(
     let source = &assignment.name;
     let Some((start, end)) = history.span_of(source)? else { return Ok(known) };
     let mut control_namespaces: Vec<String> =
-        assignment.control_plane.as_ref().map_or(Vec::new(), |plane| plane.wanted.namespaces.clone());
+        assignment.control_plane.iter().map(|control| control.namespace.clone()).collect();
     for side in [Side::Cluster, Side::ControlPlane] {
         let of_side = known.entry(side).or_default();
         (of_side.from, of_side.until) = (Some(start), Some(end));
@@ -402,9 +389,7 @@ fn known(
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
         };
-        if let Some(sieve) = &mut sieve {
-            sieve.know(&version.key, &version.object);
-        }
+        filter.know(&version.key, &version.object);
         let is_control = control_namespaces.iter().any(|namespace| **namespace == *version.key.namespace);
         let side = if is_control { Side::ControlPlane } else { Side::Cluster };
         let name = (version.key.namespace.clone(), version.key.name.clone());

@@ -11,12 +11,13 @@ mod figures;
 mod film;
 mod fleet;
 mod notices;
+pub mod policy;
 pub mod secret_key;
 
-pub use self::assignment::{Assignment, Keep, Plane, scheduler_config};
+pub use self::assignment::{ApiServerConfig, Assignment, ControlPlaneConfig, scheduler_config};
 pub use self::clock::RecordingClock;
 pub use self::cluster::{connect, record};
-pub use self::config::{Beside, Config, duration, event_choice, file_name, size};
+pub use self::config::{Beside, Config, duration, file_name, size};
 pub use self::figures::{Board, Figures, KindFigures, State, lock};
 pub use self::fleet::follow;
 pub use self::notices::{Notice, NoticeReader, Notices, notices};

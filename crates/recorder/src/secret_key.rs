@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use kubernetes::rules::RedactKey;
 
 /// Thirty-two bytes that nobody guesses.
 pub fn random() -> anyhow::Result<[u8; 32]> {
@@ -24,6 +25,11 @@ pub fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
         }
         Err(error) => Err(error).with_context(|| format!("cannot read the key in {}", path.display())),
     }
+}
+
+/// The key in a file by which values are replaced with tokens.
+pub fn redact_key(path: &Path) -> anyhow::Result<RedactKey> {
+    Ok(RedactKey(*in_file(path)?.first_chunk().expect("32 bytes begin with 16")))
 }
 
 /// Where the recorder's key is kept: with the user, never in a history.

@@ -68,6 +68,7 @@ mod error;
 pub mod figures;
 pub mod film;
 pub mod level;
+pub mod live_target;
 pub mod plan;
 pub mod play;
 mod record;
@@ -76,6 +77,8 @@ pub mod replayer;
 pub mod report;
 pub mod script;
 pub mod snapshot;
+mod speed;
 
 pub use error::Error;
 pub use replayer::{Replay, ReplayReport, Replayer};
+pub use speed::Speed;

@@ -9,24 +9,13 @@ use std::time::Duration;
 use anyhow::Context;
 use formats::{Writer as _, sched_record};
 use jiff::tz::Offset;
-use kubernetes::rules::{self, RedactKey};
-use live::{Connection, Event, Known, News, Target, Wanted};
+use live::{Connection, Event, Known, News, Target};
 use model::{Change, Moment, Observed};
+use recorder::policy::{RecordFilter, RecordingPolicy};
 use recorder::{Board, Figures, Notices, RecordingClock, lock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
-
-/// What the simulator's recorder watches, in its order.
-pub(super) const KINDS: [&str; 7] = [
-    "namespaces",
-    "priorityclasses",
-    "storageclasses",
-    "persistentvolumeclaims",
-    "nodes",
-    "persistentvolumes",
-    "pods",
-];
 
 /// News that may wait for the disk.
 const QUEUE: usize = 8;
@@ -42,8 +31,8 @@ pub(super) enum Kinds {
 pub(super) struct Stream {
     path: PathBuf,
     writer: sched_record::Writer<BufWriter<File>>,
-    /// The simulator's recorder hides nothing; a user may wish it.
-    redact: Option<RedactKey>,
+    policy: RecordingPolicy,
+    filter: RecordFilter,
     seq: i64,
     /// The time of the line above: times do not go back.
     last: Moment,
@@ -51,7 +40,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Makes the file. One that is there is not overwritten: the simulator's recorder would.
-    pub(super) fn create(path: &Path, kinds: Kinds, redact: Option<RedactKey>) -> anyhow::Result<Stream> {
+    pub(super) fn create(path: &Path, kinds: Kinds, policy: RecordingPolicy) -> anyhow::Result<Stream> {
         let mut options = File::options();
         options.write(true).create_new(true);
         // What it holds is the owner's, as a history is.
@@ -61,14 +50,14 @@ impl Stream {
             .open(path)
             .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
         let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
-        Ok(Stream { path: path.to_owned(), writer, redact, seq: 0, last: Moment::MIN })
+        let filter = policy.filter();
+        Ok(Stream { path: path.to_owned(), writer, policy, filter, seq: 0, last: Moment::MIN })
     }
 
     /// Records until it is told to stop. What was taken is in the file after `between` at the latest.
     pub(super) async fn record(
         mut self,
         connection: Connection,
-        wanted: Wanted,
         between: Duration,
         board: &Board,
         notices: &Notices,
@@ -81,6 +70,7 @@ impl Stream {
         let target = Target { source: source.clone(), connection: connection.clone() };
         let stamps = clock.clone();
         let now = move || stamps.now();
+        let wanted = self.policy.wanted();
         let recording = tokio::spawn(live::record(target, wanted, Known::default(), now, sender, stop));
         let mut flushes = interval(between);
         loop {
@@ -123,9 +113,7 @@ impl Stream {
                 continue;
             }
             let Observed { seen, key, what, inferred } = observed;
-            let object = what.object().clone();
-            let Some(object) = rules::disclosed(object, &key.kind, self.redact.as_ref()) else { continue };
-            let what = what.with(object);
+            let Some(what) = self.filter.pass(&key, &what) else { continue };
             lock(figures).kinds.entry(key.kind.clone()).or_default().kept += 1;
             self.seq += 1;
             // Each kind stamps what it sees, and two may meet on their way here.

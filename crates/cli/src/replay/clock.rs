@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use model::Moment;
+use replay::Speed;
 use replay::plan::{Plan, Watcher};
 
-use super::{Speed, seconds};
+use super::seconds;
 use crate::output::Out;
 use crate::progress::Progress;
 use crate::signals;

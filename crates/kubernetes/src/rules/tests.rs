@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::recording::on;
 
 fn object(value: Value) -> Object {
     Object::parse(&value.to_string()).unwrap()
@@ -218,7 +219,7 @@ fn only_autoscalers_config_maps_disclose_their_data() {
 
 #[test]
 fn what_is_hidden_is_hidden_in_copies_too() {
-    let copies: Vec<&str> = RULES
+    let copies: Vec<&str> = FIELD_RULES
         .iter()
         .filter(|rule| rule.purpose == Purpose::HideCopies)
         .map(|rule| *rule.path.last().unwrap())
@@ -245,7 +246,7 @@ fn what_is_hidden_is_hidden_in_copies_too() {
 #[test]
 fn every_rule_is_described() {
     let all = describe();
-    assert_eq!(all.len(), RULES.len() + 3);
+    assert_eq!(all.len(), FIELD_RULES.len() + 3);
     let fields: Vec<&str> = all.iter().map(|rule| rule.field.as_str()).collect();
     assert!(fields.contains(&"status.conditions[].lastHeartbeatTime"));
     assert!(fields.contains(&"metadata.annotations['banzaicloud.com/last-applied']"));
@@ -255,7 +256,7 @@ fn every_rule_is_described() {
 }
 
 /// Rules over a small alphabet, so that random documents meet them often.
-static LETTERS: &[Rule] = &[
+static LETTERS: &[FieldRule] = &[
     on(&["a", "b"], Effect::Cut, ""),
     on(&["b"], Effect::Cut, ""),
     on(&["c", "[]", "a"], Effect::Cut, ""),

@@ -70,6 +70,20 @@ pub struct Tally {
     late: BTreeMap<u64, u64>,
 }
 
+// === impl Done ===
+
+impl Done {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Done::Created => "created",
+            Done::Changed => "changed",
+            Done::Bound => "bound",
+            Done::Deleted => "deleted",
+        }
+    }
+}
+
 // === impl Tally ===
 
 impl Tally {

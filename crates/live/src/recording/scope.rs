@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use model::{Kind, Moment};
 
-use crate::keeping::EventChoice;
+use crate::event_filter::{EventChoice, is_event};
 
 /// Which objects of a kind are recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,11 +191,6 @@ fn version(position: &str) -> &str {
 /// Up to when all was told.
 fn moment(position: &str) -> Option<Moment> {
     position.split_once('@')?.1.parse().ok()
-}
-
-/// Whether a kind is one of Events.
-pub(super) fn is_event(kind: &Kind) -> bool {
-    *kind.kind == *"Event" && matches!(&*kind.group, "" | "events.k8s.io")
 }
 
 // === impl Scope ===

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use history::Retention;
-use live::Wanted;
 
-use super::{Beside, Config, KEY_FILE, plane, rules};
-use crate::assignment::of_control_plane;
-use crate::{Assignment, Keep};
+use super::{Beside, Config, KEY_FILE, api_server};
+use crate::policy::RecordingPolicy;
+use crate::{Assignment, ControlPlaneConfig, secret_key};
 
 pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
     let Some(pattern) = &beside.kubeconfigs else {
@@ -17,7 +15,8 @@ pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
         );
     };
     let folder = beside.folder.clone().unwrap_or_default();
-    let rules = rules(&folder.join(KEY_FILE))?;
+    let redaction = Some(secret_key::redact_key(&folder.join(KEY_FILE))?);
+    let policy = RecordingPolicy { redaction, ..RecordingPolicy::default() };
     let mut assignments = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -36,15 +35,15 @@ pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
         };
         let name = format!("{landscape}_{project}_{shoot}");
         let control_plane = beside.control_kubeconfigs.as_deref().map(|pattern| {
-            plane(Some(file(pattern)), None, of_control_plane(format!("shoot--{project}--{shoot}")))
+            let server = api_server(Some(file(pattern)), None);
+            ControlPlaneConfig { server, namespace: format!("shoot--{project}--{shoot}") }
         });
         assignments.push(Assignment {
             into: folder.join(format!("{name}.kine")),
             name: name.into(),
-            cluster: plane(Some(file(pattern)), None, Wanted::default()),
+            cluster: api_server(Some(file(pattern)), None),
             control_plane,
-            keep: Keep::Significant(rules.clone()),
-            retention: Retention::default(),
+            policy: policy.clone(),
             settings: Vec::new(),
         });
     }

@@ -5,15 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use formats::sktrace::TracerConfig;
 use history::Retention;
-use kubernetes::rules::Rules;
-use kubernetes::selector::Selector;
-use live::{EventChoice, KindChoice, Wanted};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Beside, Config, KEY_FILE, duration, event_choice, plane, rules, size};
-use crate::assignment::of_control_plane;
-use crate::{Assignment, Keep, scheduler_config};
+use super::{Beside, Config, KEY_FILE, api_server, duration, size};
+use crate::policy::{Detail, RecordingPolicy, event_choice};
+use crate::{Assignment, ControlPlaneConfig, scheduler_config, secret_key};
 
 /// What may stand beside `clusters` and then holds for each that does not say otherwise.
 const FOR_ALL: [&str; 13] = [
@@ -113,44 +110,51 @@ fn assignment(
     if let Some(path) = &told.scheduler_config {
         settings.push(scheduler_config(&at.join(path))?);
     }
-    let mut if_there = Vec::new();
+    let mut if_served = Vec::new();
     if let Some(tracked) = &told.tracked_objects {
         let text = json!({ "trackedObjects": tracked }).to_string();
         let (tracer, warnings) = TracerConfig::parse("trackedObjects", &text)?;
         config.warnings.extend(warnings);
-        if_there.extend(tracer.kinds());
+        if_served.extend(tracer.kinds());
         settings.push(tracer.kept());
     }
-    let keep = match (told.everything, told.redact) {
+    let (detail, redaction) = match (told.everything, told.redact) {
         (true, true) => bail!("everything keeps environment values too: say redact: false with it"),
-        (true, false) => Keep::Everything,
-        (false, false) => Keep::Significant(Rules::default()),
+        (true, false) => (Detail::Everything, None),
+        (false, false) => (Detail::Significant, None),
         (false, true) => {
             let key = told.redact_key.map_or(config.folder.join(KEY_FILE), |path| at.join(path));
-            Keep::Significant(rules(&key)?)
+            (Detail::Significant, Some(secret_key::redact_key(&key)?))
         }
     };
-    let kinds = KindChoice { only: told.kinds, also: told.also, if_there, skip: told.skip };
-    let events = told.events.as_deref().map_or(Ok(EventChoice::All), event_choice);
-    let events = events.map_err(anyhow::Error::msg).context("events")?;
+    let events = told.events.as_deref().map(event_choice).transpose();
     let usage = told.usage.as_deref().map(duration).transpose();
-    let usage = usage.map_err(anyhow::Error::msg).context("usage")?;
-    let (namespaces, labels) = (told.namespaces, told.selector);
-    let wanted = Wanted { kinds, namespaces, labels, events, usage, in_order: false };
-    if let Some(labels) = &wanted.labels {
-        Selector::parse(labels).context("selector")?;
-    }
+    let policy = RecordingPolicy {
+        kinds: told.kinds,
+        also: told.also,
+        if_served,
+        skip: told.skip,
+        namespaces: told.namespaces,
+        selector: told.selector,
+        events: events.map_err(anyhow::Error::msg).context("events")?.unwrap_or_default(),
+        usage: usage.map_err(anyhow::Error::msg).context("usage")?,
+        detail,
+        redaction,
+        retention: told.retention.read()?,
+        in_order: false,
+    };
+    policy.check_selector().context("selector")?;
     let control_plane = told.control_plane.map(|control| {
         let kubeconfig = control.kubeconfig.map(|path| at.join(path));
-        plane(kubeconfig, control.context, Wanted { events, ..of_control_plane(control.namespace) })
+        let server = api_server(kubeconfig, control.context);
+        ControlPlaneConfig { server, namespace: control.namespace }
     });
     Ok(Assignment {
         into: config.folder.join(format!("{}.kine", told.name)),
         name: told.name.into(),
-        cluster: plane(told.kubeconfig.map(|path| at.join(path)), told.context, wanted),
+        cluster: api_server(told.kubeconfig.map(|path| at.join(path)), told.context),
         control_plane,
-        keep,
-        retention: told.retention.read()?,
+        policy,
         settings,
     })
 }

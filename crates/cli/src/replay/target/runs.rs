@@ -3,11 +3,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use live::Connection;
-use live::applying::{Run, clean, runs, tell};
+use live::applying::Run;
+use replay::live_target::{SHUTDOWN_TIMEOUT, known_runs};
 
-use super::{FAREWELL, now, told};
+use super::{now, printing};
 use crate::Outcome;
 use crate::output::{HEADING, Out};
 
@@ -54,7 +54,7 @@ impl OfRun {
     pub(in crate::replay) fn run(&self, out: &mut Out) -> anyhow::Result<Outcome> {
         let runtime = recorder::runtime()?;
         let done = runtime.block_on(self.act(out));
-        runtime.shutdown_timeout(FAREWELL);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         done
     }
 
@@ -65,54 +65,22 @@ impl OfRun {
         | OfRun::Runs(server)) = self;
         let connection = Connection::open(Some(&server.target), server.context.as_deref()).await?;
         match self {
-            OfRun::Runs(_) => show(out, &runs(&connection).await?)?,
+            OfRun::Runs(_) => show(out, &known_runs::runs(&connection).await?)?,
             OfRun::Clean(which) => {
-                // What a run left behind can be removed though its own object is gone.
-                let name = match &which.run {
-                    Some(name) => name.clone(),
-                    None => which.find(&connection).await?.name,
-                };
-                let cleaned = clean(connection, Some(&name)).await?;
-                told::cleaned(out, &cleaned)?;
+                let cleaned = known_runs::clean(connection, which.run.as_deref()).await?;
+                printing::cleaned(out, &cleaned)?;
                 if !cleaned.left.is_empty() {
                     return Ok(Outcome::Otherwise);
                 }
             }
             OfRun::Pause(which) | OfRun::Resume(which) => {
-                let run = which.find(&connection).await?;
-                if !run.is_alive(now()) {
-                    bail!("run {} is {}, and nobody plays it now", run.name, run.state.word());
-                }
                 let paused = matches!(self, OfRun::Pause(_));
-                tell(&connection, &run.name, paused).await?;
+                let run = known_runs::set_paused(&connection, which.run.as_deref(), paused, now()).await?;
                 let words = if paused { "waits from now on" } else { "goes on" };
                 writeln!(out, "run {} {words}", run.name)?;
             }
         }
         Ok(Outcome::Done)
-    }
-}
-
-impl Which {
-    /// The run that is meant.
-    async fn find(&self, connection: &Connection) -> anyhow::Result<Run> {
-        let mut all = runs(connection).await?;
-        if let Some(name) = &self.run {
-            all.retain(|run| run.name == *name);
-        }
-        match (all.len(), &self.run) {
-            (1, _) => Ok(all.remove(0)),
-            (0, Some(name)) => bail!("{} knows of no run {name}", connection.context()),
-            (0, None) => bail!("{} knows of no run", connection.context()),
-            _ => {
-                let names: Vec<String> = all.into_iter().map(|run| run.name).collect();
-                bail!(
-                    "{} knows of several runs: say --run {}",
-                    connection.context(),
-                    names.join(" or --run ")
-                )
-            }
-        }
     }
 }
 
@@ -123,8 +91,7 @@ fn show(out: &mut Out, runs: &[Run]) -> anyhow::Result<()> {
     }
     writeln!(out, "{HEADING}{:<NAME$}{:<STATE$}{:<AT$}WHAT{HEADING:#}", "NAME", "STATE", "AT")?;
     for run in runs {
-        let is_lost = matches!(run.state.word(), "playing" | "paused") && !run.is_alive(now());
-        let state = if is_lost { "lost" } else { run.state.word() };
+        let state = known_runs::state_word(run, now());
         let at = run.position.map_or_else(|| "<none>".to_owned(), |at| at.to_string());
         writeln!(out, "{:<NAME$}{state:<STATE$}{at:<AT$}{}", run.name, run.what)?;
     }

@@ -1,9 +1,9 @@
-//! What of a history is played.
+//! The part of a recording that is played into a live API server, and the API operations that it becomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use history::Selection;
@@ -13,14 +13,12 @@ use model::{Change, Moment, What, Window};
 use query::Chosen;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Sender};
+use tokio::time::Instant;
 
-use super::now;
-use crate::output::{Out, times};
-use crate::progress::Progress;
-use crate::replay::seconds;
+use super::{LiveProgress, LiveReplayObserver};
 
-/// A part of a history.
-pub(super) struct Part<'a> {
+/// A part of a recording.
+pub(super) struct RecordedPart<'a> {
     pub(super) chosen: &'a Chosen,
     pub(super) everything: Selection,
     pub(super) from: Moment,
@@ -33,12 +31,14 @@ pub(super) struct Beginning {
     from: Moment,
 }
 
-/// How often the progress is shown.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// How often the progress is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Deeds read ahead.
 const AHEAD: usize = 1024;
 
-impl Part<'_> {
+// === impl RecordedPart ===
+
+impl RecordedPart<'_> {
     /// Brings a transplant to where a run goes on: what is before that is done.
     pub(super) fn catch_up(
         &self,
@@ -58,27 +58,36 @@ impl Part<'_> {
         }
     }
 
-    /// What is there at the beginning as fast as it goes, then what happens when it is due. Says when that began.
+    /// Creates what is there at the beginning, as fast as the server goes.
+    pub(super) fn create_initial(
+        &self,
+        runtime: &Runtime,
+        applier: &Arc<Applier>,
+        beginning: &mut Beginning,
+    ) -> anyhow::Result<()> {
+        let initial = std::mem::take(&mut beginning.deeds);
+        applied(runtime, applier, (Pace::Max, self.from), |deeds| {
+            send(deeds, initial);
+            Ok(())
+        })
+    }
+
+    /// Plays all changes after the beginning, each when it is due.
     pub(super) fn play(
         &self,
         runtime: &Runtime,
         applier: &Arc<Applier>,
         transplant: &mut Transplant,
-        beginning: Beginning,
+        beginning: &Beginning,
         pace: Pace,
-        out: &Out,
-    ) -> anyhow::Result<Moment> {
-        applied(runtime, applier, (Pace::Max, self.from), |deeds| {
-            send(deeds, beginning.deeds);
-            Ok(())
-        })?;
-        let time = now();
+        observer: &mut dyn LiveReplayObserver,
+    ) -> anyhow::Result<()> {
         let rest = Window { from: beginning.from, to: self.end.plus_nanos(1) };
-        let progress = Progress::replay(out, seconds(self.end.nanos_since(self.from)));
+        let mut progress = observer.playing(self.from, self.end);
         let shown = Window { from: beginning.from, to: self.end };
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| show(&progress, applier, pace, shown, &is_over));
+            scope.spawn(|| tell(&mut progress, applier, pace, shown, &is_over));
             let played = applied(runtime, applier, (pace, self.end), |deeds| {
                 for change in self.chosen.history.between(rest, &self.everything)? {
                     if !send(deeds, transplant.change(&change?)) {
@@ -89,8 +98,7 @@ impl Part<'_> {
             });
             is_over.store(true, Ordering::Relaxed);
             played
-        })?;
-        Ok(time)
+        })
     }
 
     /// All that would be done.
@@ -135,25 +143,28 @@ impl Part<'_> {
     }
 }
 
-/// Shows how late it is in the recording, until it is over. Changes are read far ahead of that.
-fn show(progress: &Progress, applier: &Applier, pace: Pace, window: Window, is_over: &AtomicBool) {
+/// Tells how late it is in the recording, until it is over. Changes are read far ahead of that.
+fn tell(
+    progress: &mut (dyn FnMut(LiveProgress) + Send),
+    applier: &Applier,
+    pace: Pace,
+    window: Window,
+    is_over: &AtomicBool,
+) {
     let began = Instant::now();
-    let mut shown = window.from;
+    let mut at = window.from;
     while !is_over.load(Ordering::Relaxed) {
         let passed = began.elapsed().saturating_sub(applier.paused_for());
         if let Pace::Times { speed, .. } = pace {
             let nanos = (passed.as_nanos() as f64 * speed) as i64;
-            shown = if applier.is_paused() { shown } else { window.from.plus_nanos(nanos).min(window.to) };
+            at = if applier.is_paused() { at } else { window.from.plus_nanos(nanos).min(window.to) };
         } else {
-            shown = applier.position().unwrap_or(window.from).max(shown);
+            at = applier.position().unwrap_or(window.from).max(at);
         }
-        let nanos = shown.nanos_since(window.from);
-        let words = match applier.is_paused() {
-            true => "paused".to_owned(),
-            false => times(nanos as f64 / passed.as_nanos().max(1) as f64),
-        };
-        progress.played(seconds(nanos), shown, &words);
-        thread::sleep(BETWEEN_LOOKS);
+        let played_nanos = at.nanos_since(window.from);
+        let speed = played_nanos as f64 / passed.as_nanos().max(1) as f64;
+        progress(LiveProgress { at, played_nanos, speed: (!applier.is_paused()).then_some(speed) });
+        thread::sleep(PROGRESS_INTERVAL);
     }
 }
 

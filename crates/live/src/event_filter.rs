@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use kubernetes::recording::{SCHEDULING_REPORTER_PARTS, SCHEDULING_REPORTERS};
 use model::{Kind, Object};
 use serde::Deserialize;
 
@@ -18,12 +19,17 @@ pub enum EventChoice {
 }
 
 /// Which objects of a kind are told of. What of them is told is decided by [`kubernetes::rules::disclosed`].
-pub(crate) fn keep(kind: &Kind, events: EventChoice) -> fn(&Object) -> bool {
-    match (&*kind.group, &*kind.kind, events) {
-        ("events.k8s.io" | "", "Event", EventChoice::Scheduling) => is_of_schedulers,
-        ("events.k8s.io" | "", "Event", EventChoice::None) => |_| false,
-        _ => |_| true,
+pub(crate) fn event_filter(kind: &Kind, events: EventChoice) -> fn(&Object) -> bool {
+    match events {
+        EventChoice::Scheduling if is_event(kind) => is_of_schedulers,
+        EventChoice::None if is_event(kind) => |_| false,
+        EventChoice::All | EventChoice::Scheduling | EventChoice::None => |_| true,
     }
+}
+
+/// Whether a kind is one of Events.
+pub(crate) fn is_event(kind: &Kind) -> bool {
+    *kind.kind == *"Event" && matches!(&*kind.group, "" | "events.k8s.io")
 }
 
 fn is_of_schedulers(event: &Object) -> bool {
@@ -57,11 +63,10 @@ fn is_of_schedulers(event: &Object) -> bool {
     .any(|reporter| decides(reporter))
 }
 
-/// Whether a component of that name schedules or scales. KAI's binder and pod grouper are parts of its scheduler.
+/// Whether a component of that name schedules or scales.
 fn decides(component: &str) -> bool {
-    const PARTS: [&str; 3] = ["scheduler", "cluster-autoscaler", "karpenter"];
-    const KAI: [&str; 2] = ["binder", "pod-grouper"];
-    PARTS.iter().any(|part| component.contains(part)) || KAI.contains(&component)
+    SCHEDULING_REPORTER_PARTS.iter().any(|part| component.contains(part))
+        || SCHEDULING_REPORTERS.contains(&component)
 }
 
 #[cfg(test)]
@@ -77,7 +82,7 @@ mod tests {
     fn check_with(events: EventChoice, json: &str, expected: bool) {
         let object = Object::parse(json).unwrap();
         let kind = object.key(&"s".into()).kind;
-        assert_eq!(keep(&kind, events)(&object), expected, "{json}");
+        assert_eq!(event_filter(&kind, events)(&object), expected, "{json}");
     }
 
     #[test]

@@ -8,8 +8,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::read_yaml;
-use crate::output::Out;
+use super::{LiveNotice, LiveReplayObserver};
 
 /// What is run, and when.
 #[derive(Default, Deserialize)]
@@ -60,8 +59,8 @@ impl Hooks {
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Hooks> {
         let mut all = Hooks::default();
         for path in files {
-            let file =
-                read_yaml(path).with_context(|| format!("cannot read the hooks {}", path.display()))?;
+            let file = query::read_yaml(path)
+                .with_context(|| format!("cannot read the hooks {}", path.display()))?;
             let mut read: Hooks =
                 serde_json::from_value(file).with_context(|| format!("{} are no hooks", path.display()))?;
             all.pre_start_hooks.append(&mut read.pre_start_hooks);
@@ -72,8 +71,13 @@ impl Hooks {
         Ok(all)
     }
 
-    /// Runs those of a stage, one after the other. What they print goes where warnings go.
-    pub(super) fn run(&self, stage: Stage, simulation: &Value, out: &mut Out) -> anyhow::Result<()> {
+    /// Runs those of a stage, one after the other. The observer is told what they print.
+    pub(super) fn run(
+        &self,
+        stage: Stage,
+        simulation: &Value,
+        observer: &mut dyn LiveReplayObserver,
+    ) -> anyhow::Result<()> {
         let (name, hooks) = match stage {
             Stage::PreStart => ("preStart", &self.pre_start_hooks),
             Stage::PreRun => ("preRun", &self.pre_run_hooks),
@@ -81,14 +85,19 @@ impl Hooks {
             Stage::PostStop => ("postStop", &self.post_stop_hooks),
         };
         for hook in hooks {
-            hook.run(name, simulation, out)?;
+            hook.run(name, simulation, observer)?;
         }
         Ok(())
     }
 }
 
 impl Hook {
-    fn run(&self, stage: &str, simulation: &Value, out: &mut Out) -> anyhow::Result<()> {
+    fn run(
+        &self,
+        stage: &str,
+        simulation: &Value,
+        observer: &mut dyn LiveReplayObserver,
+    ) -> anyhow::Result<()> {
         let doing = || format!("cannot run the {stage} hook {}", self.cmd);
         let mut command = Command::new(&self.cmd);
         command.args(&self.args).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -104,13 +113,13 @@ impl Hook {
         let _ = told.join();
         for text in [&output.stdout, &output.stderr] {
             for line in String::from_utf8_lossy(text).lines() {
-                out.complain(&format!("{stage} {}: {line}", self.cmd));
+                observer.notice(LiveNotice::HookOutput(format!("{stage} {}: {line}", self.cmd)));
             }
         }
         if !output.status.success() {
             let words = format!("the {stage} hook {} ended with {}", self.cmd, output.status);
             match self.ignore_failure {
-                true => out.complain(&format!("warning: {words}")),
+                true => observer.notice(LiveNotice::HookFailed(words)),
                 false => bail!("{words}"),
             }
         }

@@ -1,59 +1,56 @@
-//! The target filmed while a history is played into it.
+//! The recording of a target while a history is played into it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use history::Retention;
-use live::Wanted;
-use recorder::{Assignment, Board, Keep, Plane, lock};
+use recorder::policy::{Detail, RecordingPolicy};
+use recorder::{ApiServerConfig, Assignment, Board, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::Playing;
+use super::LiveReplayOptions;
 
-/// A recorder at work.
-pub(super) struct Filming {
-    film: Film,
+/// A recorder of the target at work.
+pub(super) struct TargetRecorder {
+    recording: TargetRecording,
     recorder: JoinHandle<anyhow::Result<()>>,
     stop: watch::Sender<bool>,
 }
 
-/// What it has recorded.
-pub(super) struct Film {
+/// What it has recorded: a history in a temporary folder.
+pub(super) struct TargetRecording {
     pub(super) path: PathBuf,
-    /// It is removed with this.
+    /// The folder is removed with this.
     _folder: TempDir,
 }
 
 /// What the recording is called.
 pub(super) const SOURCE: &str = "target";
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-// === impl Filming ===
+// === impl TargetRecorder ===
 
-impl Filming {
-    /// Records from now on: it comes back when pods and nodes are watched.
-    pub(super) fn begin(runtime: &Runtime, playing: &Playing<'_>) -> anyhow::Result<Filming> {
+impl TargetRecorder {
+    /// Starts to record. It returns when pods and nodes are watched.
+    pub(super) fn begin(runtime: &Runtime, options: &LiveReplayOptions) -> anyhow::Result<TargetRecorder> {
         let folder = tempfile::tempdir().context("cannot make a folder for the film of the target")?;
-        let film = Film { path: folder.path().join("target.kine"), _folder: folder };
+        let recording = TargetRecording { path: folder.path().join("target.kine"), _folder: folder };
         let name: Arc<str> = SOURCE.into();
         let assignment = Assignment {
             name: name.clone(),
-            into: film.path.clone(),
-            cluster: Plane {
-                kubeconfig: Some(playing.how.target.clone()),
-                context: playing.how.context.clone(),
-                wanted: Wanted::default(),
-                ..Plane::default()
+            into: recording.path.clone(),
+            cluster: ApiServerConfig {
+                kubeconfig: Some(options.kubeconfig.clone()),
+                context: options.context.clone(),
+                ..ApiServerConfig::default()
             },
             control_plane: None,
-            keep: Keep::Everything,
-            retention: Retention::default(),
+            policy: RecordingPolicy { detail: Detail::Everything, ..RecordingPolicy::default() },
             settings: Vec::new(),
         };
         let board = Arc::new(Board::default());
@@ -78,21 +75,21 @@ impl Filming {
                         ended.context("the recorder broke")?.context("cannot film the target")?;
                         anyhow::bail!("the film of the target ended before it began");
                     }
-                    () = sleep(BETWEEN_LOOKS) => {}
+                    () = sleep(POLL_INTERVAL) => {}
                 }
             }
             anyhow::Ok(())
         })?;
-        Ok(Filming { film, recorder, stop })
+        Ok(TargetRecorder { recording, recorder, stop })
     }
 
-    /// Ends it.
-    pub(super) fn end(self, runtime: &Runtime) -> anyhow::Result<Film> {
+    /// Ends the recording.
+    pub(super) fn end(self, runtime: &Runtime) -> anyhow::Result<TargetRecording> {
         runtime.block_on(async {
             // It ends by itself if it hears of it, and also if it does not.
             let _ = self.stop.send(true);
             self.recorder.await.context("the recorder broke")?.context("cannot film the target")
         })?;
-        Ok(self.film)
+        Ok(self.recording)
     }
 }

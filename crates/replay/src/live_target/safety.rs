@@ -1,17 +1,17 @@
-//! Whether a cluster is one that should be left alone.
+//! Signs that a target is a cluster in use: it was recorded itself, or its nodes are real.
 
 use anyhow::bail;
 use history::Selection;
 use live::Connection;
 use model::Kind;
 
-use super::part::Part;
+use super::recorded_part::RecordedPart;
 
 /// What may go wrong in a cluster: it is the one that was recorded, or its nodes may be real. What cannot be found out is a
 /// risk too. Unless risks are taken, the first of them is an error.
 pub(super) async fn risks(
     connection: &Connection,
-    part: &Part<'_>,
+    part: &RecordedPart<'_>,
     run: &str,
     are_taken: bool,
 ) -> anyhow::Result<Vec<String>> {
@@ -39,7 +39,7 @@ pub(super) async fn risks(
     }
 }
 
-fn recorded_uid(part: &Part<'_>) -> anyhow::Result<Option<String>> {
+fn recorded_uid(part: &RecordedPart<'_>) -> anyhow::Result<Option<String>> {
     let name = Selection {
         kinds: Some(vec![Kind::new("", "Namespace")]),
         name: Some("kube-system".to_owned()),

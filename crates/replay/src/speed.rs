@@ -1,0 +1,26 @@
+//! How fast recorded time passes during a replay.
+
+use std::str::FromStr;
+
+use anyhow::bail;
+
+/// How fast recorded time passes, beside real time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// As fast as it can.
+    Max,
+    /// So many times as fast as it happened.
+    Times(f64),
+}
+
+impl FromStr for Speed {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Speed> {
+        match text.parse::<f64>() {
+            _ if text == "max" => Ok(Speed::Max),
+            Ok(times) if times.is_finite() && times > 0.0 => Ok(Speed::Times(times)),
+            _ => bail!("give a number above 0, or max"),
+        }
+    }
+}
