@@ -1,13 +1,17 @@
-//! What the compiler does not check: the order of crates, the size of files, and what must not be left lying about.
+//! What the compiler does not check: the order of crates and of modules, the size of files, and what must not be left
+//! lying about.
 
 mod manifest;
+mod modules;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use manifest::Manifest;
+use modules::Modules;
 
 /// Something that is not as it should be.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,6 +137,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
     walk(root, &mut files)?;
     files.sort_unstable();
     let mut found = Vec::new();
+    let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
     for path in &files {
         // What is no text has no lines.
         let Ok(text) = String::from_utf8(fs::read(path)?) else { continue };
@@ -141,6 +146,15 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
         let is_crate = !APART.iter().any(|folder| file.starts_with(folder));
         if is_crate && path.file_name().is_some_and(|name| name == "Cargo.toml") {
             check_manifest(&file, &text, &mut found);
+        }
+        if let Some((folder, module)) = file.split_once("/src/") {
+            crates.entry(folder.to_owned()).or_default().add(module, &text);
+        }
+    }
+    for (folder, modules) in crates {
+        for cycle in modules.cycles() {
+            let what = format!("modules that know each other: {}", cycle.join(", "));
+            found.push(Finding { file: format!("{folder}/src"), line: 0, what });
         }
     }
     let testdata = root.join("testdata");

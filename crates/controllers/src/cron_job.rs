@@ -4,64 +4,19 @@ mod schedule;
 
 use std::sync::Arc;
 
-use kubernetes::read::nullable;
 use model::{Moment, NamespacedName, Object};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::schedule::{Schedule, ahead_of_utc};
-use super::job::JobSpec;
+use super::api::{Active, CronJobSpec, CronJobStatus, JobSpec};
 use super::stamp::{Condition, Stamp};
-use super::table::{Held, Spec, created_now};
+use super::table::{Held, created_now};
 use super::world::Thing;
 use super::{Context, Controller};
 
 const SECOND: i64 = 1_000_000_000;
 /// How long after a time the original looks again, to be safe from clocks that differ.
 const LATER: i64 = SECOND / 10;
-
-/// What a CronJob is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct CronJobSpec {
-    #[serde(deserialize_with = "nullable")]
-    schedule: String,
-    #[serde(deserialize_with = "nullable")]
-    time_zone: String,
-    starting_deadline_seconds: Option<i64>,
-    concurrency_policy: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    suspend: bool,
-    #[serde(deserialize_with = "nullable")]
-    job_template: Value,
-    successful_jobs_history_limit: Option<i64>,
-    failed_jobs_history_limit: Option<i64>,
-}
-
-/// What a CronJob is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct CronJobStatus {
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    active: Vec<Active>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_schedule_time: Option<Stamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_successful_time: Option<Stamp>,
-}
-
-/// A Job that runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Active {
-    kind: String,
-    namespace: String,
-    name: String,
-    uid: String,
-    api_version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<String>,
-}
 
 /// What of the schedule lies between the last time and now.
 struct Missed {
@@ -72,20 +27,9 @@ struct Missed {
     is_any: bool,
 }
 
-impl Spec for CronJobSpec {
-    const API_VERSION: &'static str = "batch/v1";
-    const KIND: &'static str = "CronJob";
-    type Status = CronJobStatus;
-}
-
 // === impl CronJobSpec ===
 
 impl CronJobSpec {
-    /// Whether another one means other times.
-    pub(super) fn has_times_of(&self, other: &CronJobSpec) -> bool {
-        (&self.schedule, &self.time_zone) == (&other.schedule, &other.time_zone)
-    }
-
     fn schedule(&self) -> Result<Schedule, String> {
         let zone = self.schedule.strip_prefix("TZ=").or_else(|| self.schedule.strip_prefix("CRON_TZ="));
         let (zone, text) = match zone {

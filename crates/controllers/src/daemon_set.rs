@@ -10,71 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubernetes::daemons::{DaemonNodes, Wants, add_tolerations};
-use kubernetes::read::nullable;
 use model::Moment;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::place::{Counts, Place};
-use super::amount::{Amount, Round};
+use super::api::{DaemonSetSpec, DaemonSetStatus};
 use super::pod::Pod;
-use super::table::{Held, Spec, is_zero};
-use super::template::{NewPod, REVISION_HASH, Template};
+use super::table::Held;
+use super::template::{NewPod, REVISION_HASH};
 use super::world::{Thing, World};
-use super::{Context, Controller, revision};
+use super::{Context, Controller, revision_history};
 
 /// The most pods that are made, or deleted, at a time.
 const BURST: usize = 250;
 /// The label that says which generation of the template a pod is of.
 const GENERATION: &str = "pod-template-generation";
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
-
-/// What a DaemonSet is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct DaemonSetSpec {
-    template: Template,
-    #[serde(deserialize_with = "nullable")]
-    update_strategy: StrategyJson,
-    #[serde(deserialize_with = "nullable")]
-    min_ready_seconds: i64,
-    revision_history_limit: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StrategyJson {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    rolling_update: Option<RollingJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RollingJson {
-    max_unavailable: Option<Amount>,
-    max_surge: Option<Amount>,
-}
-
-/// What a DaemonSet is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct DaemonSetStatus {
-    current_number_scheduled: i64,
-    number_misscheduled: i64,
-    desired_number_scheduled: i64,
-    number_ready: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    observed_generation: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    updated_number_scheduled: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    number_available: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    number_unavailable: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    collision_count: Option<i64>,
-}
 
 /// What is remembered of the DaemonSets, by uid.
 #[derive(Debug, Default)]
@@ -115,30 +66,6 @@ struct Plan {
     delete: Vec<Arc<Pod>>,
 }
 
-impl Spec for DaemonSetSpec {
-    const API_VERSION: &'static str = "apps/v1";
-    const KIND: &'static str = "DaemonSet";
-    type Status = DaemonSetStatus;
-}
-
-// === impl DaemonSetSpec ===
-
-impl DaemonSetSpec {
-    fn rolls(&self) -> bool {
-        self.update_strategy.kind.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate"
-    }
-
-    fn surge(&self, total: i64) -> i64 {
-        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
-        rolling.and_then(|rolling| rolling.max_surge).map_or(0, |surge| surge.of(total, Round::Up))
-    }
-
-    fn unavailable(&self, total: i64) -> i64 {
-        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
-        rolling.and_then(|rolling| rolling.max_unavailable).map_or(0, |most| most.of(total, Round::Up))
-    }
-}
-
 // === impl Daemons ===
 
 impl Daemons {
@@ -177,7 +104,7 @@ impl Daemons {
         let memory = self.sets.entry(held.uid.clone()).or_default();
         let generation = held.meta.annotations.get(GENERATION_ANNOTATION);
         let known = known_hash(context.world, held, generation);
-        let (own, old) = revision::current(context, held, &held.spec.template, known);
+        let (own, old) = revision_history::current(context, held, &held.spec.template, known);
         if memory.all_stale || memory.hash != own.hash {
             memory.renew(context.world, held, &own.hash);
         }
@@ -193,7 +120,7 @@ impl Daemons {
             let live: BTreeSet<String> =
                 pods().iter().filter_map(|pod| pod.label(REVISION_HASH).map(str::to_owned)).collect();
             let limit = held.spec.revision_history_limit.unwrap_or(10);
-            revision::forget(context, &old, limit, |revision| live.contains(&*revision.hash));
+            revision_history::forget(context, &old, limit, |revision| live.contains(&*revision.hash));
         }
         if is_done {
             memory.tell(context, held);

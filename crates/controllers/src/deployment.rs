@@ -9,104 +9,13 @@ mod status;
 use std::sync::Arc;
 
 use kubernetes::go;
-use kubernetes::read::nullable;
-use serde::Deserialize;
 use serde_json::Value;
 
 use self::sets::{Set, Sets};
 use super::Context;
-use super::amount::{Amount, Round};
-use super::table::{Held, Spec};
-use super::template::Template;
+use super::api::{DeploymentSpec, DeploymentStatus};
+use super::table::Held;
 use super::world::Thing;
-
-pub(super) use self::status::DeploymentStatus;
-
-/// What a Deployment is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct DeploymentSpec {
-    replicas: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    selector: Value,
-    template: Template,
-    #[serde(deserialize_with = "nullable")]
-    strategy: StrategyJson,
-    #[serde(deserialize_with = "nullable")]
-    min_ready_seconds: i64,
-    revision_history_limit: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    paused: bool,
-    progress_deadline_seconds: Option<i64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StrategyJson {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    rolling_update: RollingJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RollingJson {
-    max_unavailable: Option<Amount>,
-    max_surge: Option<Amount>,
-}
-
-impl Spec for DeploymentSpec {
-    const API_VERSION: &'static str = "apps/v1";
-    const KIND: &'static str = "Deployment";
-    type Status = DeploymentStatus;
-}
-
-// === impl DeploymentSpec ===
-
-impl DeploymentSpec {
-    pub(super) fn replicas(&self) -> i64 {
-        self.replicas.unwrap_or(1).max(0)
-    }
-
-    fn recreates(&self) -> bool {
-        self.strategy.kind.as_deref() == Some("Recreate")
-    }
-
-    /// How many pods more there may be, as long as it is not worked out with how many may be missing.
-    fn surge(&self) -> i64 {
-        let surge = self.strategy.rolling_update.max_surge.unwrap_or(Amount::Percent(25));
-        if self.recreates() { 0 } else { surge.of(self.replicas(), Round::Up) }
-    }
-
-    /// How many pods may be missing.
-    fn unavailable(&self) -> i64 {
-        if self.recreates() || self.replicas() == 0 {
-            return 0;
-        }
-        let missing = self.strategy.rolling_update.max_unavailable.unwrap_or(Amount::Percent(25));
-        let missing = missing.of(self.replicas(), Round::Down);
-        // Something must be able to move.
-        let missing = if missing == 0 && self.surge() == 0 { 1 } else { missing };
-        missing.min(self.replicas())
-    }
-
-    /// How many pods there may be at most.
-    fn most(&self) -> i64 {
-        self.replicas().saturating_add(self.surge())
-    }
-
-    /// After how many seconds without progress it counts as stuck. The highest number is never.
-    fn deadline(&self) -> Option<i64> {
-        let seconds = self.progress_deadline_seconds.unwrap_or(600);
-        (seconds != i64::from(i32::MAX)).then_some(seconds)
-    }
-
-    fn history_limit(&self) -> Option<i64> {
-        let limit = self.revision_history_limit.unwrap_or(10);
-        (limit != i64::from(i32::MAX)).then_some(limit)
-    }
-}
 
 pub(super) fn sync(context: &mut Context<'_>, held: &Arc<Held<DeploymentSpec>>) {
     let is_empty = |key: &str| match held.spec.selector.get(key) {

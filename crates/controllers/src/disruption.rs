@@ -7,47 +7,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::read::nullable;
-use kubernetes::selector::{LabelSelector, Selector};
+use kubernetes::selector::Selector;
 use model::{Moment, NamespacedName};
-use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, Round};
+use super::api::{BudgetSpec, BudgetStatus};
 use super::pod::{Entry, Pod};
 use super::stamp::{Condition, Stamp};
-use super::table::{Held, Owner, Spec, is_zero};
+use super::table::{Held, Owner};
 use super::world::World;
 use super::{Context, Controller};
 
 const ALLOWED: &str = "DisruptionAllowed";
 /// How long after an eviction a pod is expected to be deleted.
 const DELETION_TAKES: i64 = 120;
-
-/// What a budget is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct BudgetSpec {
-    min_available: Option<Amount>,
-    max_unavailable: Option<Amount>,
-    selector: Option<LabelSelector>,
-}
-
-/// What a budget is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct BudgetStatus {
-    #[serde(skip_serializing_if = "is_zero")]
-    observed_generation: i64,
-    /// Pods whose eviction was allowed and that are not being deleted yet.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "nullable")]
-    disrupted_pods: BTreeMap<String, Stamp>,
-    disruptions_allowed: i64,
-    current_healthy: i64,
-    desired_healthy: i64,
-    expected_pods: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    conditions: Vec<Condition>,
-}
 
 /// Whom the budgets mean, by namespace and then by name.
 #[derive(Debug, Default)]
@@ -71,12 +44,6 @@ struct Meant {
 struct Member {
     is_healthy: bool,
     controller: Option<Owner>,
-}
-
-impl Spec for BudgetSpec {
-    const API_VERSION: &'static str = "policy/v1";
-    const KIND: &'static str = "PodDisruptionBudget";
-    type Status = BudgetStatus;
 }
 
 // === impl Budgets ===

@@ -10,85 +10,22 @@ mod work;
 
 use std::sync::Arc;
 
-use kubernetes::read::nullable;
 use model::{Moment, NamespacedName};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use self::work::Work;
+use super::api::JobSpec;
 use super::garbage::without_finalizer;
-use super::pod::{Phase, Pod};
+use super::pod::Pod;
 use super::stamp::Condition;
-use super::table::{Held, Spec};
-use super::template::Template;
+use super::table::Held;
 use super::world::Thing;
 use super::{Context, Controller};
 
 pub(super) use self::memory::Jobs;
-pub(super) use self::status::JobStatus;
 
 pub(super) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const SECOND: i64 = 1_000_000_000;
-
-/// What a Job is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct JobSpec {
-    parallelism: Option<i64>,
-    completions: Option<i64>,
-    backoff_limit: Option<i64>,
-    completion_mode: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    suspend: bool,
-    active_deadline_seconds: Option<i64>,
-    ttl_seconds_after_finished: Option<i64>,
-    template: Template,
-    pod_failure_policy: Option<IgnoredAny>,
-    success_policy: Option<IgnoredAny>,
-    backoff_limit_per_index: Option<i64>,
-    pod_replacement_policy: Option<String>,
-    managed_by: Option<String>,
-}
-
-impl Spec for JobSpec {
-    const API_VERSION: &'static str = "batch/v1";
-    const KIND: &'static str = "Job";
-    type Status = JobStatus;
-}
-
-// === impl JobSpec ===
-
-impl JobSpec {
-    fn is_indexed(&self) -> bool {
-        self.completion_mode.as_deref() == Some("Indexed")
-    }
-
-    fn parallelism(&self) -> i64 {
-        self.parallelism.unwrap_or(1).max(0)
-    }
-
-    /// How many pods have to succeed; `None` if one is enough, and the others are then waited for.
-    fn completions(&self) -> Option<i64> {
-        self.completions.or(self.parallelism.is_none().then_some(1))
-    }
-
-    fn backoff_limit(&self) -> i64 {
-        let default = if self.backoff_limit_per_index.is_some() { i64::from(i32::MAX) } else { 6 };
-        self.backoff_limit.unwrap_or(default)
-    }
-
-    /// A pod is replaced when it has ended, not when it is being deleted.
-    fn replaces_late(&self) -> bool {
-        self.pod_replacement_policy.as_deref() == Some("Failed") || self.pod_failure_policy.is_some()
-    }
-
-    /// Whether a pod counts as one that failed.
-    fn has_failed(&self, pod: &Pod) -> bool {
-        pod.phase == Phase::Failed
-            || !self.replaces_late() && pod.is_deleted() && pod.phase != Phase::Succeeded
-    }
-}
 
 // === impl Jobs ===
 

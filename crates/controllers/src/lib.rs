@@ -9,6 +9,7 @@
 //! all that [`Controllers::left_out`] names.
 
 mod amount;
+mod api;
 mod cron_job;
 mod daemon_set;
 mod deployment;
@@ -20,6 +21,7 @@ mod pod;
 mod queue;
 mod replica_set;
 mod revision;
+mod revision_history;
 mod stamp;
 mod stateful_set;
 mod table;
@@ -312,7 +314,7 @@ impl Context<'_> {
     }
 
     fn create_pod(&mut self, pod: NewPod) {
-        let pod = pod.make(self.now, self.world, self.names);
+        let pod = pod.make(self.now, &self.world.pods, &self.world.classes, self.names);
         self.create(pod);
     }
 

@@ -5,81 +5,13 @@ mod rank;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubernetes::read::nullable;
-use serde::{Deserialize, Serialize};
-
+use super::api::{ReplicaSetSpec, ReplicaSetStatus};
 use super::pod::Pod;
-use super::stamp::Condition;
-use super::table::{Held, Spec, is_zero};
-use super::template::Template;
+use super::table::Held;
 use super::world::{Thing, World};
 use super::{BURST, Context, Controller};
 
 pub(super) use rank::{Ages, Ranked, sort};
-
-/// What a ReplicaSet is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ReplicaSetSpec {
-    replicas: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    pub(super) min_ready_seconds: i64,
-    pub(super) template: Template,
-}
-
-/// What a ReplicaSet is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ReplicaSetStatus {
-    pub(super) replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) fully_labeled_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) ready_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) available_replicas: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) terminating_replicas: Option<i64>,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) observed_generation: i64,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    pub(super) conditions: Vec<Condition>,
-}
-
-/// A ReplicationController is looked at for its size only.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ReplicationControllerSpec {
-    replicas: Option<i64>,
-}
-
-impl Spec for ReplicaSetSpec {
-    const API_VERSION: &'static str = "apps/v1";
-    const KIND: &'static str = "ReplicaSet";
-    type Status = ReplicaSetStatus;
-}
-
-impl Spec for ReplicationControllerSpec {
-    const API_VERSION: &'static str = "v1";
-    const KIND: &'static str = "ReplicationController";
-    type Status = ();
-}
-
-// === impl ReplicaSetSpec ===
-
-impl ReplicaSetSpec {
-    pub(super) fn replicas(&self) -> i64 {
-        self.replicas.unwrap_or(1)
-    }
-}
-
-// === impl ReplicationControllerSpec ===
-
-impl ReplicationControllerSpec {
-    pub(super) fn replicas(&self) -> i64 {
-        self.replicas.unwrap_or(1)
-    }
-}
 
 pub(super) fn sync(context: &mut Context<'_>, set: &Arc<Held<ReplicaSetSpec>>) {
     let pods = context.world.pods_of(&set.uid);

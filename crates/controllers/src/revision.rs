@@ -6,12 +6,10 @@ use std::sync::Arc;
 use kubernetes::read::view;
 use model::{NamespacedName, Object, What};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::Context;
-use super::table::{Held, Metadata, Owner, Spec, Turn, created_now, name_of, turn};
+use super::table::{Metadata, Owner, Turn, name_of, turn};
 use super::template::{REVISION_HASH, Template};
-use super::world::Thing;
 
 /// All revisions, by name.
 #[derive(Debug, Default)]
@@ -67,7 +65,7 @@ impl Revisions {
 // === impl Revision ===
 
 impl Revision {
-    fn read(object: &Object) -> Result<Revision, String> {
+    pub(super) fn read(object: &Object) -> Result<Revision, String> {
         let json: RevisionJson = view(object)?;
         let mut template = json.data.spec.template;
         if let Some(template) = template.as_object_mut() {
@@ -86,76 +84,9 @@ impl Revision {
     }
 
     /// The same with another number.
-    fn numbered(&self, number: i64) -> Object {
+    pub(super) fn numbered(&self, number: i64) -> Object {
         let mut value = self.object.value().unwrap_or_default();
         value["revision"] = number.into();
         Object::trusted(value.to_string())
-    }
-}
-
-/// The revision of a set's template, made if there is none, and the others, by number. `known` is the word that its pods
-/// are known to have, where the revision itself was never seen.
-pub(super) fn current<S: Spec>(
-    context: &mut Context<'_>,
-    set: &Held<S>,
-    template: &Template,
-    known: Option<String>,
-) -> (Arc<Revision>, Vec<Arc<Revision>>) {
-    let mut others = context.world.revisions_of(&set.uid);
-    let own = others.iter().rposition(|revision| revision.template.text == template.text);
-    let own = own.map(|index| others.remove(index));
-    let number = others.last().map_or(0, |last| last.number).saturating_add(1);
-    if let Some(own) = own {
-        if own.number < number {
-            context.update(own.numbered(number));
-        }
-        return (own, others);
-    }
-    let hash = known.unwrap_or_else(|| {
-        let free = |collisions: &i64| {
-            let name = format!("{}-{}", set.name.name, template.hash(*collisions));
-            let name = NamespacedName { namespace: set.name.namespace.clone(), name: name.into() };
-            context.world.revisions.get(&name).is_none()
-        };
-        template.hash((0..100).find(free).unwrap_or_default())
-    });
-    let mut labels = template.labels();
-    let key = if S::KIND == "DaemonSet" { REVISION_HASH } else { "controller.kubernetes.io/hash" };
-    labels.insert(key.to_owned(), (*hash).into());
-    let mut data = template.value.clone();
-    data["$patch"] = "replace".into();
-    let annotations: Map<String, Value> =
-        set.meta.annotations.iter().map(|(key, value)| (key.to_string(), (**value).into())).collect();
-    let mut metadata = json!({
-        "name": format!("{}-{hash}", set.name.name), "namespace": *set.name.namespace,
-        "uid": context.names.uid(context.now), "creationTimestamp": created_now(context.now), "labels": labels,
-        "ownerReferences": [set.reference()],
-    });
-    if !annotations.is_empty() {
-        metadata["annotations"] = annotations.into();
-    }
-    let object = Object::trusted(
-        json!({
-            "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
-            "data": {"spec": {"template": data}}, "revision": number,
-        })
-        .to_string(),
-    );
-    context.create(object.clone());
-    let revision = Revision::read(&object).expect("it was made right here");
-    (Arc::new(revision), others)
-}
-
-/// Deletes revisions that no pod has any more, beyond the number that a set keeps: the oldest first.
-pub(super) fn forget(
-    context: &mut Context<'_>,
-    old: &[Arc<Revision>],
-    limit: i64,
-    is_live: impl Fn(&Revision) -> bool,
-) {
-    let dead: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
-    let surplus = usize::try_from((dead.len() as i64).saturating_sub(limit.max(0))).unwrap_or(0);
-    for revision in &dead[..surplus.min(dead.len())] {
-        context.delete(Thing::Revision, &revision.name, &revision.uid);
     }
 }

@@ -4,128 +4,19 @@
 
 use std::sync::Arc;
 
-use kubernetes::read::nullable;
 use model::{Moment, NamespacedName, Object};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::api::{StatefulSetSpec, StatefulSetStatus};
 use super::pod::{Phase, Pod};
-use super::revision::{self, Revision};
-use super::stamp::Condition;
-use super::table::{Held, Spec, created_now, is_zero};
-use super::template::{NewName, NewPod, REVISION_HASH, Template};
+use super::revision::Revision;
+use super::revision_history;
+use super::table::{Held, created_now};
+use super::template::{NewName, NewPod, REVISION_HASH};
 use super::{BURST, Context, Controller};
-
-/// What a StatefulSet is to be.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct StatefulSetSpec {
-    replicas: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    selector: SelectorJson,
-    template: Template,
-    #[serde(deserialize_with = "nullable")]
-    volume_claim_templates: Vec<Value>,
-    #[serde(deserialize_with = "nullable")]
-    service_name: String,
-    pod_management_policy: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    update_strategy: StrategyJson,
-    revision_history_limit: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
-    min_ready_seconds: i64,
-    #[serde(deserialize_with = "nullable")]
-    ordinals: OrdinalsJson,
-    #[serde(deserialize_with = "nullable")]
-    persistent_volume_claim_retention_policy: RetentionJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SelectorJson {
-    #[serde(deserialize_with = "nullable")]
-    match_labels: Map<String, Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct StrategyJson {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    #[serde(deserialize_with = "nullable")]
-    rolling_update: RollingJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RollingJson {
-    #[serde(deserialize_with = "nullable")]
-    partition: i64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct OrdinalsJson {
-    #[serde(deserialize_with = "nullable")]
-    start: i64,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct RetentionJson {
-    when_deleted: Option<String>,
-    when_scaled: Option<String>,
-}
-
-/// What a StatefulSet is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct StatefulSetStatus {
-    #[serde(skip_serializing_if = "is_zero")]
-    observed_generation: i64,
-    replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    ready_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    current_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    updated_replicas: i64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    current_revision: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    update_revision: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    collision_count: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    conditions: Vec<Condition>,
-    available_replicas: i64,
-}
 
 /// The most pods of one set. Numbers beyond are no numbers of pods to Kubernetes.
 const MOST: i64 = i32::MAX as i64;
-
-impl Spec for StatefulSetSpec {
-    const API_VERSION: &'static str = "apps/v1";
-    const KIND: &'static str = "StatefulSet";
-    type Status = StatefulSetStatus;
-}
-
-// === impl StatefulSetSpec ===
-
-impl StatefulSetSpec {
-    pub(super) fn replicas(&self) -> i64 {
-        self.replicas.unwrap_or(1).max(0)
-    }
-
-    /// Pods are made and deleted one after the other.
-    fn is_ordered(&self) -> bool {
-        self.pod_management_policy.as_deref() != Some("Parallel")
-    }
-
-    fn rolls(&self) -> bool {
-        self.update_strategy.kind.as_deref() != Some("OnDelete")
-    }
-}
 
 /// A StatefulSet being looked at.
 struct Work<'a> {
@@ -149,7 +40,7 @@ pub(super) fn sync(context: &mut Context<'_>, held: &Arc<Held<StatefulSetSpec>>)
     let known = held.status.update_revision.strip_prefix(&format!("{}-", held.name.name));
     let is_observed = held.status.observed_generation == held.meta.generation;
     let known = known.filter(|_| is_observed).map(str::to_owned);
-    let (update, old) = revision::current(context, held, &held.spec.template, known);
+    let (update, old) = revision_history::current(context, held, &held.spec.template, known);
     let current = old.iter().find(|revision| *revision.name.name == *held.status.current_revision);
     let current = current.unwrap_or(&update).clone();
     let policy = &held.spec.persistent_volume_claim_retention_policy;
@@ -166,7 +57,7 @@ pub(super) fn sync(context: &mut Context<'_>, held: &Arc<Held<StatefulSetSpec>>)
     }
     let limit = held.spec.revision_history_limit.unwrap_or(10);
     let live = [work.current.name.clone(), work.update.name.clone()];
-    revision::forget(context, &old, limit, |revision| {
+    revision_history::forget(context, &old, limit, |revision| {
         let is_of = |pod: &Arc<Pod>| pod.label(REVISION_HASH) == Some(&revision.name.name);
         live.contains(&revision.name) || pods.iter().any(is_of)
     });

@@ -10,8 +10,8 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
+use super::pod::Pods;
 use super::table::{Held, Metadata, Spec, created_now};
-use super::world::World;
 
 /// The label by which a Deployment tells its ReplicaSets apart.
 pub(super) const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -197,7 +197,7 @@ impl NewPod {
 
     /// The pod as an API server lets it in: with name and uid, requests that follow from limits, its priority, and what it
     /// tolerates for a while.
-    pub(super) fn make(mut self, now: Moment, world: &World, names: &mut Names) -> Object {
+    pub(super) fn make(mut self, now: Moment, pods: &Pods, classes: &[Value], names: &mut Names) -> Object {
         match self.name {
             NewName::Fixed(name) => {
                 self.metadata.insert("name".to_owned(), name.into());
@@ -211,7 +211,7 @@ impl NewPod {
                 let name = loop {
                     let name: Arc<str> = format!("{base}{}", names.letters()).into();
                     let full = NamespacedName { namespace: namespace.clone(), name: name.clone() };
-                    if !world.pods.contains(&full) && names.made.insert(full) {
+                    if !pods.contains(&full) && names.made.insert(full) {
                         break name;
                     }
                 };
@@ -224,7 +224,7 @@ impl NewPod {
         self.metadata.insert("generation".to_owned(), 1.into());
         let mut pod =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": self.metadata, "spec": self.spec});
-        kubernetes::admission::admit(&mut pod, &world.classes);
+        kubernetes::admission::admit(&mut pod, classes);
         let object = Object::trusted(pod.to_string());
         let class =
             object.view::<PodResources<'_>>().ok().map(|resources| format!("{:?}", resources.qos_class()));
@@ -313,12 +313,12 @@ mod tests {
     #[test]
     fn names_made_in_one_look_differ() {
         // By chance some fourteen of so many would be the same.
-        let (world, mut names) = (World::new(), Names::new(7));
+        let (pods, mut names) = (Pods::default(), Names::new(7));
         let mut made = BTreeSet::new();
         for _ in 0..20_000 {
             let pod =
                 NewPod { name: NewName::Prefix("w-".to_owned()), metadata: Map::new(), spec: Map::new() };
-            let pod = pod.make(Moment::from_nanos(0), &world, &mut names);
+            let pod = pod.make(Moment::from_nanos(0), &pods, &[], &mut names);
             assert!(made.insert(pod.meta().name.to_string()), "{}", pod.meta().name);
         }
     }

@@ -9,15 +9,12 @@ use model::{NamespacedName, Object, What};
 use serde_json::Value;
 
 use super::OwnerName;
-use super::cron_job::CronJobSpec;
-use super::daemon_set::DaemonSetSpec;
-use super::deployment::DeploymentSpec;
-use super::disruption::BudgetSpec;
-use super::job::JobSpec;
+use super::api::{
+    BudgetSpec, CronJobSpec, DaemonSetSpec, DeploymentSpec, JobSpec, ReplicaSetSpec,
+    ReplicationControllerSpec, StatefulSetSpec,
+};
 use super::pod::{Entry, Pod, Pods};
-use super::replica_set::ReplicaSetSpec;
 use super::revision::{Revision, Revisions};
-use super::stateful_set::StatefulSetSpec;
 use super::table::{Held, Owner, Spec, Table};
 
 /// A pod, its ReplicaSet, its Deployment: chains are short.
@@ -35,7 +32,7 @@ pub(super) struct World {
     pub(super) jobs: Table<JobSpec>,
     pub(super) cron_jobs: Table<CronJobSpec>,
     pub(super) budgets: Table<BudgetSpec>,
-    pub(super) replication_controllers: Table<super::replica_set::ReplicationControllerSpec>,
+    pub(super) replication_controllers: Table<ReplicationControllerSpec>,
     pub(super) revisions: Revisions,
     /// Claims for volumes, by name.
     pub(super) claims: BTreeSet<NamespacedName>,

@@ -14,11 +14,13 @@ use crate::pull::{Broken, Piece, Pull, Step, Way, Why, shown};
 use crate::{Error, Input, Item, Items, Result};
 
 mod entry;
+mod partition;
 mod releases;
 mod settings;
 mod write;
 
-pub use write::{BadPartition, Partition, Writer};
+pub use partition::{BadPartition, Partition};
+pub use write::Writer;
 
 /// The apiVersion of [`SETTINGS_KIND`].
 pub const SETTINGS_API_VERSION: &str = "kai.kinescope.io/v1";

@@ -12,6 +12,7 @@ mod json;
 mod lived;
 mod lives;
 mod msgpack;
+mod names;
 mod outline;
 mod owners;
 mod pack;

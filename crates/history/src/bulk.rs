@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::{Gap, Moment, Observed};
 use rusqlite::Connection;
 
+use crate::batch::Position;
 use crate::error::{Doing, Error, Result};
 use crate::forget::note_pruned;
 use crate::frame::{Codec, Pending, Row};
@@ -16,7 +17,6 @@ use crate::lock::WriterLock;
 use crate::pack::{Block, KeyframeClock, insert_keyframe, keyframe};
 use crate::schema::{self, Safety};
 use crate::state::Tools;
-use crate::writer::Position;
 
 /// An import under way. Dropped before [`finish`](Bulk::finish) it leaves no trace.
 ///

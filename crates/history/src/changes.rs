@@ -9,10 +9,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Doing, Error, Result};
 use crate::frame::{ObjectId, Pending, Row};
-use crate::history::Selection;
 use crate::intake::{self, Stream};
 use crate::members;
 use crate::schema;
+use crate::selection::Selection;
 use crate::state::Tools;
 
 /// The changes of a window, in order of time, then of arrival. It sees the history as it was when it was made.

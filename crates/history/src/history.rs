@@ -8,33 +8,21 @@ use std::sync::Arc;
 use model::{Cluster, Gap, Key, Kind, Moment, Version, Window, is_audit_source};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::batch::Position;
 use crate::changes::{Changes, identify};
 use crate::counts::StreamCounts;
 use crate::error::{Doing, Error, Result};
 use crate::gaps;
 use crate::intake::{self, Stream};
 use crate::schema;
+use crate::selection::Selection;
 use crate::state::{Tools, Until, fold};
-use crate::writer::Position;
 
 /// A history opened for reading. Any number may be open, in any process, while it is written.
 pub struct History {
     path: PathBuf,
     connection: Connection,
     tools: RefCell<Tools>,
-}
-
-/// Which objects are asked for; what is left out means all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Of these kinds.
-    pub kinds: Option<Vec<Kind>>,
-    /// Of this source.
-    pub source: Option<Arc<str>>,
-    /// In this namespace; the empty one is that of cluster-wide objects.
-    pub namespace: Option<String>,
-    /// Of this name.
-    pub name: Option<String>,
 }
 
 /// What a history holds.

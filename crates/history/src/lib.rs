@@ -5,6 +5,7 @@
 //! The layout is explained in `schema.sql` and `frame.rs`.
 
 mod aside;
+mod batch;
 mod bulk;
 mod changes;
 mod copy;
@@ -25,23 +26,27 @@ mod prune;
 mod rows;
 mod salvage;
 mod schema;
+mod selection;
 mod state;
 mod varint;
 mod wal;
 mod writer;
+mod writer_command;
 
 #[cfg(test)]
 mod tests;
 
 pub use aside::set_aside;
+pub use batch::{Batch, Position};
 pub use bulk::Bulk;
 pub use changes::Changes;
 pub use copy::copy;
 pub use doctor::{Report, doctor};
 pub use error::{Error, Result};
 pub use forget::Forgetting;
-pub use history::{History, KindSummary, Selection, SourceSummary, Summary};
+pub use history::{History, KindSummary, SourceSummary, Summary};
 pub use prune::{Pruned, Retention, forget, prune};
 pub use salvage::{Salvaged, has_remains, salvage};
 pub use schema::exists;
-pub use writer::{Batch, Position, Writer};
+pub use selection::Selection;
+pub use writer::Writer;

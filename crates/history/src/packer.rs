@@ -18,7 +18,7 @@ use crate::pack::{Block, KeyframeClock, KeyframePart, insert_keyframe, keyframe,
 use crate::rows::NewDictionary;
 use crate::schema;
 use crate::state::Tools;
-use crate::writer::Command;
+use crate::writer_command::Command;
 
 /// After this time without a request there is nothing to do for a while.
 const IDLE: Duration = Duration::from_secs(2);

@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use model::{Gap, Kind, Moment, Observed};
-use rusqlite::{Connection, params};
+use model::Moment;
+use rusqlite::Connection;
 
+use crate::batch::Batch;
 use crate::error::{Doing, Error, Result};
 use crate::forget::{self, Forgetting};
 use crate::frame::FRAME_VERSIONS;
@@ -19,6 +20,7 @@ use crate::lock::WriterLock;
 use crate::packer::{Packed, Packer, Request, Tray};
 use crate::rows::{DICTIONARY_SAMPLES, RowCodec};
 use crate::schema::{self, Safety};
+use crate::writer_command::Command;
 
 /// Batches that may wait. A full queue makes [`Writer::append`] wait, and through it whoever sends.
 const QUEUE: usize = 16;
@@ -30,55 +32,12 @@ const PACK_QUEUE: usize = 1024;
 /// Pages of the log beside the file with which nothing more is forgotten, because a reader holds on to all of them.
 const LOG_PAGES: i64 = if cfg!(test) { 16 } else { 4096 };
 
-/// Changes, gaps and watch positions that become durable together.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
-    /// In order of arrival.
-    pub changes: Vec<Observed>,
-    /// What was missed.
-    pub gaps: Vec<Gap>,
-    /// Gaps that were written as open ones and have ended: found by their source, kinds and beginning.
-    pub closed_gaps: Vec<Gap>,
-    /// Where watching goes on after these changes.
-    pub positions: Vec<Position>,
-}
-
-/// Where watching one kind goes on after a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The recording.
-    pub source: Arc<str>,
-    /// The kind watched.
-    pub kind: Kind,
-    /// The API server's mark.
-    pub resource_version: String,
-    /// When it was reached.
-    pub at: Moment,
-}
-
 /// Writes to a history, making it if there is none. Only one may exist for a file.
 ///
 /// Dropping it closes the history in order; [`close`](Writer::close) also tells of errors.
 pub struct Writer {
     commands: SyncSender<Command>,
     thread: Option<JoinHandle<()>>,
-}
-
-pub(crate) enum Command {
-    Append(Batch),
-    /// Answered when all that came before is durable, with the number of the last change.
-    Flush(SyncSender<Result<i64>>),
-    /// Answered when everything before the moment is forgotten.
-    Forget(Moment, SyncSender<Result<Moment>>),
-    /// The packer has put something in the tray.
-    Look,
-    /// The packer cannot go on.
-    PackerFailed(Error),
-    /// The packer has packed all there was and ended.
-    PackerDone,
-    /// The file is damaged.
-    Abandon,
-    Close(SyncSender<Result<()>>),
 }
 
 // === impl Writer ===
@@ -172,30 +131,6 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // Whoever wants to know calls `close`.
         let _ = self.finish();
-    }
-}
-
-// === impl Position ===
-
-impl Position {
-    /// Puts it in the file, in place of the one before.
-    pub(crate) fn insert(&self, connection: &Connection, path: &Path, source: i64) -> Result<()> {
-        connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO position (source, api_group, kind, resource_version, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )
-            .and_then(|mut insert| {
-                insert.execute(params![
-                    source,
-                    &*self.kind.group,
-                    &*self.kind.kind,
-                    self.resource_version,
-                    self.at.nanos()
-                ])
-            })
-            .doing("write a position to", path)?;
-        Ok(())
     }
 }
 

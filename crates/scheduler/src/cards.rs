@@ -7,8 +7,6 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::ids::NodeId;
-use super::look::Look;
-use super::plugins::{node_affinity, taint_toleration};
 use super::pod::Shape;
 use super::verdict::{Refusal, Usual};
 
@@ -35,10 +33,10 @@ pub(super) struct ShapeCards {
 /// What a node means to pods of one shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Card {
-    generation: u64,
+    pub generation: u64,
     /// The place of the first filter that refuses, in the profile's order; [`u8::MAX`] if none does.
     pub stopped_at: u8,
-    refusal: u32,
+    pub refusal: u32,
     pub taints: i64,
     pub affinity: i64,
     pub fit: i64,
@@ -55,7 +53,7 @@ const REFUSALS_KEPT: usize = 1 << 16;
 
 impl Card {
     /// Its refusal by number, if it refuses.
-    pub(super) fn refusal(&self) -> Option<u32> {
+    pub(super) fn refused(&self) -> Option<u32> {
         (self.stopped_at != u8::MAX).then_some(self.refusal)
     }
 }
@@ -136,53 +134,24 @@ impl Cards {
 // === impl ShapeCards ===
 
 impl ShapeCards {
-    /// The card of a node, made anew if the node has changed.
+    /// Whether there is a card of a node as it is.
     #[inline]
-    pub(super) fn card(&mut self, look: &Look<'_>, node: NodeId, refusals: &mut Cards) -> &Card {
-        let generation = look.world.nodes.generation(node);
-        if self.cards.get(node.index()).is_none_or(|card| card.generation != generation) {
-            self.renew(look, node, generation, refusals);
-        }
+    pub(super) fn is_current(&self, node: NodeId, generation: u64) -> bool {
+        self.cards.get(node.index()).is_some_and(|card| card.generation == generation)
+    }
+
+    /// The card of a node, which there is.
+    #[inline]
+    pub(super) fn get(&self, node: NodeId) -> &Card {
         &self.cards[node.index()]
     }
 
-    #[cold]
-    fn renew(&mut self, look: &Look<'_>, node: NodeId, generation: u64, refusals: &mut Cards) {
-        let card = make(look, node, generation, refusals);
+    /// Keeps the card of one of so many nodes.
+    pub(super) fn put(&mut self, node: NodeId, nodes: usize, card: Card) {
         if self.cards.len() <= node.index() {
             // A generation that no node has: they begin at one.
-            self.cards.resize(look.world.nodes.end(), Card { generation: 0, ..card });
+            self.cards.resize(nodes, Card { generation: 0, ..card });
         }
         self.cards[node.index()] = card;
     }
-}
-
-fn make(look: &Look<'_>, node: NodeId, generation: u64, refusals: &mut Cards) -> Card {
-    let (shape, spec, load) = (&*look.pod.shape, look.node(node), look.world.nodes.load_of(node));
-    let mut card = Card {
-        generation,
-        stopped_at: u8::MAX,
-        refusal: 0,
-        taints: 0,
-        affinity: 0,
-        fit: 0,
-        balance: 0,
-        has_images: !look.world.nodes.images(node).is_empty(),
-    };
-    let mut refused = look.readable(node).err().map(|refusal| (0, refusal));
-    for &(place, plugin) in &look.rules.local {
-        if refused.is_some() {
-            break;
-        }
-        refused = look.run_filter(plugin, node, None).err().map(|refusal| (place, refusal));
-    }
-    if let Some((place, refusal)) = refused {
-        (card.stopped_at, card.refusal) = (place, refusals.id(refusal));
-        return card;
-    }
-    card.taints = taint_toleration::score(shape, spec);
-    card.affinity = node_affinity::score(shape, &look.rules.profile.added_affinity, spec);
-    card.fit = look.rules.fit.score(shape, spec, load);
-    card.balance = look.rules.balance.score(shape, spec, load);
-    card
 }

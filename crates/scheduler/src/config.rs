@@ -9,13 +9,14 @@ mod resources;
 mod surroundings;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use serde_json::Value;
 
-use self::args::at_least;
 use self::node::{Fields, Node};
 use self::profile::Profiles;
 use self::surroundings::Extenders;
+use self::values::at_least;
 use super::settings::{Settings, Version};
 
 /// The API version of configurations and of plugins' arguments.

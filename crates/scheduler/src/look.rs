@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::cards::{Cards, ShapeCards};
+use super::cards::{Card, Cards, ShapeCards};
 use super::ids::{NodeId, PodId};
 use super::node::{Load, NodeSpec};
 use super::nominations::Nominations;
@@ -246,7 +246,7 @@ impl<'a> Look<'a> {
         let Some(cards) = cards else {
             return self.run_filters(node, None).err().map(|refusal| refusals.id(refusal));
         };
-        let card = cards.card(self, node, refusals);
+        let card = self.card(cards, node, refusals);
         let all_prepared = self.rules.unprepared.is_empty();
         for &(place, plugin) in &self.active {
             if place >= card.stopped_at {
@@ -264,7 +264,48 @@ impl<'a> Look<'a> {
                 return Some(refusals.usual(usual));
             }
         }
-        card.refusal()
+        card.refused()
+    }
+
+    /// What a node alone means to pods of this shape, worked out anew if the node has changed.
+    #[inline]
+    pub(super) fn card<'c>(&self, cards: &'c mut ShapeCards, node: NodeId, refusals: &mut Cards) -> &'c Card {
+        let generation = self.world.nodes.generation(node);
+        if !cards.is_current(node, generation) {
+            cards.put(node, self.world.nodes.end(), self.new_card(node, generation, refusals));
+        }
+        cards.get(node)
+    }
+
+    #[cold]
+    fn new_card(&self, node: NodeId, generation: u64, refusals: &mut Cards) -> Card {
+        let (shape, spec, load) = (&*self.pod.shape, self.node(node), self.world.nodes.load_of(node));
+        let mut card = Card {
+            generation,
+            stopped_at: u8::MAX,
+            refusal: 0,
+            taints: 0,
+            affinity: 0,
+            fit: 0,
+            balance: 0,
+            has_images: !self.world.nodes.images(node).is_empty(),
+        };
+        let mut refused = self.readable(node).err().map(|refusal| (0, refusal));
+        for &(place, plugin) in &self.rules.local {
+            if refused.is_some() {
+                break;
+            }
+            refused = self.run_filter(plugin, node, None).err().map(|refusal| (place, refusal));
+        }
+        if let Some((place, refusal)) = refused {
+            (card.stopped_at, card.refusal) = (place, refusals.id(refusal));
+            return card;
+        }
+        card.taints = taint_toleration::score(shape, spec);
+        card.affinity = node_affinity::score(shape, &self.rules.profile.added_affinity, spec);
+        card.fit = self.rules.fit.score(shape, spec, load);
+        card.balance = self.rules.balance.score(shape, spec, load);
+        card
     }
 
     /// The same for a node as it would be.

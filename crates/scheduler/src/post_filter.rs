@@ -8,8 +8,8 @@ use super::cycle::Diagnosis;
 use super::ids::{NodeId, PodId};
 use super::look::Look;
 use super::plugin::Plugin;
-use super::plugins::default_preemption::{Room, make_room};
 use super::plugins::dynamic_resources;
+use super::preemption::{Room, make_room};
 
 /// What follows for promises of nodes.
 #[derive(Debug, PartialEq, Eq)]

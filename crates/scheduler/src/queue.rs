@@ -5,13 +5,10 @@
 //! is moved.
 
 mod drive;
-mod events;
 mod hints;
 mod informer;
 #[cfg(test)]
 mod tests;
-mod things;
-mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +17,7 @@ use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::events::{Event, Extras, Sort, Things};
 use super::ids::PodId;
 use super::plugin::Plugin;
 use super::plugins::scheduling_gates;
@@ -27,13 +25,6 @@ use super::pod::Pod;
 use super::rules::Rules;
 use super::settings::{Settings, Version};
 use super::world::World;
-use hints::Extras;
-use things::Things;
-
-pub(crate) use events::{About, Event, Sort};
-pub(crate) use hints::Hint;
-pub(crate) use things::{Details, Thing, ThingKind};
-
 pub use drive::Attempted;
 
 /// A pod that waits to be placed.

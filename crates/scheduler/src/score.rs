@@ -44,7 +44,7 @@ pub(super) fn score(
     scores.totals.clear();
     scores.totals.resize(nodes.len(), 0);
     scores.cards.clear();
-    scores.cards.extend(nodes.iter().map(|node| *cards.card(look, *node, refusals)));
+    scores.cards.extend(nodes.iter().map(|node| *look.card(cards, *node, refusals)));
     let mut in_range = true;
     for &(plugin, weight) in &profile.score {
         if is_skipped(look, plugin)? {

@@ -19,6 +19,7 @@ mod page;
 mod problem;
 mod recordings;
 mod replaying;
+mod route;
 mod routes;
 mod scratch;
 mod shelf;

@@ -1,9 +1,8 @@
 //! `/openapi.json`: what can be asked, for programs that make clients of it.
 
-use axum::Json;
 use serde_json::{Map, Value, json};
 
-use super::routes::{self, Route};
+use super::route::Route;
 
 const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), -2h, start, start+30m, end, now; \
                      they count from the history's end, in the server's zone";
@@ -12,12 +11,8 @@ const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), 
 const PATH_PARAMETERS: [(&str, &str); 2] =
     [("name", "The history's name: that of its file, without .kine"), ("id", "The replay's number")];
 
-/// `GET /openapi.json`
-pub(super) async fn show() -> Json<Value> {
-    Json(document())
-}
-
-fn document() -> Value {
+/// The description of these routes.
+pub(super) fn document(routes: &[Route]) -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -25,16 +20,16 @@ fn document() -> Value {
             "version": env!("CARGO_PKG_VERSION"),
             "description": format!("Histories of Kubernetes clusters. Times are {TIMES}."),
         },
-        "paths": paths(),
+        "paths": paths(routes),
         "components": { "schemas": schemas(), "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } } },
         "security": [{}, { "token": [] }],
     })
 }
 
-fn paths() -> Value {
+fn paths(routes: &[Route]) -> Value {
     let mut paths = json!({});
-    for route in routes::all() {
-        let mut operation = operation(&route);
+    for route in routes {
+        let mut operation = operation(route);
         if route.has_text_errors {
             operation["responses"]["default"]["content"] = json!({ "text/plain; charset=utf-8": {} });
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{DeploymentSpec, Work};
 use crate::Context;
-use crate::replica_set::{ReplicaSetSpec, ReplicaSetStatus};
+use crate::api::{ReplicaSetSpec, ReplicaSetStatus};
 use crate::table::{Held, created_now, object_of};
 use crate::template::TEMPLATE_HASH;
 use crate::world::World;

@@ -1,40 +1,14 @@
 //! What a Deployment says of itself.
 
-use kubernetes::read::nullable;
 use model::Moment;
-use serde::{Deserialize, Serialize};
 
-use super::{DeploymentSpec, Progress, Work};
+use super::{Progress, Work};
+use crate::api::{DeploymentSpec, DeploymentStatus};
 use crate::stamp::{Condition, Stamp};
-use crate::table::is_zero;
 use crate::{Context, Controller};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
-
-/// What a Deployment is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct DeploymentStatus {
-    #[serde(skip_serializing_if = "is_zero")]
-    observed_generation: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub(super) replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    updated_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    ready_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    available_replicas: i64,
-    #[serde(skip_serializing_if = "is_zero")]
-    unavailable_replicas: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    terminating_replicas: Option<i64>,
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    conditions: Vec<Condition>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) collision_count: Option<i64>,
-}
 
 /// Whether all pods are new and available.
 pub(super) fn is_complete(spec: &DeploymentSpec, generation: i64, status: &DeploymentStatus) -> bool {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::indexes::Indexes;
 use super::memory::{Backoff, Ended};
-use super::status::{JobStatus, Uncounted};
 use super::{INDEX, JobSpec, TRACKING, index_of, is_tracked, release};
+use crate::api::{JobStatus, Uncounted};
 use crate::pod::{Phase, Pod};
 use crate::replica_set::{Ages, Ranked, sort};
 use crate::stamp::{Condition, Stamp};

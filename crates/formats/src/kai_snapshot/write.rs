@@ -1,17 +1,15 @@
 //! A moment as the KAI scheduler would have shown it, for its own tool to read.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::Write;
-use std::str::FromStr;
 
-use kubernetes::selector::{LabelSelector, Selector};
 use model::{Change, Gap, Kind, Object};
 use serde::Deserialize;
 use serde_json::Value;
 use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
+use super::partition::Partition;
 use super::settings::{Serves, Settings};
 use super::{ENTRY, LISTS, SETTINGS_API_VERSION, SETTINGS_KIND, releases};
 use crate::manifests::nameless;
@@ -24,25 +22,6 @@ const CLAIMS: [&str; 3] = ["resourceClaims", "resourceSlices", "deviceClasses"];
 const NODE_TOPOLOGIES: &str = "nodeResourceTopologies";
 /// Objects of so many bytes can come to more than the 4 GiB that a plain ZIP entry holds: a byte becomes six at most.
 const LARGE: usize = 512 << 20;
-
-/// The nodes, queues and pod groups that one scheduler of several cares for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
-    /// The label that tells them. Empty: all are of this partition.
-    pub key: String,
-    /// Its value. Empty: those that do not have the label.
-    pub value: String,
-}
-
-/// A text that names no partition.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no partition: write LABEL=VALUE, or LABEL for what does not have it ({why})")]
-pub struct BadPartition {
-    /// What was given.
-    pub text: String,
-    /// What is wrong with it.
-    pub why: String,
-}
 
 /// Writes a snapshot. The objects of the moment are held until the end: their lists come one after the other.
 ///
@@ -61,51 +40,6 @@ pub struct Writer<W> {
 struct Lists<W: Write> {
     zip: ZipWriter<StreamWriter<W>>,
     buffer: Vec<u8>,
-}
-
-// === impl Partition ===
-
-impl Partition {
-    /// The label that schedulers go by unless told otherwise.
-    pub(super) const DEFAULT_KEY: &str = "kai.scheduler/node-pool";
-
-    fn holds(&self, object: &Object) -> bool {
-        #[derive(Deserialize)]
-        struct Labelled<'a> {
-            #[serde(borrow)]
-            metadata: Metadata<'a>,
-        }
-        #[derive(Deserialize)]
-        struct Metadata<'a> {
-            #[serde(borrow, default)]
-            labels: Option<BTreeMap<Cow<'a, str>, Option<Cow<'a, str>>>>,
-        }
-        if self.key.is_empty() {
-            return true;
-        }
-        let labels = object.view::<Labelled<'_>>().ok().and_then(|labelled| labelled.metadata.labels);
-        match labels.as_ref().and_then(|labels| labels.get(&*self.key)) {
-            None => self.value.is_empty(),
-            Some(value) => !self.value.is_empty() && value.as_deref() == Some(&*self.value),
-        }
-    }
-}
-
-impl FromStr for Partition {
-    type Err = BadPartition;
-
-    fn from_str(text: &str) -> std::result::Result<Partition, BadPartition> {
-        let (key, value) = text.split_once('=').unwrap_or((text, ""));
-        // What is no label would select nothing, or stop the scheduler's tool.
-        let label = LabelSelector {
-            match_labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
-            match_expressions: None,
-        };
-        match Selector::of(Some(&label)) {
-            Ok(_) => Ok(Partition { key: key.to_owned(), value: value.to_owned() }),
-            Err(bad) => Err(BadPartition { text: text.to_owned(), why: bad.why }),
-        }
-    }
 }
 
 // === impl Writer ===

@@ -1,12 +1,10 @@
 //! A report: a cluster at one moment, and what a simulation made of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use model::Moment;
 
 use super::cluster::ClusterSnapshot;
-use super::write;
 use crate::scaling_history::info::{NodeInfo, PodInfo, Resources};
 
 /// A report: a cluster at one moment, and what a simulation made of it.
@@ -47,11 +45,6 @@ impl Scenario {
     /// The name of the file that their replayer would write it to.
     pub fn file_name(&self) -> String {
         format!("{}_ca-replay-{}.json", self.name, self.number)
-    }
-
-    /// Writes it as their replayer does. What they find in a database and no recording has is 0: numbers of rows.
-    pub fn write(&self, out: impl io::Write) -> io::Result<()> {
-        write::write(self, out)
     }
 }
 

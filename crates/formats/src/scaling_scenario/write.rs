@@ -25,11 +25,14 @@ use crate::scaling_history::info::{
 /// The mode in which their replayer keeps its autoscaler until all pods are there.
 const PAUSED: &str = "replay-mode-pause";
 
-pub(super) fn write(scenario: &Scenario, mut out: impl io::Write) -> io::Result<()> {
-    let text = serde_json::to_string(&ScenarioJson::of(scenario))?;
-    let mut escaped = Vec::with_capacity(text.len());
-    go_json::escape(&mut escaped, &text);
-    out.write_all(&escaped)
+impl Scenario {
+    /// Writes it as their replayer does. What they find in a database and no recording has is 0: numbers of rows.
+    pub fn write(&self, mut out: impl io::Write) -> io::Result<()> {
+        let text = serde_json::to_string(&ScenarioJson::of(self))?;
+        let mut escaped = Vec::with_capacity(text.len());
+        go_json::escape(&mut escaped, &text);
+        out.write_all(&escaped)
+    }
 }
 
 impl<'a> ScenarioJson<'a> {

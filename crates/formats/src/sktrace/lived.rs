@@ -11,10 +11,10 @@ use model::{Object, Window};
 use serde_json::Value;
 
 use super::config::{Gvk, TracerConfig};
+use super::names::{Name, above, seconds};
 use super::pack::Pack;
 use super::pods::{HASH, SEQUENCE};
 use super::stable_spec::stable_hash;
-use super::write::{Name, above, seconds};
 use crate::LeftOut;
 
 #[derive(Default)]

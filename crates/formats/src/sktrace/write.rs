@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 
-use kubernetes::owners::{OwnerRef, Owners, owner_references};
+use kubernetes::owners::{Owners, owner_references};
 use kubernetes::pod_lives::{PodLives, Ran, ran};
 use kubernetes::selector::Selector;
 use model::{Change, Gap, Meta, Moment, Object, What, Window};
@@ -13,14 +13,12 @@ use serde_json::{Map, Value, json};
 use super::config::{Gvk, TracerConfig, is_kept};
 use super::hash::hash_option;
 use super::lived::{self, Lived};
+use super::names::{Name, above, seconds};
 use super::pack::Pack;
 use super::pods::HASH;
 use super::pointer;
 use super::sanitise::sanitise;
 use crate::{Error, Result, Written};
-
-/// A kind, and `namespace/name` of an object of it.
-pub(super) type Name = (Gvk, String);
 
 /// What is left out of a trace.
 #[derive(Clone, Debug, Default)]
@@ -81,11 +79,6 @@ struct Applied {
     hash: u64,
     packed: Vec<u8>,
     object: Object,
-}
-
-/// The seconds of a moment, whole ones.
-pub(super) fn seconds(moment: Moment) -> i64 {
-    moment.nanos().div_euclid(1_000_000_000)
 }
 
 // === impl Writer ===
@@ -406,15 +399,6 @@ impl Filters {
         let labels = &value["metadata"]["labels"];
         self.excluded_labels.iter().any(|selector| selector.matches(|key| labels.get(key)?.as_str()))
     }
-}
-
-/// All that own an object, the nearest first.
-pub(super) fn above(owners: &Owners, object: &Object) -> Vec<Name> {
-    let namespace = object.meta().namespace;
-    let name = |owner: OwnerRef| {
-        (Gvk { api_version: owner.api_version, kind: owner.kind }, format!("{namespace}/{}", owner.name))
-    };
-    owners.above(object).into_iter().map(name).collect()
 }
 
 /// Whether this is a pod of an imported trace, made up or with its life made up.

@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use zstd::zstd_safe::{DCtx, DDict};
 
 use super::numbers::Numbers;
+use crate::batch::Position;
 use crate::frame::{Codec, Frame, MAGIC, Role, Row};
 use crate::gaps;
 use crate::members;
 use crate::pages::{self, Pages, Place};
 use crate::rows;
-use crate::writer::Position;
 
 const PRUNED_TO: &str = "pruned_to";
 const LAST_SEQ: &str = "last_seq";

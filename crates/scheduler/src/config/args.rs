@@ -1,37 +1,19 @@
 //! The arguments of plugins, with their defaults and checks.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
 
 use kubernetes::selector::{BadSelector, NodeSelector, NodeTerm, check_key};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::node::{Fields, Node};
+use super::BadConfiguration;
+use super::node::Node;
 use super::resources::shape;
-use super::{API_VERSION, BadConfiguration};
+use super::values::{at_least, fields_of, in_range, texts};
 use crate::plugin::Plugin;
 use crate::settings::{
     AddedAffinity, DefaultConstraint, InterPodAffinityArgs, PreemptionArgs, SpreadDefaults,
 };
-
-/// The fields of a plugin's arguments, which may tell their kind.
-pub(super) fn fields_of<'v>(
-    plugin: Plugin,
-    args: &Node<'v>,
-    names: &[&str],
-) -> Result<Fields<'v>, BadConfiguration> {
-    let names: Vec<&str> = names.iter().copied().chain(["apiVersion", "kind"]).collect();
-    let fields = args.fields(&names)?;
-    for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
-        let node = fields.get(name);
-        if node.text()?.is_some_and(|text| !text.is_empty() && text != right) {
-            return Err(node.bad(format!("the arguments of {plugin} have the {name} {right}, or none")));
-        }
-    }
-    Ok(fields)
-}
 
 /// Reads `DefaultPreemptionArgs`.
 pub(super) fn preemption(args: &Node<'_>) -> Result<PreemptionArgs, BadConfiguration> {
@@ -205,39 +187,6 @@ pub(super) fn check_dynamic_resources(args: &Node<'_>) -> Result<(), BadConfigur
         return Err(binding.bad("must be a second at least"));
     }
     Ok(())
-}
-
-pub(super) fn texts<'v>(node: &Node<'v>) -> Result<Vec<(Node<'v>, &'v str)>, BadConfiguration> {
-    let read = |node: Node<'v>| {
-        let text = node.text()?.unwrap_or_default();
-        Ok((node, text))
-    };
-    node.list()?.into_iter().map(read).collect()
-}
-
-/// The number, if it is in the range.
-pub(super) fn in_range<T: PartialOrd + Display>(
-    node: &Node<'_>,
-    number: T,
-    range: RangeInclusive<T>,
-) -> Result<T, BadConfiguration> {
-    if range.contains(&number) {
-        return Ok(number);
-    }
-    let (low, high) = range.into_inner();
-    Err(node.bad(format!("{number} is out of range: it must be from {low} to {high}")))
-}
-
-/// The number, if it is not lower.
-pub(super) fn at_least<T: PartialOrd + Display>(
-    node: &Node<'_>,
-    number: T,
-    low: T,
-) -> Result<T, BadConfiguration> {
-    if number >= low {
-        return Ok(number);
-    }
-    Err(node.bad(format!("{number} is out of range: it must be {low} at least")))
 }
 
 #[cfg(test)]

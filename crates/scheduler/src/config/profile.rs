@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::BadConfiguration;
-use super::args::{self, in_range};
+use super::args;
 use super::node::{Fields, Node};
 use super::plugins::{self, PluginSet, Plugins};
 use super::resources::{GivenFit, balanced};
+use super::values::in_range;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::{Profile, Version};
 

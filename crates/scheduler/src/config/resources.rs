@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kubernetes::selector::check_key;
 
 use super::BadConfiguration;
-use super::args::{fields_of, in_range, texts};
 use super::node::Node;
+use super::values::{fields_of, in_range, texts};
 use crate::plugin::Plugin;
 use crate::settings::{FitArgs, Strategy, Version};
 

@@ -1,6 +1,7 @@
 //! DefaultBinder: binds. What that takes is for the caller to decide.
 
-use crate::plugin::{ExtensionPoint, Registration};
+use super::registration::Registration;
+use crate::plugin::ExtensionPoint;
 
 /// What it says of itself.
 pub(crate) const REGISTRATION: Registration =

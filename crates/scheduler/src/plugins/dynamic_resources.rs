@@ -3,10 +3,11 @@
 
 use kubernetes::amounts::ScalarNames;
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Details, Hint, Sort, ThingKind};
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Shape;
-use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::settings::Version;
 use crate::verdict::Refusal;
 use crate::world::Relations;

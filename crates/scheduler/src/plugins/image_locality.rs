@@ -1,6 +1,7 @@
 //! Likes nodes that have the images, the larger the more; less if only few nodes have them, lest all pods go there.
 
-use crate::plugin::{ExtensionPoint, Registration};
+use super::registration::Registration;
+use crate::plugin::ExtensionPoint;
 use crate::pod::Shape;
 use crate::settings::Version;
 use crate::world::ImageView;

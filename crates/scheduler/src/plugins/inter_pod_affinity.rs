@@ -3,11 +3,12 @@
 use kubernetes::labels::Labels;
 use smallvec::SmallVec;
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::ids::NodeId;
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Registration};
+use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, Term};
-use crate::queue::{About, Hint, Sort};
 use crate::settings::{InterPodAffinityArgs, Version};
 use crate::verdict::Usual;
 use crate::world::{

@@ -18,6 +18,8 @@ pub(super) mod node_unschedulable;
 pub(super) mod node_volume_limits;
 pub(super) mod pod_topology_spread;
 pub(super) mod priority_sort;
+mod registration;
+mod registry;
 pub(super) mod scheduling_gates;
 pub(super) mod taint_toleration;
 pub(super) mod unreadable;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Shape;
-use crate::queue::{About, Hint, Sort};
 use crate::settings::AddedAffinity;
 use crate::verdict::Refusal;
 
@@ -61,7 +62,7 @@ pub(crate) fn score(shape: &Shape, added: &AddedAffinity, node: &NodeSpec) -> i6
 /// A node that the pod selects, and did not before. One whose terms make no sense is always tried again.
 fn queueing_hint(hint: &Hint<'_>) -> bool {
     let About::Node { old, new: Some(new) } = hint.event.about else { return true };
-    if !is_enforced(&hint.rules.profile.added_affinity, new) {
+    if !is_enforced(&hint.profile.added_affinity, new) {
         return false;
     }
     let selects = |node: &NodeSpec| hint.pod.shape.required_nodes.matches(&node.name, &node.labels);

@@ -1,9 +1,10 @@
 //! `spec.nodeName`.
 
+use super::registration::{Filter, Registration};
+use crate::events::Sort;
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::queue::Sort;
 use crate::verdict::Refusal;
 
 /// What it says of itself.

@@ -1,9 +1,10 @@
 //! Ports of the node itself.
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::node::Load;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Shape;
-use crate::queue::{About, Hint, Sort};
 use crate::verdict::Refusal;
 
 /// What it says of itself.

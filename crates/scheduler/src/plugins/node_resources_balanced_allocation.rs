@@ -5,8 +5,9 @@ use std::sync::Arc;
 use kubernetes::amounts::{Resource, ScalarNames};
 use smallvec::SmallVec;
 
+use super::registration::Registration;
 use crate::node::{Load, NodeSpec};
-use crate::plugin::{ExtensionPoint, Registration};
+use crate::plugin::ExtensionPoint;
 use crate::pod::Shape;
 use crate::settings::Version;
 

@@ -2,10 +2,11 @@
 
 use kubernetes::amounts::{Resource, ScalarNames, is_extended};
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Details, Hint, Sort, Thing, ThingKind};
 use crate::node::{Load, NodeSpec};
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::{Pod, Shape};
-use crate::queue::{About, Details, Hint, Sort, Thing, ThingKind};
 use crate::settings::{FitArgs, Strategy, Version};
 use crate::verdict::{Code, Reasons, Refusal};
 use crate::world::Relations;

@@ -2,10 +2,11 @@
 
 use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Shape;
-use crate::queue::{About, Hint, Sort};
 use crate::verdict::Refusal;
 
 /// What it says of itself.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::registration::{Filter, Registration};
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::events::{About, Details, Hint, Sort, ThingKind};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::queue::{About, Details, Hint, Sort, ThingKind};
 use crate::storage::{Attachable, NodeVolumes, PodVolume, Storage, Uses, Whose};
 use crate::verdict::Refusal;
 

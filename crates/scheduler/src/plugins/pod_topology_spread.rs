@@ -7,11 +7,12 @@ use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::SmallVec;
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::ids::NodeId;
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Registration};
+use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, SpreadConstraint};
-use crate::queue::{About, Hint, Sort};
 use crate::settings::{DefaultConstraint, SpreadDefaults};
 use crate::verdict::Usual;
 use crate::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Where, Who, World};
@@ -403,7 +404,7 @@ impl Marks {
 
 /// Whether the domains over which the pod is spread changed, or how many pods they have that count.
 fn queueing_hint(hint: &Hint<'_>) -> bool {
-    let constraints = constraints(hint.world, &hint.rules.profile.spread, hint.pod, true);
+    let constraints = constraints(hint.world, &hint.profile.spread, hint.pod, true);
     match hint.event.about {
         About::Node { old, new } => domains_changed(&constraints, old, new),
         About::Pod { old, new, .. } => counts_changed(hint, &constraints, old, new),

@@ -1,6 +1,7 @@
 //! PrioritySort: the order of the queue, which `queue.rs` keeps.
 
-use crate::plugin::{ExtensionPoint, Registration};
+use super::registration::Registration;
+use crate::plugin::ExtensionPoint;
 
 /// What it says of itself.
 pub(crate) const REGISTRATION: Registration =

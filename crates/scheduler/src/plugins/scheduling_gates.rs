@@ -1,8 +1,9 @@
 //! Keeps pods back until their gates are gone.
 
-use crate::plugin::{ExtensionPoint, Plugin, Registration};
+use super::registration::Registration;
+use crate::events::{Hint, Sort};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::queue::{Hint, Sort};
 use crate::verdict::Refusal;
 
 /// What it says of itself.

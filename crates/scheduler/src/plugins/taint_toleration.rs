@@ -2,10 +2,11 @@
 
 use kubernetes::taints::{PREFER_NO_SCHEDULE, first_untolerated};
 
+use super::registration::{Filter, Registration};
+use crate::events::{About, Hint, Sort};
 use crate::node::NodeSpec;
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Shape;
-use crate::queue::{About, Hint, Sort};
 use crate::settings::Version;
 use crate::verdict::Refusal;
 

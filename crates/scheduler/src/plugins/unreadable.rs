@@ -1,7 +1,7 @@
 //! Not one of kube-scheduler's: it refuses what a recording holds but cannot be understood, before anybody else is asked.
 
-use crate::plugin::Registration;
-use crate::queue::{About, Hint, Sort};
+use super::registration::Registration;
+use crate::events::{About, Hint, Sort};
 
 /// What it says of itself.
 pub(crate) const REGISTRATION: Registration = Registration {

@@ -10,9 +10,10 @@ use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::{SmallVec, smallvec};
 
+use super::registration::{Filter, Registration};
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
-use crate::queue::{About, Details, Hint, Sort, ThingKind};
+use crate::events::{About, Details, Hint, Sort, ThingKind};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::storage::{
     Binding, Claim, Class, InTreeDisk, PodVolume, Reservation, Storage, Trouble, Unreadable, Volume,
 };

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::registration::{Filter, Registration};
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
-use crate::queue::{About, Hint, Sort, ThingKind};
+use crate::events::{About, Hint, Sort, ThingKind};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::storage::{PodVolumes, Storage, Trouble};
 use crate::verdict::Refusal;
 

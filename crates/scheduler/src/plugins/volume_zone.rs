@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use kubernetes::labels::Labels;
 
+use super::registration::{Filter, Registration};
 use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::plugin::{ExtensionPoint, Filter, Plugin, Registration};
-use crate::queue::{About, Details, Hint, Sort, ThingKind};
+use crate::events::{About, Details, Hint, Sort, ThingKind};
+use crate::plugin::{ExtensionPoint, Plugin};
 use crate::storage::{Binding, OLD_REGION, OLD_ZONE, REGION, Storage, Trouble, Volume, ZONE};
 use crate::verdict::Refusal;
 

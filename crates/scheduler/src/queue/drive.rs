@@ -6,8 +6,8 @@ use super::super::answer::Decision;
 use super::super::ids::PodId;
 use super::super::pod::Pod;
 use super::super::{Consequence, Promise, Scheduler};
-use super::events::{About, Event, Sort};
 use super::{Known, Place, Queue, Queued, State};
+use crate::events::{About, Event, Sort};
 
 /// A pod that was tried, and what came of it.
 #[derive(Clone, Debug, PartialEq)]

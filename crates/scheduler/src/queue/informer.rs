@@ -9,10 +9,7 @@ use super::super::ids::PodId;
 use super::super::node::NodeSpec;
 use super::super::plugin::Plugin;
 use super::super::pod::Pod;
-use super::events::{About, Event, Sort, node_changes, pod_changes};
-use super::hints::Extras;
-use super::things::{Thing, ThingKind};
-use super::volumes::Volumes;
+use crate::events::{About, Event, Extras, Sort, Thing, ThingKind, Volumes, node_changes, pod_changes};
 
 impl Scheduler {
     pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {

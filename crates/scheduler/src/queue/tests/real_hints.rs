@@ -10,10 +10,8 @@ use super::super::super::node::NodeSpec;
 use super::super::super::pod::Pod;
 use super::super::super::{Plugin, Scheduler, Settings};
 use super::super::Known;
-use super::super::events::{About, Event, Sort, node_changes, pod_changes};
-use super::super::hints::{Extras, is_helped};
-use super::super::things::{Thing, ThingKind};
-use super::super::volumes::Volumes;
+use super::super::hints::is_helped;
+use crate::events::{About, Event, Extras, Sort, Thing, ThingKind, Volumes, node_changes, pod_changes};
 
 const HINTS: &str = include_str!("../../../../../testdata/scheduler/queue_hints.jsonl");
 

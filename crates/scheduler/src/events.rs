@@ -1,12 +1,19 @@
 //! What happens in a cluster, as far as it may help a pod that was refused.
 
+mod extras;
+mod hint;
+mod things;
+mod volumes;
+
 use std::collections::BTreeMap;
 
-use super::super::node::NodeSpec;
-use super::super::pod::Pod;
-use super::hints::Extras;
-use super::things::{Thing, ThingKind};
-use super::volumes::Volumes;
+use crate::node::NodeSpec;
+use crate::pod::Pod;
+
+pub(crate) use extras::Extras;
+pub(crate) use hint::Hint;
+pub(crate) use things::{Details, Thing, ThingKind, Things};
+pub(crate) use volumes::Volumes;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +69,7 @@ pub(crate) enum About<'a> {
 }
 
 /// How a node changed, in the original's order.
-pub(super) fn node_changes(old: &NodeSpec, new: &NodeSpec) -> Vec<Sort> {
+pub(crate) fn node_changes(old: &NodeSpec, new: &NodeSpec) -> Vec<Sort> {
     let conditions = |node: &NodeSpec| node.conditions.iter().cloned().collect::<BTreeMap<_, _>>();
     let changes = [
         (old.unschedulable && !new.unschedulable, Sort::NodeTaints),
@@ -79,7 +86,7 @@ pub(super) fn node_changes(old: &NodeSpec, new: &NodeSpec) -> Vec<Sort> {
 }
 
 /// How a pod changed, in the original's order. Of a pod on a node nobody asks for what is beside the pod itself.
-pub(super) fn pod_changes(old: &Pod, new: &Pod, extras: Option<(&Extras, &Extras)>) -> Vec<Sort> {
+pub(crate) fn pod_changes(old: &Pod, new: &Pod, extras: Option<(&Extras, &Extras)>) -> Vec<Sort> {
     let changes = [
         (old.labels != new.labels, Sort::PodLabels),
         (is_scaled_down(old, new), Sort::PodScaledDown),

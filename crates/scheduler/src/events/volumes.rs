@@ -28,7 +28,7 @@ enum Volume {
 /// An entry of `spec.volumes`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct VolumeJson {
+pub(crate) struct VolumeJson {
     name: Option<Arc<str>>,
     persistent_volume_claim: Option<ClaimJson>,
     ephemeral: Option<serde::de::IgnoredAny>,
@@ -95,7 +95,7 @@ struct RbdJson {
 // === impl Volumes ===
 
 impl Volumes {
-    pub(super) fn of(pod: &Object, volumes: Vec<VolumeJson>) -> Volumes {
+    pub(crate) fn of(pod: &Object, volumes: Vec<VolumeJson>) -> Volumes {
         let meta = pod.meta();
         Volumes(volumes.into_iter().filter_map(|volume| Volume::of(&meta.name, volume)).collect())
     }

@@ -68,7 +68,7 @@ pub(crate) enum Details {
 
 /// Such objects as they were last seen.
 #[derive(Debug, Default)]
-pub(super) struct Things(BTreeMap<(ThingKind, Arc<str>, Arc<str>), Arc<Thing>>);
+pub(crate) struct Things(BTreeMap<(ThingKind, Arc<str>, Arc<str>), Arc<Thing>>);
 
 /// Labels that say where a volume is, as kube-scheduler goes through them.
 const PLACES: [&str; 4] = [
@@ -83,7 +83,7 @@ const MIGRATED: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 impl ThingKind {
     /// The kind, if it is one of these.
-    pub(super) fn of(group: &str, kind: &str) -> Option<ThingKind> {
+    pub(crate) fn of(group: &str, kind: &str) -> Option<ThingKind> {
         Some(match (group, kind) {
             ("", "PersistentVolumeClaim") => ThingKind::Claim,
             ("", "PersistentVolume") => ThingKind::Volume,
@@ -103,7 +103,7 @@ impl ThingKind {
 // === impl Thing ===
 
 impl Thing {
-    pub(super) fn read(kind: ThingKind, object: &Object) -> Thing {
+    pub(crate) fn read(kind: ThingKind, object: &Object) -> Thing {
         let meta = object.meta();
         let details = match kind {
             ThingKind::Claim | ThingKind::ResourceSlice => Details::None,
@@ -172,7 +172,7 @@ fn zones(label: &str) -> Option<BTreeSet<String>> {
 
 impl Things {
     /// An object is this now, or gone; gives what it was.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         kind: ThingKind,
         object: &Object,

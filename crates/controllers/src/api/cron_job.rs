@@ -1,0 +1,64 @@
+//! CronJobs.
+
+use kubernetes::read::nullable;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::stamp::Stamp;
+use crate::table::Spec;
+
+/// What a CronJob is to be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct CronJobSpec {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) schedule: String,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) time_zone: String,
+    pub(crate) starting_deadline_seconds: Option<i64>,
+    pub(crate) concurrency_policy: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) suspend: bool,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) job_template: Value,
+    pub(crate) successful_jobs_history_limit: Option<i64>,
+    pub(crate) failed_jobs_history_limit: Option<i64>,
+}
+
+/// What a CronJob is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct CronJobStatus {
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub(crate) active: Vec<Active>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_schedule_time: Option<Stamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_successful_time: Option<Stamp>,
+}
+
+/// A Job that runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Active {
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) api_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource_version: Option<String>,
+}
+
+impl Spec for CronJobSpec {
+    const API_VERSION: &'static str = "batch/v1";
+    const KIND: &'static str = "CronJob";
+    type Status = CronJobStatus;
+}
+
+impl CronJobSpec {
+    /// Whether another one means other times.
+    pub(crate) fn has_times_of(&self, other: &CronJobSpec) -> bool {
+        (&self.schedule, &self.time_zone) == (&other.schedule, &other.time_zone)
+    }
+}

@@ -1,0 +1,77 @@
+//! DaemonSets.
+
+use kubernetes::read::nullable;
+use serde::{Deserialize, Serialize};
+
+use crate::amount::{Amount, Round};
+use crate::table::{Spec, is_zero};
+use crate::template::Template;
+
+/// What a DaemonSet is to be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct DaemonSetSpec {
+    pub(crate) template: Template,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) update_strategy: StrategyJson,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) min_ready_seconds: i64,
+    pub(crate) revision_history_limit: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StrategyJson {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) rolling_update: Option<RollingJson>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RollingJson {
+    pub(crate) max_unavailable: Option<Amount>,
+    pub(crate) max_surge: Option<Amount>,
+}
+
+/// What a DaemonSet is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct DaemonSetStatus {
+    pub(crate) current_number_scheduled: i64,
+    pub(crate) number_misscheduled: i64,
+    pub(crate) desired_number_scheduled: i64,
+    pub(crate) number_ready: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) observed_generation: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) updated_number_scheduled: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) number_available: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) number_unavailable: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) collision_count: Option<i64>,
+}
+
+impl Spec for DaemonSetSpec {
+    const API_VERSION: &'static str = "apps/v1";
+    const KIND: &'static str = "DaemonSet";
+    type Status = DaemonSetStatus;
+}
+
+impl DaemonSetSpec {
+    pub(crate) fn rolls(&self) -> bool {
+        self.update_strategy.kind.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate"
+    }
+
+    pub(crate) fn surge(&self, total: i64) -> i64 {
+        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
+        rolling.and_then(|rolling| rolling.max_surge).map_or(0, |surge| surge.of(total, Round::Up))
+    }
+
+    pub(crate) fn unavailable(&self, total: i64) -> i64 {
+        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
+        rolling.and_then(|rolling| rolling.max_unavailable).map_or(0, |most| most.of(total, Round::Up))
+    }
+}

@@ -1,0 +1,115 @@
+//! StatefulSets.
+
+use kubernetes::read::nullable;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::stamp::Condition;
+use crate::table::{Spec, is_zero};
+use crate::template::Template;
+
+/// What a StatefulSet is to be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StatefulSetSpec {
+    pub(crate) replicas: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) selector: SelectorJson,
+    pub(crate) template: Template,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) volume_claim_templates: Vec<Value>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) service_name: String,
+    pub(crate) pod_management_policy: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) update_strategy: StrategyJson,
+    pub(crate) revision_history_limit: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) min_ready_seconds: i64,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) ordinals: OrdinalsJson,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) persistent_volume_claim_retention_policy: RetentionJson,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct SelectorJson {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) match_labels: Map<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StrategyJson {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) rolling_update: RollingJson,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RollingJson {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) partition: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OrdinalsJson {
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) start: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RetentionJson {
+    pub(crate) when_deleted: Option<String>,
+    pub(crate) when_scaled: Option<String>,
+}
+
+/// What a StatefulSet is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StatefulSetStatus {
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) observed_generation: i64,
+    pub(crate) replicas: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) ready_replicas: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) current_replicas: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) updated_replicas: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) current_revision: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) update_revision: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) collision_count: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) available_replicas: i64,
+}
+
+impl Spec for StatefulSetSpec {
+    const API_VERSION: &'static str = "apps/v1";
+    const KIND: &'static str = "StatefulSet";
+    type Status = StatefulSetStatus;
+}
+
+impl StatefulSetSpec {
+    pub(crate) fn replicas(&self) -> i64 {
+        self.replicas.unwrap_or(1).max(0)
+    }
+
+    /// Pods are made and deleted one after the other.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.pod_management_policy.as_deref() != Some("Parallel")
+    }
+
+    pub(crate) fn rolls(&self) -> bool {
+        self.update_strategy.kind.as_deref() != Some("OnDelete")
+    }
+}

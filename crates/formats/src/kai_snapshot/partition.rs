@@ -1,0 +1,73 @@
+//! The part of a cluster that one scheduler of several cares for.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use kubernetes::selector::{LabelSelector, Selector};
+use model::Object;
+use serde::Deserialize;
+
+/// The nodes, queues and pod groups that one scheduler of several cares for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// The label that tells them. Empty: all are of this partition.
+    pub key: String,
+    /// Its value. Empty: those that do not have the label.
+    pub value: String,
+}
+
+/// A text that names no partition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no partition: write LABEL=VALUE, or LABEL for what does not have it ({why})")]
+pub struct BadPartition {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+// === impl Partition ===
+
+impl Partition {
+    /// The label that schedulers go by unless told otherwise.
+    pub(super) const DEFAULT_KEY: &str = "kai.scheduler/node-pool";
+
+    pub(super) fn holds(&self, object: &Object) -> bool {
+        #[derive(Deserialize)]
+        struct Labelled<'a> {
+            #[serde(borrow)]
+            metadata: Metadata<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Metadata<'a> {
+            #[serde(borrow, default)]
+            labels: Option<BTreeMap<Cow<'a, str>, Option<Cow<'a, str>>>>,
+        }
+        if self.key.is_empty() {
+            return true;
+        }
+        let labels = object.view::<Labelled<'_>>().ok().and_then(|labelled| labelled.metadata.labels);
+        match labels.as_ref().and_then(|labels| labels.get(&*self.key)) {
+            None => self.value.is_empty(),
+            Some(value) => !self.value.is_empty() && value.as_deref() == Some(&*self.value),
+        }
+    }
+}
+
+impl FromStr for Partition {
+    type Err = BadPartition;
+
+    fn from_str(text: &str) -> std::result::Result<Partition, BadPartition> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        // What is no label would select nothing, or stop the scheduler's tool.
+        let label = LabelSelector {
+            match_labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
+            match_expressions: None,
+        };
+        match Selector::of(Some(&label)) {
+            Ok(_) => Ok(Partition { key: key.to_owned(), value: value.to_owned() }),
+            Err(bad) => Err(BadPartition { text: text.to_owned(), why: bad.why }),
+        }
+    }
+}

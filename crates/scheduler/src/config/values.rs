@@ -1,0 +1,59 @@
+//! Fields, lists and ranges of numbers in the arguments of plugins.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use super::node::{Fields, Node};
+use super::{API_VERSION, BadConfiguration};
+use crate::plugin::Plugin;
+
+/// The fields of a plugin's arguments, which may tell their kind.
+pub(super) fn fields_of<'v>(
+    plugin: Plugin,
+    args: &Node<'v>,
+    names: &[&str],
+) -> Result<Fields<'v>, BadConfiguration> {
+    let names: Vec<&str> = names.iter().copied().chain(["apiVersion", "kind"]).collect();
+    let fields = args.fields(&names)?;
+    for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
+        let node = fields.get(name);
+        if node.text()?.is_some_and(|text| !text.is_empty() && text != right) {
+            return Err(node.bad(format!("the arguments of {plugin} have the {name} {right}, or none")));
+        }
+    }
+    Ok(fields)
+}
+
+/// The texts of a list, each with its place.
+pub(super) fn texts<'v>(node: &Node<'v>) -> Result<Vec<(Node<'v>, &'v str)>, BadConfiguration> {
+    let read = |node: Node<'v>| {
+        let text = node.text()?.unwrap_or_default();
+        Ok((node, text))
+    };
+    node.list()?.into_iter().map(read).collect()
+}
+
+/// The number, if it is in the range.
+pub(super) fn in_range<T: PartialOrd + Display>(
+    node: &Node<'_>,
+    number: T,
+    range: RangeInclusive<T>,
+) -> Result<T, BadConfiguration> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (low, high) = range.into_inner();
+    Err(node.bad(format!("{number} is out of range: it must be from {low} to {high}")))
+}
+
+/// The number, if it is not lower.
+pub(super) fn at_least<T: PartialOrd + Display>(
+    node: &Node<'_>,
+    number: T,
+    low: T,
+) -> Result<T, BadConfiguration> {
+    if number >= low {
+        return Ok(number);
+    }
+    Err(node.bad(format!("{number} is out of range: it must be {low} at least")))
+}

@@ -1,0 +1,113 @@
+//! All plugins: the default profile, and what each says of itself.
+
+use std::fmt;
+
+use super::registration::Registration;
+use crate::events::{Hint, Sort};
+use crate::plugin::{ExtensionPoint, Plugin};
+use crate::plugins;
+use crate::settings::Version;
+
+impl Plugin {
+    /// Those of the default profile of 1.36, in its order.
+    pub(crate) const DEFAULT: [Plugin; 20] = [
+        Plugin::SchedulingGates,
+        Plugin::PrioritySort,
+        Plugin::NodeUnschedulable,
+        Plugin::NodeName,
+        Plugin::TaintToleration,
+        Plugin::NodeAffinity,
+        Plugin::NodePorts,
+        Plugin::NodeResourcesFit,
+        Plugin::VolumeRestrictions,
+        Plugin::NodeVolumeLimits,
+        Plugin::VolumeBinding,
+        Plugin::VolumeZone,
+        Plugin::PodTopologySpread,
+        Plugin::InterPodAffinity,
+        Plugin::DynamicResources,
+        Plugin::DefaultPreemption,
+        Plugin::NodeResourcesBalancedAllocation,
+        Plugin::ImageLocality,
+        Plugin::DefaultBinder,
+        Plugin::NodeDeclaredFeatures,
+    ];
+
+    /// Its name in configurations and verdicts.
+    pub const fn name(self) -> &'static str {
+        self.registration().name
+    }
+
+    /// What it says of itself.
+    pub(crate) const fn registration(self) -> &'static Registration {
+        match self {
+            Plugin::SchedulingGates => &plugins::scheduling_gates::REGISTRATION,
+            Plugin::PrioritySort => &plugins::priority_sort::REGISTRATION,
+            Plugin::NodeUnschedulable => &plugins::node_unschedulable::REGISTRATION,
+            Plugin::NodeName => &plugins::node_name::REGISTRATION,
+            Plugin::TaintToleration => &plugins::taint_toleration::REGISTRATION,
+            Plugin::NodeAffinity => &plugins::node_affinity::REGISTRATION,
+            Plugin::NodePorts => &plugins::node_ports::REGISTRATION,
+            Plugin::NodeResourcesFit => &plugins::node_resources_fit::REGISTRATION,
+            Plugin::VolumeRestrictions => &plugins::volume_restrictions::REGISTRATION,
+            Plugin::NodeVolumeLimits => &plugins::node_volume_limits::REGISTRATION,
+            Plugin::VolumeBinding => &plugins::volume_binding::REGISTRATION,
+            Plugin::VolumeZone => &plugins::volume_zone::REGISTRATION,
+            Plugin::PodTopologySpread => &plugins::pod_topology_spread::REGISTRATION,
+            Plugin::InterPodAffinity => &plugins::inter_pod_affinity::REGISTRATION,
+            Plugin::DynamicResources => &plugins::dynamic_resources::REGISTRATION,
+            Plugin::DefaultPreemption => &plugins::default_preemption::REGISTRATION,
+            Plugin::NodeResourcesBalancedAllocation => {
+                &plugins::node_resources_balanced_allocation::REGISTRATION
+            }
+            Plugin::ImageLocality => &plugins::image_locality::REGISTRATION,
+            Plugin::DefaultBinder => &plugins::default_binder::REGISTRATION,
+            Plugin::NodeDeclaredFeatures => &plugins::node_declared_features::REGISTRATION,
+            Plugin::Unreadable => &plugins::unreadable::REGISTRATION,
+        }
+    }
+
+    /// Where it takes part.
+    pub(crate) fn points(self, version: Version) -> &'static [ExtensionPoint] {
+        (self.registration().points)(version)
+    }
+
+    /// Whether it is to be told of such events.
+    pub(crate) fn asks(self, sort: Sort) -> bool {
+        let sort = if sort == Sort::NodeTaints { Sort::NodeAdded } else { sort };
+        self.registration().events.contains(&sort)
+    }
+
+    /// Whether an event that it asks for may help a pod that it refused.
+    pub(crate) fn is_helped(self, hint: &Hint<'_>) -> bool {
+        let own = self.registration();
+        let is_asked_for = own.events.contains(&hint.event.sort);
+        !is_asked_for || (own.queueing_hint)(hint)
+    }
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_filters_says_how() {
+        for plugin in Plugin::DEFAULT {
+            let filters = plugin.points(Version::V1_36).contains(&ExtensionPoint::Filter);
+            assert_eq!(plugin.registration().filter.is_some(), filters, "{plugin}");
+        }
+    }
+
+    #[test]
+    fn a_plugin_is_called_what_its_variant_is_called() {
+        for plugin in Plugin::DEFAULT.into_iter().chain([Plugin::Unreadable]) {
+            assert_eq!(plugin.name(), format!("{plugin:?}"));
+        }
+    }
+}

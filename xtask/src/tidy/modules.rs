@@ -1,0 +1,268 @@
+//! Cycles between the modules of a crate: two files, or folders, side by side that know each other.
+//!
+//! A module may know its parent and its children; siblings must have an order in which they can be read. What a path
+//! means is followed through re-exports. Tests are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A module by the names on the way to it; the crate itself is empty.
+type Module = Vec<String>;
+
+/// The modules of one crate.
+#[derive(Default)]
+pub(crate) struct Modules {
+    /// Its text without tests and comments.
+    texts: BTreeMap<Module, String>,
+    /// By module: the names it re-exports, and the paths they stand for.
+    exports: BTreeMap<Module, BTreeMap<String, String>>,
+}
+
+/// How many re-exports are followed, one to the next.
+const MOST_STEPS: usize = 6;
+
+impl Modules {
+    /// Adds a file by its path within `src`. Files of tests are ignored.
+    pub(crate) fn add(&mut self, path: &str, text: &str) {
+        let Some(module) = module_of(path) else { return };
+        let text = without_comments(without_tests(text));
+        for tree in use_trees(&text).filter(|tree| tree.is_public) {
+            let exports = self.exports.entry(module.clone()).or_default();
+            for path in expanded(tree.text) {
+                if let Some(name) = path.rsplit("::").next() {
+                    exports.insert(name.to_owned(), path.clone());
+                }
+            }
+        }
+        self.texts.insert(module, text);
+    }
+
+    /// Every set of siblings that know each other, each sorted by name.
+    pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
+        let siblings = self.siblings();
+        let mut cycles = BTreeSet::new();
+        for module in siblings.keys() {
+            let mut cycle: Vec<&Module> = reached(&siblings, module)
+                .into_iter()
+                .filter(|other| reached(&siblings, other).contains(module))
+                .collect();
+            if cycle.len() > 1 {
+                cycle.sort_unstable();
+                cycles.insert(cycle.iter().map(|module| module.join("::")).collect::<Vec<_>>());
+            }
+        }
+        cycles.into_iter().collect()
+    }
+
+    /// For each module the siblings that it, or something below it, knows.
+    fn siblings(&self) -> BTreeMap<Module, BTreeSet<Module>> {
+        let mut siblings: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+        for (module, text) in &self.texts {
+            let uses = use_trees(text).flat_map(|tree| expanded(tree.text));
+            for path in uses.chain(inline_paths(text)) {
+                let Some(known) = self.resolve(module, &path, 0) else { continue };
+                let common = module.iter().zip(&known).take_while(|(a, b)| a == b).count();
+                if common < module.len() && common < known.len() {
+                    let from = module[..=common].to_vec();
+                    siblings.entry(from).or_default().insert(known[..=common].to_vec());
+                }
+            }
+        }
+        siblings
+    }
+
+    /// The module that a path leads to from another one; `None` if it leads out of the crate.
+    fn resolve(&self, from: &[String], path: &str, steps: usize) -> Option<Module> {
+        let mut names = path.split("::").peekable();
+        let mut module: Module = from.to_vec();
+        match *names.peek()? {
+            "crate" => {
+                module.clear();
+                names.next();
+            }
+            "self" => drop(names.next()),
+            "super" => {
+                while names.next_if_eq(&"super").is_some() {
+                    module.pop();
+                }
+            }
+            name => {
+                if !self.texts.contains_key(&below(&module, name)) {
+                    return None;
+                }
+            }
+        }
+        while let Some(name) = names.next_if(|name| self.texts.contains_key(&below(&module, name))) {
+            module.push(name.to_owned());
+        }
+        let export = names.next().and_then(|name| self.exports.get(&module)?.get(name));
+        match export.filter(|_| steps < MOST_STEPS) {
+            Some(path) => self.resolve(&module, path, steps + 1).or(Some(module)),
+            None => Some(module),
+        }
+    }
+}
+
+fn below(module: &[String], name: &str) -> Module {
+    module.iter().map(String::as_str).chain([name]).map(str::to_owned).collect()
+}
+
+fn module_of(path: &str) -> Option<Module> {
+    let mut names: Module = path.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
+    if names.last().is_some_and(|name| name == "mod") || names == ["lib"] || names == ["main"] {
+        names.pop();
+    }
+    let is_test = |name: &String| name == "tests" || name == "testing";
+    (!names.iter().any(is_test)).then_some(names)
+}
+
+/// The text up to the module of tests, which is the last.
+fn without_tests(text: &str) -> &str {
+    let tests = text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
+        let rest = &text[*at..];
+        rest.find('{') < rest.find(';')
+    });
+    tests.map_or(text, |(at, _)| &text[..at])
+}
+
+fn without_comments(text: &str) -> String {
+    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// A `use`.
+struct UseTree<'a> {
+    is_public: bool,
+    text: &'a str,
+}
+
+fn use_trees(text: &str) -> impl Iterator<Item = UseTree<'_>> {
+    let starts = text.match_indices("use ").filter(|(at, _)| {
+        let before = text[..*at].trim_end_matches(' ');
+        before.is_empty()
+            || before.ends_with(['\n', '{', '}', ';'])
+            || before.ends_with("pub")
+            || before.ends_with(')')
+    });
+    starts.filter_map(|(at, word)| {
+        let rest = &text[at + word.len()..];
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        Some(UseTree { is_public: line.trim_start().starts_with("pub"), text: &rest[..rest.find(';')?] })
+    })
+}
+
+/// All paths that a `use` names.
+fn expanded(tree: &str) -> Vec<String> {
+    let tree = tree.trim();
+    let Some((prefix, list)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default().trim();
+        return if path.is_empty() { Vec::new() } else { vec![path.to_owned()] };
+    };
+    let list = list.trim_end().strip_suffix('}').unwrap_or(list);
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[start..]);
+    let prefixed = |path: String| match path.as_str() {
+        "self" => prefix.trim_end_matches(':').to_owned(),
+        path => format!("{prefix}{path}"),
+    };
+    parts.into_iter().flat_map(expanded).map(prefixed).collect()
+}
+
+/// Paths that begin at the crate or at a parent, wherever they stand.
+fn inline_paths(text: &str) -> impl Iterator<Item = String> {
+    ["crate::", "super::"].into_iter().flat_map(move |word| {
+        text.match_indices(word).map(|(at, _)| {
+            let is_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+            let end = text[at..].find(|letter| !is_path(letter)).map_or(text.len(), |end| at + end);
+            text[at..end].trim_end_matches(':').to_owned()
+        })
+    })
+}
+
+/// All modules that can be reached from one, itself if there is a way back.
+fn reached<'s>(siblings: &'s BTreeMap<Module, BTreeSet<Module>>, from: &Module) -> BTreeSet<&'s Module> {
+    let mut reached = BTreeSet::new();
+    let mut open: Vec<&Module> = siblings.get(from).into_iter().flatten().collect();
+    while let Some(module) = open.pop() {
+        if reached.insert(module) {
+            open.extend(siblings.get(module).into_iter().flatten());
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(files: &[(&str, &str)], expected: &[&[&str]]) {
+        let mut modules = Modules::default();
+        files.iter().for_each(|(path, text)| modules.add(path, text));
+        assert_eq!(modules.cycles(), expected);
+    }
+
+    #[test]
+    fn an_order_is_no_cycle() {
+        check(
+            &[("lib.rs", "mod a;\nmod b;\n"), ("a.rs", "use crate::b::B;\n"), ("b.rs", "use std::fmt;\n")],
+            &[],
+        );
+    }
+
+    #[test]
+    fn two_that_know_each_other_are_a_cycle() {
+        check(&[("a.rs", "use crate::b::B;\n"), ("b.rs", "fn f() -> super::a::A {}\n")], &[&["a", "b"]]);
+    }
+
+    #[test]
+    fn a_way_round_is_a_cycle() {
+        let files = [
+            ("a.rs", "use super::b;\n"),
+            ("b.rs", "use super::{c::{C, D}, x};\n"),
+            ("c/d.rs", "use crate::a::A;\n"),
+        ];
+        check(&[&files[..], &[("c.rs", "mod d;\n")]].concat(), &[&["a", "b", "c"]]);
+    }
+
+    #[test]
+    fn reexports_are_followed() {
+        let files = [
+            ("lib.rs", "pub use b::B;\n"),
+            ("a.rs", "use crate::B;\n"),
+            ("b.rs", "pub(crate) use self::c::C;\n"),
+            ("b/c.rs", "use crate::a::A;\n"),
+        ];
+        check(&files, &[&["a", "b"]]);
+    }
+
+    #[test]
+    fn parents_children_comments_and_tests_do_not_count() {
+        check(&[("a.rs", "mod b;\nuse b::B;\n"), ("a/b.rs", "use super::A;\n")], &[]);
+        check(
+            &[
+                ("a.rs", "use crate::b::B;\n"),
+                ("b.rs", "// crate::a::A\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
+            ],
+            &[],
+        );
+        check(&[("a.rs", "use crate::b::B;\n"), ("b.rs", ""), ("b/tests.rs", "use crate::a::A;\n")], &[]);
+    }
+
+    #[test]
+    fn siblings_deep_down_count() {
+        check(
+            &[("x.rs", ""), ("x/a.rs", "use super::b::B;\n"), ("x/b.rs", "use crate::x::a::A;\n")],
+            &[&["x::a", "x::b"]],
+        );
+    }
+}
