@@ -37,6 +37,9 @@ pub(super) enum Method {
 /// Parameters of the question, by name, and what they mean.
 pub(super) type Parameters = &'static [(&'static str, &'static str)];
 
+/// Plain text.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
 // === impl Route ===
 
 impl Route {

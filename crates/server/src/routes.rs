@@ -2,7 +2,7 @@
 
 use axum::Json;
 
-use super::route::{Parameters, Route};
+use super::route::{Parameters, Route, TEXT};
 use super::{
     explaining, gardener, guard, histories, kai, metrics, openapi, page, recordings, replaying, simkube,
 };
@@ -63,8 +63,6 @@ const EXPLAIN_MANIFEST: Parameters = &[
     ),
     ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
 ];
-
-const TEXT: &str = "text/plain; charset=utf-8";
 
 /// All of them.
 pub(super) fn all() -> Vec<Route> {
