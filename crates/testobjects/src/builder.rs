@@ -150,6 +150,12 @@ impl<K> Clone for Builder<K> {
     }
 }
 
+impl<K> From<Builder<K>> for Value {
+    fn from(builder: Builder<K>) -> Value {
+        builder.json
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
