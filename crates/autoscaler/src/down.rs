@@ -28,7 +28,7 @@ use super::clock::Clock;
 use super::cloud::GroupId;
 use super::decision::{About, Event, RemovedNode, ScaleDown, ScaleDownResult};
 use super::settings::{Settings, Version};
-use super::{CANDIDATE, Context};
+use super::{AutoscalingContext, CANDIDATE};
 use actuation::Actuator;
 use candidates::{Candidate, Ranking};
 use crop::{AtomicSize, Batch, Budget};
@@ -93,7 +93,7 @@ impl Down {
     /// to come.
     pub(crate) fn scale_down(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         nodes: &[NodeId],
         in_progress: &InProgress,
         in_cooldown: bool,
@@ -123,7 +123,7 @@ impl Down {
     }
 
     /// Nodes that an earlier autoscaler marked as unneeded not too long ago are so since then.
-    fn remember_marks(&mut self, context: &mut Context<'_>, nodes: &[NodeId], begun: Moment) {
+    fn remember_marks(&mut self, context: &mut AutoscalingContext<'_>, nodes: &[NodeId], begun: Moment) {
         let ttl = context.settings.node_deletion_candidate_ttl;
         if ttl.is_zero() {
             return;
@@ -142,7 +142,7 @@ impl Down {
     /// Lets nodes go, as many as may at once.
     fn start(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         empty: &[Candidate],
         drained: &[Candidate],
@@ -181,7 +181,7 @@ impl Down {
     /// Tells users which nodes go.
     fn report_start(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         batches: &[Batch],
         drain: bool,
@@ -230,7 +230,7 @@ impl Down {
     }
 
     /// Goes on with nodes on their way out. To be called again at the same moment until it wants nothing done.
-    pub(crate) fn background(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn background(&mut self, context: &mut AutoscalingContext<'_>) {
         let actions = self.actuator.background(context);
         context.actions.extend(actions);
     }

@@ -7,6 +7,7 @@ mod backoff;
 mod clock;
 mod cloud;
 mod cluster;
+mod context;
 mod decision;
 mod delay;
 mod down;
@@ -27,29 +28,25 @@ mod snapshot;
 mod standing;
 mod status;
 mod templates;
+#[cfg(test)]
+mod testing;
 mod timing;
 mod trouble;
 mod up;
 mod view;
 pub mod yaml;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Moment, NamespacedName, What};
-use rand::SeedableRng;
-use rand_pcg::Pcg64;
-use scheduler::ids::NodeId;
 
 use clock::Clock;
-use cluster::{Cluster, Heard};
+use cluster::Heard;
+use context::{AutoscalingContext, SharedState};
 use down::Down;
 use packing::Packing;
-use registry::Registry;
 use repeat::Rest;
-use standing::Standing;
 use status::Status;
-use templates::Templates;
 use timing::Timing;
 
 pub use cloud::{
@@ -88,22 +85,10 @@ const LONG_AGO_NANOS: i64 = 3600 * 1_000_000_000;
 /// An autoscaler, and the cluster as it knows it.
 #[derive(Debug)]
 pub struct Autoscaler {
-    settings: Settings,
-    cluster: Cluster,
-    /// How every node stands, by number.
-    standing: Vec<Option<Standing>>,
-    /// How many of them are ready and take pods.
-    open: usize,
-    /// How many of them are marked as nodes that could be deleted.
-    marked: usize,
-    /// Another number whenever one of them stands otherwise.
-    revision: u64,
-    registry: Registry,
-    templates: Templates,
+    state: SharedState,
     packing: Packing,
     down: Down,
     status: Status,
-    dice: Pcg64,
     timing: Timing,
     started: Moment,
     /// It has cleaned up after the one before it.
@@ -123,74 +108,21 @@ pub struct Background {
     pub events: Vec<Event>,
 }
 
-/// What every part of one loop works with.
-pub(crate) struct Context<'a> {
-    pub clock: &'a Clock,
-    pub settings: &'a Settings,
-    pub cloud: &'a mut dyn Cloud,
-    pub cluster: &'a mut Cluster,
-    pub registry: &'a mut Registry,
-    /// What a new node of each group would be like.
-    pub templates: &'a Templates,
-    /// By node number, for every node of the cluster at the beginning of the loop.
-    pub standing: &'a [Option<Standing>],
-    /// Another number whenever a node stands otherwise.
-    pub revision: u64,
-    /// How many nodes of groups are marked as such that could be deleted.
-    pub marked: usize,
-    pub dice: &'a mut Pcg64,
-    pub events: &'a mut Vec<Event>,
-    pub actions: &'a mut Vec<Action>,
-}
-
-impl Context<'_> {
-    /// How a node stands that is as it was when the loop began.
-    pub(crate) fn standing(&self, id: NodeId) -> Option<&Standing> {
-        let standing = self.standing.get(id.index())?.as_ref()?;
-        Arc::ptr_eq(&standing.node, self.cluster.snapshot.get_node(id)?).then_some(standing)
-    }
-
-    /// The group of a node, if it is a machine: the cluster's limits mean no others.
-    pub(crate) fn group_of_machine(&self, id: NodeId) -> Option<Option<GroupId>> {
-        let (is_virtual, group) = match self.standing(id) {
-            Some(standing) => (standing.is_virtual, standing.group),
-            None => {
-                let is_virtual = self.cluster.snapshot.node(id).is_virtual();
-                (is_virtual, self.cluster.group_of(id, &*self.cloud))
-            }
-        };
-        (!is_virtual).then_some(group)
-    }
-
-    /// Whether a node was ready when the loop began.
-    pub(crate) fn is_ready(&self, id: NodeId) -> bool {
-        self.standing(id).is_some_and(|standing| standing.readiness.ready)
-    }
-}
-
 impl Autoscaler {
     /// An autoscaler that starts now, and knows no node and no pod.
     pub fn new(settings: Settings, start: Moment) -> Autoscaler {
         let long_ago = start.plus_nanos(-LONG_AGO_NANOS);
         Autoscaler {
-            cluster: Cluster::new(&settings),
-            standing: Vec::new(),
-            open: 0,
-            marked: 0,
-            revision: 0,
-            registry: Registry::new(&settings, start),
-            templates: Templates::default(),
             packing: Packing::default(),
             down: Down::new(&settings, start),
             status: Status::default(),
-            dice: Pcg64::seed_from_u64(settings.seed),
             timing: Timing::new(start),
             started: start,
             is_clean: false,
             last_scale_up: long_ago,
             last_deletion: long_ago,
             rest: None,
-            settings,
+            state: SharedState::new(settings, start),
         }
     }
 
@@ -204,13 +136,13 @@ impl Autoscaler {
     /// An object came, changed or went, as an informer would tell it. Kinds that mean nothing to the autoscaler are
     /// ignored.
     pub fn apply(&mut self, what: &What) {
-        let heard = self.cluster.apply(what);
+        let heard = self.state.cluster.apply(what);
         self.take_note(heard);
     }
 
     /// The same of a pod that it knows, without a look at the object: what became of it, or that it is gone.
     pub fn apply_fate(&mut self, name: &NamespacedName, fate: Option<PodStatusUpdate>) {
-        let heard = self.cluster.apply_fate(name, fate);
+        let heard = self.state.cluster.apply_fate(name, fate);
         self.take_note(heard);
     }
 
@@ -228,20 +160,8 @@ impl Autoscaler {
     pub fn background(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Background {
         self.refresh(now, cloud);
         let mut work = Background::default();
-        let mut context = Context {
-            clock: &Clock::at(now),
-            settings: &self.settings,
-            cloud,
-            cluster: &mut self.cluster,
-            registry: &mut self.registry,
-            templates: &self.templates,
-            standing: &[],
-            revision: self.revision,
-            marked: self.marked,
-            dice: &mut self.dice,
-            events: &mut work.events,
-            actions: &mut work.actions,
-        };
+        let clock = Clock::at(now);
+        let mut context = self.state.context(&clock, cloud, &mut work.events, &mut work.actions);
         self.down.background(&mut context);
         self.keep_told(&mut work.events);
         work
@@ -251,11 +171,11 @@ impl Autoscaler {
     /// do is told with [`Autoscaler::saw_growth`] and [`Autoscaler::saw_removal`].
     pub fn watch_once(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Loop {
         let (last_scale_up, last_deletion) = (self.last_scale_up, self.last_deletion);
-        let requests = self.registry.requests();
+        let requests = self.state.registry.requests();
         let done = self.run_once(now, cloud);
         (self.last_scale_up, self.last_deletion) = (last_scale_up, last_deletion);
         self.rest = None;
-        self.registry.restore(requests);
+        self.state.registry.restore(requests);
         self.down.let_stay(done.scale_down.nodes.iter().map(|removed| &removed.node));
         self.timing.was_idle();
         done
@@ -265,42 +185,42 @@ impl Autoscaler {
     pub fn saw_growth(&mut self, at: Moment, group: GroupId, by: i64, cloud: &dyn Cloud) {
         self.rest = None;
         self.last_scale_up = self.last_scale_up.max(at);
-        let within = registry::provision_time(cloud, group, &self.settings);
-        self.registry.register_scale_up(group, by, at, within);
+        let within = registry::provision_time(cloud, group, &self.state.settings);
+        self.state.registry.register_scale_up(group, by, at, within);
     }
 
     /// Somebody else began to remove a node of a group.
     pub fn saw_removal(&mut self, at: Moment, group: GroupId) {
         self.rest = None;
         self.last_deletion = self.last_deletion.max(at);
-        self.registry.register_scale_down(group, at);
+        self.state.registry.register_scale_down(group, at);
     }
 
     /// How old a pod must be before anything is done for it.
     pub fn new_pod_delay(&self) -> Duration {
-        self.settings.new_pod_scale_up_delay
+        self.state.settings.new_pod_scale_up_delay
     }
 
     /// The `status` of the status ConfigMap as the last loop wrote it; `None` if none is written.
     pub fn status(&self) -> Option<serde_json::Value> {
-        self.settings.write_status_configmap.then(|| self.status.document())?
+        self.state.settings.write_status_configmap.then(|| self.status.document())?
     }
 
     /// How often a loop looks at a node: at each for itself, and for every pod that waits.
     pub fn looks(&self, done: &Loop) -> u64 {
         let upcoming: i64 = done.groups.iter().map(|group| group.upcoming).sum();
-        let nodes = self.cluster.nodes().len() as u64 + upcoming.max(0) as u64;
-        nodes.saturating_mul(1 + self.cluster.waiting().len() as u64)
+        let nodes = self.state.cluster.nodes().len() as u64 + upcoming.max(0) as u64;
+        nodes.saturating_mul(1 + self.state.cluster.waiting().len() as u64)
     }
 
     /// When there is something to do between two loops.
     pub fn next_wake(&self) -> Moment {
-        let refresh = self.registry.next_refresh();
+        let refresh = self.state.registry.next_refresh();
         self.down.next_wake().map_or(refresh, |wake| wake.min(refresh))
     }
 
     /// When the next loop is due, if nothing else happens until then.
     pub fn next_loop(&self) -> Moment {
-        self.timing.next(&self.settings)
+        self.timing.next(&self.state.settings)
     }
 }

@@ -147,8 +147,7 @@ fn key(pod: &Pod) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
-    use model::{Object, What};
-    use serde_json::json;
+    use testobjects::{node, pod};
 
     use super::*;
     use crate::cluster::Cluster;
@@ -165,29 +164,21 @@ mod tests {
 
     fn case(nodes: &[&str], pods: &[&str], waiting: &[&str]) -> Case {
         let mut cluster = Cluster::new(&Settings::for_version(Version::V1_36));
-        let mut add = |object: serde_json::Value| {
-            cluster.apply(&What::Added(Object::parse(&object.to_string()).unwrap()));
-        };
-        for node in nodes {
-            let words: Vec<&str> = node.split(' ').collect();
-            add(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": words[0]},
-                "status": {"allocatable": {"cpu": words[1], "memory": GIB, "pods": 100}}}));
+        for words in nodes.iter().map(|node| node.split(' ').collect::<Vec<_>>()) {
+            let node = node(words[0]).allocatable("cpu", words[1]).allocatable("memory", GIB);
+            cluster.apply(&node.allocatable("pods", 100).added());
         }
-        let pod = |words: &[&str], node: &str, controller: &str, priority: i32| {
-            let owner =
-                json!({"kind": "ReplicaSet", "uid": controller, "name": controller, "controller": true});
-            json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": words[0], "namespace": "default", "uid": words[0],
-                    "ownerReferences": if controller.is_empty() { json!([]) } else { json!([owner]) }},
-                "spec": {"nodeName": node, "priority": priority,
-                    "containers": [{"name": "c", "resources": {"requests": {"cpu": words[1]}}}]}})
-        };
         for words in pods.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
-            add(pod(&words, words[2], "", 0));
+            cluster.apply(&pod(words[0]).request("cpu", words[1]).on(words[2]).added());
         }
         for words in waiting.iter().map(|pod| pod.split(' ').collect::<Vec<_>>()) {
             let priority = words.get(3).map_or(0, |word| word.parse().unwrap());
-            add(pod(&words, "", words.get(2).unwrap_or(&""), priority));
+            let pod = pod(words[0]).request("cpu", words[1]).priority(priority);
+            let pod = match words.get(2) {
+                Some(controller) => pod.owner("ReplicaSet", controller),
+                None => pod,
+            };
+            cluster.apply(&pod.added());
         }
         let order = cluster.nodes().collect();
         cluster.snapshot.begin(order);

@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use scheduler::ids::PodId;
 use serde_json::Value;
 
-use super::Context;
+use super::AutoscalingContext;
 use super::clock::Clock;
 use super::packing::Packing;
 use super::pod::Pod;
@@ -26,7 +26,7 @@ const SCALE_UP_DELAY: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-dela
 /// are being drained, without those that find a place after all (they stay there), without those of DaemonSets, and
 /// without young ones. Ordered by priority, and then as they were.
 pub(crate) fn to_help(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     packing: &mut Packing,
     unschedulable: Vec<PodId>,
     drained: &BTreeSet<Arc<str>>,
@@ -92,7 +92,7 @@ fn add_twin(snapshot: &mut Snapshot, mut pod: Pod) -> PodId {
 }
 
 /// Puts pods where there is room, the most important first, and leaves those that found none.
-fn leave_out_schedulable(context: &mut Context<'_>, packing: &mut Packing, pods: &mut Vec<PodId>) {
+fn leave_out_schedulable(context: &mut AutoscalingContext<'_>, packing: &mut Packing, pods: &mut Vec<PodId>) {
     let snapshot = &mut context.cluster.snapshot;
     let mut by_priority: Vec<(i32, PodId)> =
         pods.iter().map(|pod| (snapshot.pod(*pod).priority.unwrap_or(0), *pod)).collect();
@@ -120,141 +120,62 @@ mod tests {
     use std::time::Duration;
 
     use model::What;
-    use rand::SeedableRng;
-    use rand_pcg::Pcg64;
-    use serde_json::json;
+    use testobjects::PodBuilder;
 
     use super::*;
-    use crate::cloud::Cloud;
-    use crate::cloud::CloudError;
-    use crate::cloud::GroupId;
-    use crate::cloud::Instance;
-    use crate::cloud::Pricing;
-    use crate::cloud::Registered;
-    use crate::cluster::Cluster;
-    use crate::groups::NodeGroup;
-    use crate::registry::Registry;
     use crate::settings::Version;
-    use crate::templates::Templates;
+    use crate::testing::Harness;
 
     const NOW: Moment = Moment::from_nanos(1_000_000_000_000_000_000);
 
-    struct NoCloud;
-
-    impl Cloud for NoCloud {
-        fn groups(&self) -> &[NodeGroup] {
-            &[]
-        }
-        fn group_of(&self, _: &Registered<'_>) -> Option<GroupId> {
-            None
-        }
-        fn target(&self, _: GroupId) -> i64 {
-            0
-        }
-        fn instances(&self, _: GroupId) -> Arc<[Instance]> {
-            Arc::default()
-        }
-        fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
-            None
-        }
-        fn increase(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
-            Ok(())
-        }
-        fn delete(&mut self, _: Moment, _: GroupId, _: &[Arc<str>]) -> Result<(), CloudError> {
-            Ok(())
-        }
-        fn decrease(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
-            Ok(())
-        }
-        fn pricing(&self) -> Option<&Pricing> {
-            None
-        }
-        fn gpu_label(&self) -> &str {
-            ""
-        }
+    /// A pod created a minute ago.
+    fn pod(name: &str) -> PodBuilder {
+        testobjects::pod(name).created(NOW.plus_nanos(-60_000_000_000).timestamp())
     }
 
-    /// A pod by name, with what it asks for, created a minute ago.
-    fn pod(name: &str, requests: Value) -> Value {
-        let created = NOW.plus_nanos(-60_000_000_000).timestamp().to_string();
-        json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "uid": name, "creationTimestamp": created},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}})
-    }
-
-    fn cpu(name: &str, milli: i64) -> Value {
-        pod(name, json!({"cpu": format!("{milli}m")}))
-    }
-
-    fn set(mut object: Value, path: &str, value: Value) -> Value {
-        let mut place = &mut object;
-        for key in path.split('.') {
-            place = &mut place[key.replace('~', ".")];
-        }
-        *place = value;
-        object
-    }
-
-    fn on(node: &str, pod: Value) -> Value {
-        set(pod, "spec.nodeName", node.into())
+    fn cpu(name: &str, milli: i64) -> PodBuilder {
+        pod(name).request("cpu", format!("{milli}m"))
     }
 
     struct Case {
         settings: Settings,
-        nodes: Vec<Value>,
-        pods: Vec<Value>,
-        waiting: Vec<Value>,
+        pods: Vec<PodBuilder>,
+        waiting: Vec<PodBuilder>,
         drained: BTreeSet<Arc<str>>,
         now: Moment,
     }
 
-    /// One node of two cores.
-    fn case(pods: Vec<Value>, waiting: Vec<Value>) -> Case {
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
-            "status": {"allocatable": {"cpu": "2", "pods": 100}}});
+    /// One node of two cores, `n`.
+    fn case(pods: Vec<PodBuilder>, waiting: Vec<PodBuilder>) -> Case {
         let settings = Settings::for_version(Version::V1_36);
-        Case { settings, nodes: vec![node], pods, waiting, drained: BTreeSet::new(), now: NOW }
+        Case { settings, pods, waiting, drained: BTreeSet::new(), now: NOW }
     }
 
     impl Case {
         /// Expects these pods to be left, and these to have found a place.
         #[track_caller]
         fn check(self, expected: &[&str], placed: &[&str]) {
-            let Case { settings, nodes, pods, waiting, drained, now } = self;
-            let mut cluster = Cluster::new(&settings);
-            for object in nodes.iter().chain(&pods).chain(&waiting) {
-                cluster.apply(&What::Added(Object::parse(&object.to_string()).unwrap()));
-            }
-            let order = cluster.nodes().collect();
-            cluster.snapshot.begin(order);
-            let find = |object: &Value| {
-                let name = object["metadata"]["name"].as_str().unwrap().into();
-                cluster.find_pod(&model::NamespacedName { namespace: "default".into(), name }).unwrap()
+            let Case { settings, pods, waiting, drained, now } = self;
+            let mut harness = Harness::new(settings, now);
+            harness.apply(testobjects::node("n").allocatable("cpu", "2").allocatable("pods", 100).added());
+            pods.into_iter().for_each(|pod| harness.apply(pod.added()));
+            let waiting: Vec<Object> = waiting.into_iter().map(PodBuilder::object).collect();
+            waiting.iter().for_each(|pod| harness.apply(What::Added(pod.clone())));
+            let order = harness.state.cluster.nodes().collect();
+            harness.state.cluster.snapshot.begin(order);
+            let waiting: Vec<PodId> =
+                waiting.iter().map(|pod| harness.pod("default", &pod.meta().name)).collect();
+            let there = |harness: &Harness| -> Vec<PodId> {
+                let cluster = &harness.state.cluster;
+                cluster.nodes().flat_map(|node| cluster.snapshot.pods_on(node)).collect()
             };
-            let waiting: Vec<PodId> = waiting.iter().map(find).collect();
-            let before: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();
-            let mut context = Context {
-                clock: &Clock::at(now),
-                settings: &settings,
-                cloud: &mut NoCloud,
-                cluster: &mut cluster,
-                registry: &mut Registry::new(&settings, now),
-                templates: &Templates::default(),
-                standing: &[],
-                revision: 0,
-                marked: 0,
-                dice: &mut Pcg64::seed_from_u64(0),
-                events: &mut Vec::new(),
-                actions: &mut Vec::new(),
-            };
-            let left = to_help(&mut context, &mut Packing::default(), waiting, &drained);
-            let name = |pod: PodId| cluster.snapshot.pod(pod).name.name.to_string();
-            assert_eq!(left.iter().map(|pod| name(*pod)).collect::<Vec<_>>(), expected);
-            let there: Vec<PodId> = cluster.nodes().flat_map(|node| cluster.snapshot.pods_on(node)).collect();
-            assert_eq!(there[before..].iter().map(|pod| name(*pod)).collect::<Vec<_>>(), placed);
-            cluster.snapshot.end();
-            let after: usize = cluster.nodes().map(|node| cluster.snapshot.pods_on(node).len()).sum();
-            assert_eq!(after, before);
+            let before = there(&harness).len();
+            let left = harness.with(|context| to_help(context, &mut Packing::default(), waiting, &drained));
+            let name = |pod: &PodId| harness.state.cluster.snapshot.pod(*pod).name.name.to_string();
+            assert_eq!(left.iter().map(name).collect::<Vec<_>>(), expected);
+            assert_eq!(there(&harness)[before..].iter().map(name).collect::<Vec<_>>(), placed);
+            harness.state.cluster.snapshot.end();
+            assert_eq!(there(&harness).len(), before);
         }
 
         fn drained(mut self) -> Case {
@@ -266,8 +187,8 @@ mod tests {
     /// Cases of cluster-autoscaler's own TestFilterOutSchedulable.
     #[test]
     fn pods_that_find_a_place_need_no_help() {
-        let check = |pods: Vec<Value>, waiting: Vec<Value>, expected: &[&str], placed: &[&str]| {
-            case(pods.into_iter().map(|pod| on("n", pod)).collect(), waiting).check(expected, placed);
+        let check = |pods: Vec<PodBuilder>, waiting: Vec<PodBuilder>, expected: &[&str], placed: &[&str]| {
+            case(pods.into_iter().map(|pod| pod.on("n")).collect(), waiting).check(expected, placed);
         };
         check(vec![], vec![], &[], &[]);
         check(vec![], vec![cpu("pod", 500)], &[], &["pod"]);
@@ -276,8 +197,7 @@ mod tests {
         check(vec![], vec![cpu("pod1", 3000)], &["pod1"], &[]);
         let various = || vec![cpu("pod1", 200), cpu("pod2", 500), cpu("pod3", 1800)];
         check(vec![], various(), &["pod3"], &["pod1", "pod2"]);
-        let priority = |pod, priority: i32| set(pod, "spec.priority", priority.into());
-        let some = vec![cpu("pod1", 200), priority(cpu("pod2", 500), 10), priority(cpu("pod3", 1800), 20)];
+        let some = vec![cpu("pod1", 200), cpu("pod2", 500).priority(10), cpu("pod3", 1800).priority(20)];
         check(vec![], some, &["pod2"], &["pod3", "pod1"]);
         let one = vec![cpu("pod1", 500)];
         let three = vec![cpu("pod2", 1000), cpu("pod3", 300), cpu("pod4", 300)];
@@ -290,10 +210,8 @@ mod tests {
     /// Cases of cluster-autoscaler's own TestFilterOutYoungPods.
     #[test]
     fn young_pods_wait() {
-        let delayed = |name: &str, text: &str| {
-            set(cpu(name, 9000), "metadata.annotations", json!({SCALE_UP_DELAY: text}))
-        };
-        let check = |flag: u64, minutes: i64, pods: [Value; 2], expected: &[&str]| {
+        let delayed = |name: &str, text: &str| cpu(name, 9000).annotation(SCALE_UP_DELAY, text);
+        let check = |flag: u64, minutes: i64, pods: [PodBuilder; 2], expected: &[&str]| {
             let mut case = case(vec![], pods.to_vec());
             case.settings.new_pod_scale_up_delay = Duration::from_secs(60 * flag);
             case.now = NOW.plus_nanos(minutes * 60_000_000_000);
@@ -311,28 +229,26 @@ mod tests {
 
     #[test]
     fn expendable_pods_and_those_of_daemon_sets_get_no_help() {
-        let low = set(cpu("low", 9000), "spec.priority", json!(-11));
-        let edge = set(cpu("edge", 9000), "spec.priority", json!(-10));
-        let owner = json!([{"kind": "DaemonSet", "uid": "u", "name": "d", "controller": true}]);
-        let daemon = set(cpu("daemon", 9000), "metadata.ownerReferences", owner);
+        let low = cpu("low", 9000).priority(-11);
+        let edge = cpu("edge", 9000).priority(-10);
+        let daemon = cpu("daemon", 9000).owner("DaemonSet", "d");
         case(vec![], vec![low, edge, daemon]).check(&["edge"], &[]);
     }
 
     /// Cases of cluster-autoscaler's own TestCurrentlyDrainedNodesPodListProcessor.
     #[test]
     fn pods_of_drained_nodes_look_for_another_place() {
-        let on = |name: &str| on("n", cpu(name, 900));
+        let on = |name: &str| cpu(name, 900).on("n");
         case(vec![on("p1")], vec![cpu("p3", 9000)]).check(&["p3"], &[]);
         case(vec![on("p1"), on("p2")], vec![cpu("p3", 9000)]).drained().check(&["p3", "p1", "p2"], &[]);
-        let deleted = set(on("p2"), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z".into());
+        let deleted = on("p2").terminating("2026-01-01T00:00:00Z");
         case(vec![on("p1"), deleted], vec![]).drained().check(&["p1"], &[]);
-        let annotated = |key: &str, value: &str| set(on("p1"), "metadata.annotations", json!({key: value}));
-        let owner = json!([{"kind": "DaemonSet", "uid": "u", "name": "d", "controller": true}]);
+        let annotated = |key: &str, value: &str| on("p1").annotation(key, value);
         let staying = [
             annotated("kubernetes.io/config.mirror", "x"),
             annotated("kubernetes.io/config.source", "file"),
             annotated("cluster-autoscaler.kubernetes.io/daemonset-pod", "true"),
-            set(on("p1"), "metadata.ownerReferences", owner),
+            on("p1").owner("DaemonSet", "d"),
         ];
         for pod in staying {
             case(vec![pod, on("p2")], vec![]).drained().check(&["p2"], &[]);
@@ -343,7 +259,7 @@ mod tests {
 
     #[test]
     fn tpus_are_not_asked_for() {
-        let tpu = |name: &str, resource: &str| pod(name, json!({"cpu": "1", resource: 8}));
+        let tpu = |name: &str, resource: &str| pod(name).request("cpu", "1").request(resource, 8);
         let waiting = vec![tpu("a", "cloud-tpus.google.com/v2"), tpu("b", "example.com/other")];
         case(vec![], waiting).check(&["b"], &["a"]);
     }

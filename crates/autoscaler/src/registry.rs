@@ -10,13 +10,14 @@ use kubernetes::time::{after, nanos};
 use model::Moment;
 use scheduler::ids::NodeId;
 
+use super::AutoscalingContext;
 use super::backoff::{BackedOff, Backoffs};
 use super::clock::Clock;
 use super::cloud::{Cloud, GroupId, Instance};
 use super::cluster::Cluster;
 use super::decision::{About, Event};
 use super::settings::{Settings, Version};
-use super::standing::Standing;
+use super::standing::Standings;
 use super::templates::Templates;
 use look::by_error;
 
@@ -146,23 +147,29 @@ pub(crate) struct Upcoming {
     pub registered: Vec<NodeId>,
 }
 
-/// What the registry looks at in every loop.
-pub(crate) struct Looking<'a> {
-    pub clock: &'a Clock,
-    pub settings: &'a Settings,
-    pub cloud: &'a mut dyn Cloud,
-    pub cluster: &'a mut Cluster,
-    pub templates: &'a Templates,
-    pub standing: &'a [Option<Standing>],
-    /// Of the nodes.
-    pub revision: u64,
-    pub events: &'a mut Vec<Event>,
+/// What the registry looks at in every loop: the context without the registry itself.
+struct Looking<'a> {
+    clock: &'a Clock,
+    settings: &'a Settings,
+    cloud: &'a mut dyn Cloud,
+    cluster: &'a mut Cluster,
+    templates: &'a Templates,
+    standings: &'a Standings,
+    events: &'a mut Vec<Event>,
 }
 
 /// How long a cloud takes to delete a node.
 const DELETION_TIME: Duration = Duration::from_secs(5 * 60);
 /// How often the instances of all groups are asked for.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2 * 60);
+
+/// Has the registry of a context take in all nodes and instances.
+pub(crate) fn update(context: &mut AutoscalingContext<'_>) {
+    let AutoscalingContext {
+        registry, clock, settings, cloud, cluster, templates, standings, events, ..
+    } = context;
+    registry.update(&mut Looking { clock, settings, cloud: *cloud, cluster, templates, standings, events });
+}
 
 impl Registry {
     pub(crate) fn new(settings: &Settings, start: Moment) -> Registry {
@@ -259,7 +266,7 @@ impl Registry {
     }
 
     /// Takes in all nodes and instances.
-    pub(crate) fn update(&mut self, looking: &mut Looking<'_>) {
+    fn update(&mut self, looking: &mut Looking<'_>) {
         let groups = looking.cloud.groups().len();
         self.groups.resize_with(groups, Group::default);
         for (place, group) in self.groups.iter_mut().enumerate() {

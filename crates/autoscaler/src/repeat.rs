@@ -26,8 +26,8 @@ impl Autoscaler {
         let Some(rest) = self.rest.filter(|rest| now <= rest.until && self.down.is_at_rest(now)) else {
             return false;
         };
-        self.templates.made_again(rest.at, now, rest.made);
-        self.registry.counted_again(rest.at, now);
+        self.state.templates.made_again(rest.at, now, rest.made);
+        self.state.registry.counted_again(rest.at, now);
         self.down.looked_again(rest.at, now);
         self.status.written_again(rest.at, now);
         self.timing.ran(now, false);
@@ -37,7 +37,7 @@ impl Autoscaler {
 
     /// Hears of instances, if it is time.
     pub(super) fn refresh(&mut self, now: Moment, cloud: &dyn Cloud) {
-        if self.registry.refresh(now, cloud) {
+        if self.state.registry.refresh(now, cloud) {
             self.rest = None;
         }
     }

@@ -10,16 +10,15 @@ use scheduler::ids::{NodeId, PodId};
 use super::clock::Clock;
 use super::cloud::Cloud;
 use super::decision::{
-    About, Action, Event, GroupState, Loop, Remaining, RemovedNode, ScaleDown, ScaleDownResult, ScaleUp,
+    About, Event, GroupState, Loop, Remaining, RemovedNode, ScaleDown, ScaleDownResult, ScaleUp,
     ScaleUpResult,
 };
 use super::down::InProgress;
-use super::registry::{Looking, ids, warning};
+use super::registry::{self, ids, warning};
 use super::settings::{Settings, Version};
-use super::standing::Standing;
 use super::status::Status;
 use super::templates::Template;
-use super::{Autoscaler, Context, LONG_AGO_NANOS, UPCOMING, pending, trouble, up};
+use super::{Autoscaler, AutoscalingContext, LONG_AGO_NANOS, UPCOMING, pending, trouble, up};
 
 /// Pods younger than this may yet find a place.
 const NEW_POD_NANOS: i64 = 2 * 1_000_000_000;
@@ -42,53 +41,25 @@ impl Autoscaler {
     pub fn run_once(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Loop {
         self.refresh(now, cloud);
         let clock = &Clock::at(now);
-        let (before, made) = ((self.cluster.snapshot.last_match(), self.dice.clone()), self.templates.made());
+        let before = (self.state.cluster.snapshot.last_match(), self.state.dice.clone());
+        let made = self.state.templates.made();
         let (mut events, mut actions) = (Vec::new(), Vec::new());
-        self.look_at_nodes(cloud);
-        let (nodes, ready) = (self.cluster.order().to_vec(), self.open);
+        self.state.update_standings(cloud);
+        let (nodes, ready) = (self.state.cluster.order().to_vec(), self.state.standings.open);
         if !std::mem::replace(&mut self.is_clean, true) {
             clock.disturb();
-            self.clean_up(clock, cloud, &mut events, &mut actions);
+            super::down::clean_up(&mut self.state.context(clock, cloud, &mut events, &mut actions));
         }
-        if !self.settings.scale_up_from_zero && ready == 0 {
+        if !self.state.settings.scale_up_from_zero && ready == 0 {
             let done = Loop { actions, ..self.nothing_to_work_with(clock, cloud, nodes.is_empty(), events) };
             self.rest_after(&done, clock, 0);
             return done;
         }
-        self.cluster.snapshot.begin(nodes.clone());
-        self.templates.recompute(
-            clock,
-            &self.settings,
-            cloud,
-            &mut self.cluster,
-            &self.standing,
-            self.revision,
-        );
-        self.registry.update(&mut Looking {
-            clock,
-            settings: &self.settings,
-            cloud,
-            cluster: &mut self.cluster,
-            templates: &self.templates,
-            standing: &self.standing,
-            revision: self.revision,
-            events: &mut events,
-        });
+        self.state.cluster.snapshot.begin(nodes.clone());
+        self.state.recompute_templates(clock, cloud);
         let in_progress = self.down.status();
-        let mut context = Context {
-            clock,
-            settings: &self.settings,
-            cloud,
-            cluster: &mut self.cluster,
-            registry: &mut self.registry,
-            templates: &self.templates,
-            standing: &self.standing,
-            revision: self.revision,
-            marked: self.marked,
-            dice: &mut self.dice,
-            events: &mut events,
-            actions: &mut actions,
-        };
+        let mut context = self.state.context(clock, cloud, &mut events, &mut actions);
+        registry::update(&mut context);
         let mut work = Work {
             packing: &mut self.packing,
             down: &mut self.down,
@@ -103,11 +74,11 @@ impl Autoscaler {
         let scale_down = self.down.report(found.result, found.removed);
         let groups = states(&context);
         let healthy = context.registry.is_cluster_healthy(context.settings);
-        self.status.update(clock, &self.settings, context.cloud, context.registry);
-        self.cluster.snapshot.end();
+        self.status.update(clock, context.settings, context.cloud, context.registry);
+        context.cluster.snapshot.end();
         self.keep_told(&mut events);
         self.timing.ran(now, did_something);
-        if did_something || (self.cluster.snapshot.last_match(), self.dice.clone()) != before {
+        if did_something || (self.state.cluster.snapshot.last_match(), self.state.dice.clone()) != before {
             clock.disturb();
         }
         let done = Loop {
@@ -121,57 +92,14 @@ impl Autoscaler {
             events,
             actions,
         };
-        self.rest_after(&done, clock, self.templates.made() - made);
+        self.rest_after(&done, clock, self.state.templates.made() - made);
         done
     }
 
     /// Leaves out Events about the status ConfigMap, if there is none.
     pub(super) fn keep_told(&self, events: &mut Vec<Event>) {
-        if !self.settings.write_status_configmap {
+        if !self.state.settings.write_status_configmap {
             events.retain(|event| event.about != About::Status);
-        }
-    }
-
-    /// Takes away what an earlier autoscaler left.
-    fn clean_up(
-        &mut self,
-        clock: &Clock,
-        cloud: &mut dyn Cloud,
-        events: &mut Vec<Event>,
-        actions: &mut Vec<Action>,
-    ) {
-        super::down::clean_up(&mut Context {
-            clock,
-            settings: &self.settings,
-            cloud,
-            cluster: &mut self.cluster,
-            registry: &mut self.registry,
-            templates: &self.templates,
-            standing: &[],
-            revision: self.revision,
-            marked: self.marked,
-            dice: &mut self.dice,
-            events,
-            actions,
-        });
-    }
-
-    /// Looks at nodes that changed since the last loop.
-    fn look_at_nodes(&mut self, cloud: &dyn Cloud) {
-        for id in self.cluster.take_changed() {
-            self.revision += 1;
-            if self.standing.len() <= id.index() {
-                self.standing.resize(id.index() + 1, None);
-            }
-            let node = self.cluster.snapshot.get_node(id);
-            let standing = node.map(|node| Standing::of(node, &self.settings, cloud));
-            let is_open = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_open);
-            let is_marked = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_marked);
-            self.open += usize::from(is_open(&standing));
-            self.marked += usize::from(is_marked(&standing));
-            let before = std::mem::replace(&mut self.standing[id.index()], standing);
-            self.open -= usize::from(is_open(&before));
-            self.marked -= usize::from(is_marked(&before));
         }
     }
 
@@ -192,8 +120,8 @@ impl Autoscaler {
             name: cloud.groups()[super::cloud::GroupId::index(id)].name.clone(),
             target: cloud.target(id),
             upcoming: 0,
-            backed_off: self.registry.backed_off(id, clock).is_some(),
-            healthy: self.registry.is_healthy(id, &self.settings),
+            backed_off: self.state.registry.backed_off(id, clock).is_some(),
+            healthy: self.state.registry.is_healthy(id, &self.state.settings),
         };
         self.status.initialize(clock.now(), words);
         Loop {
@@ -203,7 +131,7 @@ impl Autoscaler {
             min_size: None,
             scale_down: ScaleDown::only(ScaleDownResult::NotTried),
             groups: ids(cloud).map(group).collect(),
-            healthy: self.registry.is_cluster_healthy(&self.settings),
+            healthy: self.state.registry.is_cluster_healthy(&self.state.settings),
             events,
             actions: Vec::new(),
         }
@@ -225,7 +153,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         mut nodes: Vec<NodeId>,
         ready: usize,
         in_progress: &InProgress,
@@ -309,7 +237,7 @@ impl Work<'_> {
     }
 
     /// What is told of a search that was not made, at the end of the loop; of others it was told already.
-    fn tell_not_tried(&self, context: &mut Context<'_>, found: &Found) {
+    fn tell_not_tried(&self, context: &mut AutoscalingContext<'_>, found: &Found) {
         use ScaleUpResult::{InCooldown, LimitedByMaxNodesTotal, NotNeeded, NotTried};
         for scale_up in &found.scale_ups {
             if matches!(scale_up.result, NotTried | NotNeeded | InCooldown | LimitedByMaxNodesTotal) {
@@ -321,7 +249,7 @@ impl Work<'_> {
     /// One search for new nodes, or as many as help somebody.
     fn scale_up(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         mut pods: Vec<PodId>,
         mut nodes: Vec<NodeId>,
     ) -> Vec<ScaleUp> {
@@ -356,7 +284,7 @@ impl Work<'_> {
         }
     }
 
-    fn is_in_cooldown(&self, context: &Context<'_>) -> bool {
+    fn is_in_cooldown(&self, context: &AutoscalingContext<'_>) -> bool {
         let Settings {
             scale_down_delay_type_local,
             scale_down_delay_after_add,
@@ -373,13 +301,13 @@ impl Work<'_> {
 }
 
 /// A pod of which nothing more is said.
-fn told_nothing(context: &Context<'_>, pod: PodId) -> Remaining {
+fn told_nothing(context: &AutoscalingContext<'_>, pod: PodId) -> Remaining {
     let pod = context.cluster.snapshot.pod(pod).name.clone();
     Remaining { pod, rejected: Arc::default(), skipped: Arc::default() }
 }
 
 /// Pods that no node takes, as the scheduler says, and those of bypassed schedulers that it has not looked at.
-fn unschedulable(context: &Context<'_>) -> Vec<PodId> {
+fn unschedulable(context: &AutoscalingContext<'_>) -> Vec<PodId> {
     let (mut refused, mut unprocessed) = (Vec::new(), Vec::new());
     for id in context.cluster.waiting() {
         let pod = context.cluster.snapshot.pod(id);
@@ -400,7 +328,7 @@ fn unschedulable(context: &Context<'_>) -> Vec<PodId> {
 }
 
 /// Adds nodes that are still to come. Those that have registered already and not started are taken out.
-fn add_upcoming(context: &mut Context<'_>) -> BTreeSet<NodeId> {
+fn add_upcoming(context: &mut AutoscalingContext<'_>) -> BTreeSet<NodeId> {
     let mut not_started = BTreeSet::new();
     for upcoming in context.registry.upcoming(context.clock) {
         not_started.extend(upcoming.registered);
@@ -415,7 +343,7 @@ fn add_upcoming(context: &mut Context<'_>) -> BTreeSet<NodeId> {
     not_started
 }
 
-fn add_copy(context: &mut Context<'_>, template: &Template, suffix: &str) -> NodeId {
+fn add_copy(context: &mut AutoscalingContext<'_>, template: &Template, suffix: &str) -> NodeId {
     let mut copy = template.copy(suffix);
     let node = Arc::make_mut(&mut copy.node);
     let annotations = node.annotations.iter().map(|(key, value)| (key.clone(), value.clone()));
@@ -425,7 +353,7 @@ fn add_copy(context: &mut Context<'_>, template: &Template, suffix: &str) -> Nod
 
 /// Whether a search for new nodes is worth the while; or else what comes of it at once.
 fn first_glance(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     pods: &[PodId],
     ready: usize,
     scale_down_disabled: &mut bool,
@@ -449,7 +377,7 @@ fn first_glance(
     None
 }
 
-fn are_new(context: &Context<'_>, pods: &[PodId]) -> bool {
+fn are_new(context: &AutoscalingContext<'_>, pods: &[PodId]) -> bool {
     let (mut oldest, mut oldest_with_gpu) = (context.clock.now(), None);
     for id in pods {
         let pod = context.cluster.snapshot.pod(*id);
@@ -465,7 +393,7 @@ fn are_new(context: &Context<'_>, pods: &[PodId]) -> bool {
 
 /// Adds the nodes that a round of a salvo asked for, and puts on them the pods that they are for.
 fn add_salvo(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     round: usize,
     increases: &[(Arc<str>, i64)],
     helped: &[PodId],
@@ -487,7 +415,7 @@ fn add_salvo(
 }
 
 /// Every group after the loop.
-fn states(context: &Context<'_>) -> Vec<GroupState> {
+fn states(context: &AutoscalingContext<'_>) -> Vec<GroupState> {
     let upcoming = context.registry.upcoming(context.clock);
     let state = |id| GroupState {
         name: context.cloud.groups()[super::cloud::GroupId::index(id)].name.clone(),

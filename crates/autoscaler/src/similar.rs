@@ -182,6 +182,7 @@ mod tests {
     use kubernetes::amounts::ScalarNames;
 
     fn pod(labels: &str, spec: &str) -> Pod {
+        // The text decides here: nothing may be written otherwise.
         let json = format!(
             r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p","labels":{labels}}},"spec":{spec},"status":{{}}}}"#
         );

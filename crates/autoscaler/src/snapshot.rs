@@ -354,10 +354,9 @@ fn put<T>(table: &mut Vec<Option<T>>, place: usize, thing: T) {
 
 #[cfg(test)]
 mod tests {
-    use model::Object;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -382,42 +381,34 @@ mod tests {
     }
 
     fn node(snapshot: &mut Snapshot, name: &str, zone: usize, taint: bool) -> Arc<Node> {
-        let taints = if taint { json!([{"key": "t", "effect": "NoSchedule"}]) } else { json!([]) };
-        let value = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "labels": {"zone": format!("z{zone}"), "kubernetes.io/hostname": name}},
-            "spec": {"taints": taints},
-            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
-        });
-        Arc::new(Node::read(&object(&value), snapshot.trial.scalars()))
+        let node = testobjects::node(name)
+            .label("zone", &format!("z{zone}"))
+            .allocatable("cpu", "4")
+            .allocatable("memory", "8Gi")
+            .allocatable("pods", "10");
+        let node = if taint { node.taint("t:NoSchedule") } else { node };
+        Arc::new(Node::read(&node.object(), snapshot.trial.scalars()))
     }
 
     /// Pods of three kinds: spread over zones, away from each other, with a port of the node.
     fn pod(snapshot: &mut Snapshot, name: &str, kind: usize) -> Arc<Pod> {
         let app = format!("app-{kind}");
         let selector = json!({"matchLabels": {"app": app}});
-        let mut value = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]},
-        });
-        match kind {
+        let pod = testobjects::pod(name).label("app", &app).request("cpu", "500m").request("memory", "1Gi");
+        let pod = match kind {
             0 => {
-                value["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "zone",
-                    "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
+                let constraint = json!({"maxSkew": 1, "topologyKey": "zone",
+                    "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector});
+                pod.set("spec.topologySpreadConstraints", json!([constraint]))
             }
             1 => {
-                value["spec"]["affinity"] = json!({"podAntiAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution":
-                        [{"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]}});
+                let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": selector});
+                let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+                pod.set("spec.affinity.podAntiAffinity", required)
             }
-            _ => value["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 80}]),
-        }
-        Arc::new(Pod::read(&object(&value), snapshot.trial.scalars()))
-    }
-
-    fn object(value: &Value) -> Object {
-        Object::parse(&value.to_string()).unwrap()
+            _ => pod.host_port(80),
+        };
+        Arc::new(Pod::read(&pod.object(), snapshot.trial.scalars()))
     }
 
     /// Does something, by chance.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::Moment;
+use scheduler::ids::NodeId;
 
 use super::cloud::{Cloud, GroupId, Registered};
 use super::node::Node;
@@ -29,6 +30,20 @@ pub(crate) struct Standing {
     /// It is no machine, and none of the cluster's limits means it.
     pub is_virtual: bool,
 }
+
+/// How every node stands, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    nodes: Vec<Option<Standing>>,
+    /// How many nodes are ready and take pods.
+    pub open: usize,
+    /// How many nodes of groups are marked as such that could be deleted.
+    pub marked: usize,
+    /// Another number whenever a node stands otherwise.
+    pub revision: u64,
+}
+
+// === impl Standing ===
 
 impl Standing {
     pub(crate) fn of(node: &Arc<Node>, settings: &Settings, cloud: &dyn Cloud) -> Standing {
@@ -58,5 +73,34 @@ impl Standing {
     /// Whether it is ready and takes pods.
     pub(crate) fn is_open(&self) -> bool {
         self.readiness.ready && !self.unschedulable
+    }
+}
+
+// === impl Standings ===
+
+impl Standings {
+    /// How a node stood when it was last looked at.
+    pub(crate) fn get(&self, id: NodeId) -> Option<&Standing> {
+        self.nodes.get(id.index())?.as_ref()
+    }
+
+    /// A node stands otherwise now, or is gone.
+    pub(crate) fn set(&mut self, id: NodeId, standing: Option<Standing>) {
+        self.revision += 1;
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize(id.index() + 1, None);
+        }
+        let is_open = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_open);
+        let is_marked = |standing: &Option<Standing>| standing.as_ref().is_some_and(Standing::is_marked);
+        self.open += usize::from(is_open(&standing));
+        self.marked += usize::from(is_marked(&standing));
+        let before = std::mem::replace(&mut self.nodes[id.index()], standing);
+        self.open -= usize::from(is_open(&before));
+        self.marked -= usize::from(is_marked(&before));
+    }
+    /// Forgets all nodes.
+    #[cfg(test)]
+    pub(crate) fn clear(&mut self) {
+        *self = Standings { revision: self.revision + 1, ..Standings::default() };
     }
 }

@@ -21,7 +21,7 @@ use super::node::Node;
 use super::pod::Pod;
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use super::standing::Standing;
+use super::standing::{Standing, Standings};
 use daemons::Daemons;
 
 /// A new node, and the pods that would be on it from the beginning.
@@ -112,14 +112,13 @@ impl Templates {
         settings: &Settings,
         cloud: &dyn Cloud,
         cluster: &mut Cluster,
-        standing: &[Option<Standing>],
-        revision: u64,
+        standings: &Standings,
     ) {
         self.groups.resize_with(cloud.groups().len(), Group::default);
         self.daemons.update(&cluster.daemon_sets, cluster.snapshot.trial.scalars());
-        let known = self.examples.take().filter(|(of, known)| *of == revision && known.hold());
+        let known = self.examples.take().filter(|(of, known)| *of == standings.revision && known.hold());
         let examples =
-            known.map_or_else(|| Examples::find(clock, cloud, cluster, standing), |(_, known)| known);
+            known.map_or_else(|| Examples::find(clock, cloud, cluster, standings), |(_, known)| known);
         for (index, offer) in cloud.groups().iter().enumerate() {
             self.groups[index].current = None;
             if let Some(id) = examples.good[index] {
@@ -145,7 +144,7 @@ impl Templates {
                 self.groups[index].current = Some(self.make(index, offer, settings, example, source));
             }
         }
-        self.examples = Some((revision, examples));
+        self.examples = Some((standings.revision, examples));
     }
 
     /// A loop at that moment would have made the same templates again, under names of their own.
@@ -275,16 +274,11 @@ impl Examples {
         self.bad.iter().all(Option::is_none)
     }
 
-    fn find(
-        clock: &Clock,
-        cloud: &dyn Cloud,
-        cluster: &mut Cluster,
-        standing: &[Option<Standing>],
-    ) -> Examples {
+    fn find(clock: &Clock, cloud: &dyn Cloud, cluster: &mut Cluster, standings: &Standings) -> Examples {
         let count = cloud.groups().len();
         let mut found = Examples { good: vec![None; count], bad: vec![None; count] };
         for id in cluster.order() {
-            let Some(standing) = standing.get(id.index()).and_then(Option::as_ref) else { continue };
+            let Some(standing) = standings.get(*id) else { continue };
             let Some(group) = standing.group else { continue };
             // Once there is a good one, nothing depends on the others, nor on how long they have been ready.
             if found.good[group.index()].is_some() {

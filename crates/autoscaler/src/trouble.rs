@@ -6,13 +6,13 @@ use std::sync::Arc;
 use kubernetes::time::after;
 use model::Moment;
 
-use super::Context;
+use super::AutoscalingContext;
 use super::cloud::GroupId;
 use super::decision::{About, Event};
 use super::registry::{ids, provision_time, warning};
 
 /// Deletes instances that have not become nodes in time.
-pub(crate) fn remove_unregistered(context: &mut Context<'_>) {
+pub(crate) fn remove_unregistered(context: &mut AutoscalingContext<'_>) {
     for (group, mut instances) in long_unregistered(context) {
         let of = &context.cloud.groups()[group.index()];
         if !context.settings.force_delete_unregistered_nodes {
@@ -44,7 +44,7 @@ pub(crate) fn remove_unregistered(context: &mut Context<'_>) {
 }
 
 /// Deletes instances that could not be made.
-pub(crate) fn remove_failed(context: &mut Context<'_>) {
+pub(crate) fn remove_failed(context: &mut AutoscalingContext<'_>) {
     let mut any = false;
     for group in ids(context.cloud) {
         let failed = context.registry.failed_instances(group);
@@ -64,7 +64,7 @@ pub(crate) fn remove_failed(context: &mut Context<'_>) {
 }
 
 /// Makes groups smaller that have waited too long for nodes that do not come. Says whether any was.
-pub(crate) fn fix_sizes(context: &mut Context<'_>) -> Result<bool, String> {
+pub(crate) fn fix_sizes(context: &mut AutoscalingContext<'_>) -> Result<bool, String> {
     let mut fixed = false;
     for group in ids(context.cloud) {
         let Some(wrong) = context.registry.wrong_size(group) else { continue };
@@ -83,7 +83,7 @@ pub(crate) fn fix_sizes(context: &mut Context<'_>) -> Result<bool, String> {
     Ok(fixed)
 }
 
-fn long_unregistered(context: &Context<'_>) -> BTreeMap<GroupId, Vec<Arc<str>>> {
+fn long_unregistered(context: &AutoscalingContext<'_>) -> BTreeMap<GroupId, Vec<Arc<str>>> {
     let mut found: BTreeMap<GroupId, Vec<Arc<str>>> = BTreeMap::new();
     let is_late = |group: GroupId, since: Moment| {
         context.clock.is_past(after(since, provision_time(context.cloud, group, context.settings)))
@@ -97,7 +97,7 @@ fn long_unregistered(context: &Context<'_>) -> BTreeMap<GroupId, Vec<Arc<str>>> 
 }
 
 /// Of a group that has all of its nodes or none, all instances go, or none.
-fn all_or_none(context: &Context<'_>, group: GroupId, instances: Vec<Arc<str>>) -> Vec<Arc<str>> {
+fn all_or_none(context: &AutoscalingContext<'_>, group: GroupId, instances: Vec<Arc<str>>) -> Vec<Arc<str>> {
     match &context.cloud.groups()[group.index()].options {
         Some(options) if options.zero_or_max_node_scaling => {
             let all = context.cloud.instances(group);

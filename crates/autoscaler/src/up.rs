@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use scheduler::ids::{NodeId, PodId};
 
-use super::Context;
+use super::AutoscalingContext;
 use super::cloud::GroupId;
 use super::decision::{
     About, Event, Increase, LookedAt, PodList, Remaining, ScaleUp, ScaleUpOption, ScaleUpResult,
@@ -54,7 +54,7 @@ const NOT_EXECUTED: &str = "scale-up execution failed";
 
 /// Looks for nodes that would help the pods, and asks the cloud for some. `nodes` are all that there are, and those that
 /// are to come.
-pub(crate) fn scale_up(context: &mut Context<'_>, pods: &[PodId], nodes: &[NodeId]) -> ScaleUp {
+pub(crate) fn scale_up(context: &mut AutoscalingContext<'_>, pods: &[PodId], nodes: &[NodeId]) -> ScaleUp {
     let groups = PodGroup::all(&context.cluster.snapshot, pods);
     let failed_early = |error: String| ScaleUp {
         error: Some(error),
@@ -126,7 +126,7 @@ pub(crate) fn scale_up(context: &mut Context<'_>, pods: &[PodId], nodes: &[NodeI
 }
 
 /// Makes groups that are below their least size larger.
-pub(crate) fn to_min_size(context: &mut Context<'_>, nodes: &[NodeId]) -> ScaleUp {
+pub(crate) fn to_min_size(context: &mut AutoscalingContext<'_>, nodes: &[NodeId]) -> ScaleUp {
     let mut quotas = match Quotas::new(context, nodes) {
         Ok(quotas) => quotas,
         Err(error) => {
@@ -170,7 +170,7 @@ pub(crate) fn to_min_size(context: &mut Context<'_>, nodes: &[NodeId]) -> ScaleU
 
 impl Search {
     /// Finds out which groups may grow, and whom their new nodes would take.
-    fn ask_groups(&mut self, context: &mut Context<'_>) {
+    fn ask_groups(&mut self, context: &mut AutoscalingContext<'_>) {
         let mut skipped = Reasons::new();
         for group in all(context) {
             if let Err(reason) = self.may_grow(context, group) {
@@ -189,7 +189,7 @@ impl Search {
     }
 
     /// Whether a group may get a node, or all of its nodes if it has all or none.
-    fn may_grow(&mut self, context: &Context<'_>, group: GroupId) -> Result<(), String> {
+    fn may_grow(&mut self, context: &AutoscalingContext<'_>, group: GroupId) -> Result<(), String> {
         match context.registry.safety(group, context.clock, context.settings) {
             Safety::Safe => {}
             Safety::Unhealthy => return Err(NOT_READY.to_owned()),
@@ -217,7 +217,12 @@ impl Search {
     }
 
     /// Which of the groups of pods a new node of a group would take: the first pod speaks for all.
-    fn taken_by(&mut self, context: &mut Context<'_>, group: GroupId, which: &[usize]) -> Vec<usize> {
+    fn taken_by(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        group: GroupId,
+        which: &[usize],
+    ) -> Vec<usize> {
         let Some(template) = context.templates.get(group) else { return Vec::new() };
         let name = name(context, group);
         let snapshot = &mut context.cluster.snapshot;
@@ -240,11 +245,11 @@ impl Search {
     }
 
     /// The ways to help, in the cloud's order.
-    fn candidates(&self, context: &mut Context<'_>) -> Vec<Candidate> {
+    fn candidates(&self, context: &mut AutoscalingContext<'_>) -> Vec<Candidate> {
         all(context).into_iter().filter_map(|group| self.candidate(context, group)).collect()
     }
 
-    fn candidate(&self, context: &mut Context<'_>, group: GroupId) -> Option<Candidate> {
+    fn candidate(&self, context: &mut AutoscalingContext<'_>, group: GroupId) -> Option<Candidate> {
         let taken = self.takes[group.index()].as_ref().filter(|taken| !taken.is_empty())?;
         let similar = self.similar(context, group);
         let settings = context.settings;
@@ -275,7 +280,7 @@ impl Search {
     }
 
     /// Groups that would share new nodes with this one: alike, and taking at least the same pods.
-    fn similar(&self, context: &Context<'_>, group: GroupId) -> Vec<GroupId> {
+    fn similar(&self, context: &AutoscalingContext<'_>, group: GroupId) -> Vec<GroupId> {
         let settings = context.settings;
         if !settings.balance_similar_node_groups || has_all_or_none(context, group) {
             return Vec::new();
@@ -295,7 +300,11 @@ impl Search {
     }
 
     /// What is asked of the cloud for the best option.
-    fn plan(&mut self, context: &mut Context<'_>, best: &Candidate) -> Result<Vec<Growth>, String> {
+    fn plan(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        best: &Candidate,
+    ) -> Result<Vec<Growth>, String> {
         let nodes = capped(context, best.nodes, self.nodes)?;
         let template = context.templates.get(best.group).ok_or("No node info for best expansion option!")?;
         let allowed = self.quotas.check(context, best.group, &template.node, nodes);
@@ -329,7 +338,7 @@ impl Search {
     }
 
     /// Groups that would have helped cannot.
-    fn lose(&mut self, context: &Context<'_>, lost: impl Fn(GroupId) -> bool, why: &str) {
+    fn lose(&mut self, context: &AutoscalingContext<'_>, lost: impl Fn(GroupId) -> bool, why: &str) {
         if context.settings.version < Version::V1_36 {
             return;
         }
@@ -337,7 +346,7 @@ impl Search {
     }
 
     /// Pods for which nothing can be done.
-    fn remaining(&mut self, context: &mut Context<'_>) -> Vec<Remaining> {
+    fn remaining(&mut self, context: &mut AutoscalingContext<'_>) -> Vec<Remaining> {
         let left: Vec<usize> =
             (0..self.pods.len()).filter(|place| !self.pods[*place].is_schedulable).collect();
         let look_closer = context.settings.scaleup_simulation_for_skipped_node_groups_enabled;
@@ -367,7 +376,7 @@ impl Search {
         self.pods.iter().map(told).collect()
     }
 
-    fn option(&self, context: &Context<'_>, candidate: &Candidate) -> ScaleUpOption {
+    fn option(&self, context: &AutoscalingContext<'_>, candidate: &Candidate) -> ScaleUpOption {
         ScaleUpOption {
             group: candidate.name.clone(),
             nodes: candidate.nodes,
@@ -382,21 +391,21 @@ impl Search {
     }
 }
 
-fn all(context: &Context<'_>) -> Vec<GroupId> {
+fn all(context: &AutoscalingContext<'_>) -> Vec<GroupId> {
     (0..context.cloud.groups().len() as u32).map(GroupId).collect()
 }
 
-fn name(context: &Context<'_>, group: GroupId) -> Arc<str> {
+fn name(context: &AutoscalingContext<'_>, group: GroupId) -> Arc<str> {
     context.cloud.groups()[group.index()].name.clone()
 }
 
-fn has_all_or_none(context: &Context<'_>, group: GroupId) -> bool {
+fn has_all_or_none(context: &AutoscalingContext<'_>, group: GroupId) -> bool {
     let options = &context.cloud.groups()[group.index()].options;
     options.as_ref().is_some_and(|options| options.zero_or_max_node_scaling)
 }
 
 /// As many nodes as `--max-nodes-total` allows besides those there are.
-fn capped(context: &mut Context<'_>, nodes: i64, there: i64) -> Result<i64, String> {
+fn capped(context: &mut AutoscalingContext<'_>, nodes: i64, there: i64) -> Result<i64, String> {
     let most = context.settings.max_nodes_total;
     if most <= 0 || nodes.saturating_add(there) <= most {
         return Ok(nodes);
@@ -411,7 +420,7 @@ fn capped(context: &mut Context<'_>, nodes: i64, there: i64) -> Result<i64, Stri
     if nodes < 1 { Err("max node total count already reached".to_owned()) } else { Ok(nodes) }
 }
 
-fn increases(context: &Context<'_>, growths: &[Growth]) -> Vec<Increase> {
+fn increases(context: &AutoscalingContext<'_>, growths: &[Growth]) -> Vec<Increase> {
     let increase = |growth: &Growth| Increase {
         group: name(context, growth.group),
         from: growth.from,

@@ -9,6 +9,7 @@ use model::{Moment, NamespacedName};
 
 use super::clock::Clock;
 use super::cloud::{Cloud, GroupId};
+use super::context::SharedState;
 use super::decision::BlockingReason;
 use super::readiness::Readiness;
 use super::{Autoscaler, pending};
@@ -106,15 +107,16 @@ impl Autoscaler {
     /// What is known of a node; `None` if there is none of that name.
     pub fn view_node(&mut self, now: Moment, name: &str, cloud: &dyn Cloud) -> Option<NodeView> {
         let clock = Clock::at(now);
-        let id = self.cluster.nodes().find(|id| *self.cluster.snapshot.node(*id).name == *name)?;
-        let group = self.cluster.group_of(id, cloud);
-        let node = self.cluster.snapshot.node(id).clone();
+        let SharedState { settings, cluster, .. } = &mut self.state;
+        let id = cluster.nodes().find(|id| *cluster.snapshot.node(*id).name == *name)?;
+        let group = cluster.group_of(id, cloud);
+        let node = cluster.snapshot.node(id).clone();
         let options = group.and_then(|group| cloud.groups()[group.index()].options.as_ref());
-        let options = self.settings.of_group(options);
-        let ready = Readiness::of(&node, &self.settings, cloud.gpu_label()).ready;
+        let options = settings.of_group(options);
+        let ready = Readiness::of(&node, settings, cloud.gpu_label()).ready;
         let (used, has_gpu) = self.down.used(
-            &self.settings,
-            &mut self.cluster,
+            settings,
+            cluster,
             id,
             options.ignore_daemonsets_utilization,
             cloud.gpu_label(),
@@ -129,7 +131,7 @@ impl Autoscaler {
                 false => options.scale_down_utilization_threshold,
             },
             wait: if ready { options.scale_down_unneeded_time } else { options.scale_down_unready_time },
-            pods: self.down.leaving(&self.settings, &self.cluster, id, &clock),
+            pods: self.down.leaving(settings, cluster, id, &clock),
             not_again_before: self.down.not_again_before(name, &clock),
             going: self.down.status().contains(name),
             cooldown: self.cooldown(group, &clock),
@@ -138,28 +140,29 @@ impl Autoscaler {
 
     /// Where a pod stands after the last loop; `None` if it is not there, or none of the autoscaler's business.
     pub fn view_pod(&self, now: Moment, name: &NamespacedName) -> Option<PodView> {
-        let id = self.cluster.find_pod(name)?;
-        let pod = self.cluster.snapshot.pod(id);
-        let bypassed = self.settings.bypassed_scheduler_names.contains(&pod.scheduler_name);
+        let SharedState { settings, cluster, .. } = &self.state;
+        let id = cluster.find_pod(name)?;
+        let pod = cluster.snapshot.pod(id);
+        let bypassed = settings.bypassed_scheduler_names.contains(&pod.scheduler_name);
         let verdict = pod.scheduled.as_ref().map(|scheduled| (&*scheduled.status, &*scheduled.reason));
         let is_refused = match verdict {
             Some(("False", "Unschedulable")) => true,
             None | Some(("False", "")) => bypassed,
             Some(_) => false,
         };
-        Some(if self.cluster.snapshot.trial.node_of(id).is_some() || pod.node.is_some() {
+        Some(if cluster.snapshot.trial.node_of(id).is_some() || pod.node.is_some() {
             PodView::Placed
         } else if pod.deleted.is_some() {
             PodView::Deleted
         } else if !is_refused {
             PodView::NotRefused
-        } else if self.cluster.is_expendable(pod) {
+        } else if cluster.is_expendable(pod) {
             PodView::Expendable
         } else if let Some(node) = self.packing.last_place(pod) {
-            PodView::FindsRoom { node: node.clone(), upcoming: self.cluster.snapshot.find(node).is_none() }
+            PodView::FindsRoom { node: node.clone(), upcoming: cluster.snapshot.find(node).is_none() }
         } else if pod.is_of_daemon_set() {
             PodView::OfDaemonSet
-        } else if let Some(until) = pending::young_until(pod, &Clock::at(now), &self.settings) {
+        } else if let Some(until) = pending::young_until(pod, &Clock::at(now), settings) {
             PodView::Young { until }
         } else {
             PodView::Waits
@@ -168,7 +171,7 @@ impl Autoscaler {
 
     /// The time in which no node of a group goes, if now is such a time: the one that ends last.
     fn cooldown(&self, group: Option<GroupId>, clock: &Clock) -> Option<Cooldown> {
-        let settings = &self.settings;
+        let settings = &self.state.settings;
         let (up, down, failed) = match (settings.scale_down_delay_type_local, group) {
             (false, _) => {
                 let failed = self.started.plus_nanos(-super::LONG_AGO_NANOS);
@@ -176,7 +179,7 @@ impl Autoscaler {
             }
             (true, None) => (None, None, None),
             (true, Some(group)) => {
-                let registry = &self.registry;
+                let registry = &self.state.registry;
                 let last = |moments: &BTreeMap<GroupId, Moment>| moments.get(&group).copied();
                 (last(&registry.scale_ups), last(&registry.scale_downs), last(&registry.failed_scale_downs))
             }

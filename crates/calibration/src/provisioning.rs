@@ -254,19 +254,19 @@ impl NodeJson {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
+    use testobjects::{ObjectBuilder, resource};
 
     use super::*;
 
     fn group(name: &str) -> NodeGroup {
-        let template = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "t"}});
         NodeGroup {
             name: name.into(),
             min: 0,
             max: 10,
             target: None,
             members: Membership::Label { key: "pool".into(), value: name.into() },
-            template: Object::parse(&template.to_string()).unwrap(),
+            template: testobjects::node("t").object(),
             pods: Vec::new(),
             believed: Vec::new(),
             price: None,
@@ -280,23 +280,20 @@ mod tests {
         Moment::from_nanos(second * 1_000_000_000)
     }
 
-    fn added(object: Value) -> Seen {
-        What::Added(Object::parse(&object.to_string()).unwrap()).into()
-    }
-
     fn node(name: &str, pool: &str, created: i64, ready: &str) -> Seen {
-        let metadata =
-            json!({"name": name, "labels": {"pool": pool}, "creationTimestamp": at(created).to_string()});
-        let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
-        added(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}))
+        let node = testobjects::node(name).label("pool", pool).created(at(created));
+        node.set("status.conditions", json!([{"type": "Ready", "status": ready}])).added().into()
     }
 
     fn triggered(name: &str, text: &str) -> Seen {
-        let note = format!("pod triggered scale-up: {text}");
-        let (api, metadata) = ("events.k8s.io/v1", json!({"name": name, "namespace": "a"}));
-        added(
-            json!({"apiVersion": api, "kind": "Event", "metadata": metadata, "reason": "TriggeredScaleUp", "note": note}),
-        )
+        event(name, text).added().into()
+    }
+
+    fn event(name: &str, text: &str) -> ObjectBuilder {
+        resource("events.k8s.io/v1", "Event", name)
+            .namespace("a")
+            .set("reason", "TriggeredScaleUp")
+            .set("note", format!("pod triggered scale-up: {text}"))
     }
 
     fn seconds(seconds: &[u64]) -> Delay {
@@ -323,10 +320,8 @@ mod tests {
     fn a_request_of_before_is_none_and_the_same_again_is_another() {
         let groups = [group("a")];
         let mut measure = Measure::new(&groups);
-        let listed = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "reason": "TriggeredScaleUp",
-            "metadata": {"name": "e0", "namespace": "a", "creationTimestamp": at(0).to_string()},
-            "note": "pod triggered scale-up: [{a 0->1 (max: 8)}]"});
-        measure.see(at(900), &added(listed));
+        let listed = event("e0", "[{a 0->1 (max: 8)}]").created(at(0));
+        measure.see(at(900), &listed.added().into());
         for (asked, name) in [(1_000, "a1"), (2_000, "a2")] {
             measure.see(at(asked), &triggered("e1", "[{a 1->2 (max: 8)}]"));
             measure.see(at(asked + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
@@ -340,11 +335,10 @@ mod tests {
         let groups = [group("a")];
         let mut measure = Measure::new(&groups);
         let status = "autoscalerStatus: Running\ntime: 1970-01-01 00:00:08.5 +0000 UTC\n";
-        let status = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-autoscaler-status"},
-            "data": {"status": status}});
+        let status = resource("v1", "ConfigMap", "cluster-autoscaler-status").set("data.status", status);
         measure.see(at(7), &node("a1", "a", 7, "True"));
         measure.see(at(9), &node("a2", "a", 9, "True"));
-        measure.see(at(10), &added(status));
+        measure.see(at(10), &status.added().into());
         measure.see(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
         measure.see(at(14), &node("a3", "a", 14, "True"));
         let delays = [0, 500, 3_000].map(Duration::from_millis).to_vec();

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use model::{Moment, Object, What};
 use serde_json::{Value, json};
+use testobjects::node;
 
 use super::{Controller, Controllers, Do};
 
@@ -44,8 +45,8 @@ impl Stage {
     }
 
     /// Puts an object there, or another in its place, and lets the controllers work.
-    fn put(&mut self, object: Value) {
-        self.set(object);
+    fn put(&mut self, object: impl Into<Value>) {
+        self.set(object.into());
         self.settle();
     }
 
@@ -53,7 +54,7 @@ impl Stage {
         let key = key(&object);
         let is_gone =
             !object["metadata"]["deletionTimestamp"].is_null() && object["metadata"]["finalizers"].is_null();
-        let parsed = Object::parse(&object.to_string()).expect("what is put there is an object");
+        let parsed = testobjects::object(&object);
         let what =
             match (is_gone && self.objects.contains_key(&key), self.objects.insert(key.clone(), object)) {
                 (true, _) => What::Deleted(parsed),
@@ -86,8 +87,7 @@ impl Stage {
     fn remove(&mut self, kind: &str, name: &str) {
         let key = (kind.to_owned(), namespace(kind).to_owned(), name.to_owned());
         let object = self.objects.remove(&key).expect("it is there");
-        let object = Object::parse(&object.to_string()).unwrap();
-        self.controllers.apply(self.now, &What::Deleted(object));
+        self.controllers.apply(self.now, &What::Deleted(testobjects::object(&object)));
         self.settle();
     }
 
@@ -238,10 +238,6 @@ fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
     object
 }
 
-fn node(name: &str, spec: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": spec})
-}
-
 #[test]
 fn the_same_seed_does_the_same() {
     let play = || {
@@ -262,7 +258,7 @@ fn what_makes_no_sense_is_said_and_counts_as_gone() {
     let mut stage = Stage::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": "many"})));
     stage.put(workload("batch/v1", "Job", json!({"parallelism": []})));
-    stage.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"taints": 7}}));
+    stage.put(node("n").set("spec.taints", 7));
     assert_eq!(stage.told(), [""; 0]);
     let left_out: Vec<_> = stage.controllers.left_out().collect();
     assert_eq!(left_out.len(), 3, "{left_out:?}");
@@ -278,6 +274,6 @@ fn those_that_are_not_named_do_nothing() {
     let mut stage = Stage::new(&[Controller::Disruption]);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
     stage.put(workload("apps/v1", "DaemonSet", json!({})));
-    stage.put(node("n", json!({})));
+    stage.put(node("n"));
     assert_eq!(stage.told(), [""; 0]);
 }

@@ -188,10 +188,6 @@ mod tests {
         (String::from_utf8(out).unwrap(), written)
     }
 
-    fn object(value: Value) -> Object {
-        Object::parse(&value.to_string()).unwrap()
-    }
-
     #[track_caller]
     fn refused(text: &str, because: &str) {
         let error = items(text).expect_err(text).to_string();
@@ -246,9 +242,8 @@ mod tests {
     #[test]
     fn fields_come_in_the_order_of_the_export_and_items_in_that_of_their_names() {
         let pod = |namespace: &str, name: &str| {
-            object(
-                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}}),
-            )
+            let metadata = json!({"name": name, "namespace": namespace});
+            testobjects::object(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
         };
         let (text, _) = written(&[pod("b", "a"), pod("a", "<z>"), pod("a", "b")], false);
         assert_eq!(
@@ -264,14 +259,10 @@ mod tests {
 
     #[test]
     fn what_the_export_leaves_out_is_counted() {
-        let class = |name: &str| {
-            object(
-                json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}),
-            )
-        };
         let other = |api_version: &str, kind: &str, name: &str| {
-            object(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
+            testobjects::object(&json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
         };
+        let class = |name: &str| other("scheduling.k8s.io/v1", "PriorityClass", name);
         let namespace = |name: &str| other("v1", "Namespace", name);
         let (text, written) = written(
             &[

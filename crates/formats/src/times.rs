@@ -47,21 +47,24 @@ fn newest(value: &Value) -> Option<Moment> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use testobjects::pod;
+
     use super::*;
 
     #[test]
     fn the_newest_time_is_found_at_any_depth() {
-        let object = Object::parse(
-            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","creationTimestamp":"2026-11-01T00:00:00Z",
-                "deletionTimestamp":"2030-01-01T00:00:00Z","annotations":{"expires":"2031-01-01T00:00:00Z"}},
-                "status":{"conditions":[{"lastTransitionTime":"2026-11-01T00:00:05Z"},{"lastProbeTime":null}]}}"#,
-        );
-        assert_eq!(newest_time(&object.unwrap()).unwrap().to_string(), "2026-11-01T00:00:05Z");
+        let conditions = json!([{"lastTransitionTime": "2026-11-01T00:00:05Z"}, {"lastProbeTime": null}]);
+        let pod = pod("a")
+            .created("2026-11-01T00:00:00Z")
+            .terminating("2030-01-01T00:00:00Z")
+            .annotation("expires", "2031-01-01T00:00:00Z")
+            .set("status.conditions", conditions);
+        assert_eq!(newest_time(&pod.object()).unwrap().to_string(), "2026-11-01T00:00:05Z");
     }
 
     #[test]
     fn no_time_is_none() {
-        let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#).unwrap();
-        assert_eq!(newest_time(&object), None);
+        assert_eq!(newest_time(&pod("a").object()), None);
     }
 }

@@ -13,6 +13,7 @@ use formats::{Format, Given, Input, Item, Writer, Written};
 use kubernetes::selector::Selector;
 use model::{Change, Gap, Moment, Object, Observed, What, Window};
 use serde_json::{Value, json};
+use testobjects::object;
 
 /// What a writer wrote, to be looked at after it is gone.
 #[derive(Clone, Default)]
@@ -103,10 +104,6 @@ fn read(bytes: Vec<u8>) -> Vec<Observed> {
         other => panic!("{other:?}"),
     };
     formats::read(input, Format::Sktrace, given).unwrap().map(|item| change(item.unwrap())).collect()
-}
-
-fn object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
 }
 
 /// `kind/name` in the namespace `shop`, with what is to be merged into it.

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use history::{Batch, Bulk, History, Selection, Writer, doctor};
-use model::{Moment, Object, Observed, What, Window};
+use model::{Moment, Observed, Window};
+use testobjects::resource;
 
 /// Changes to a hundred pods, with words that do not pack well.
 fn changes() -> Vec<Observed> {
@@ -18,12 +19,8 @@ fn changes() -> Vec<Observed> {
         (0..40).map(word).collect()
     };
     let change = |number: i64| {
-        let json = format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}},"words":"{}"}}"#,
-            number % 100,
-            words()
-        );
-        let what = What::Modified(Object::parse(&json).unwrap());
+        let pod = resource("v1", "Pod", &format!("pod-{}", number % 100)).namespace("web");
+        let what = pod.set("words", words()).modified();
         Observed::received(Moment::from_nanos(number), &"east".into(), what)
     };
     (0..48_000).map(change).collect()

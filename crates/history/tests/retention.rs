@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use history::{Batch, History, Retention, Selection, Writer, doctor, forget};
-use model::{Moment, Object, Observed, What};
+use model::{Moment, Observed};
+use testobjects::resource;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -23,14 +24,9 @@ fn go_on(path: &Path, seconds: std::ops::Range<i64>) {
                 format!("{noise:x}")
             })
             .collect();
-        let object = Object::parse(&format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web","uid":"u{}"}},"words":"{}"}}"#,
-            second % 100,
-            second % 100,
-            words.concat()
-        ))
-        .unwrap();
-        let what = if second < 100 { What::Added(object) } else { What::Modified(object) };
+        let pod = resource("v1", "Pod", &format!("pod-{}", second % 100)).namespace("web");
+        let pod = pod.set("words", words.concat());
+        let what = if second < 100 { pod.added() } else { pod.modified() };
         let seen = Moment::from_nanos(second * SECOND);
         let changes = vec![Observed::received(seen, &source, what)];
         writer.append(Batch { changes, ..Batch::default() }).unwrap();

@@ -220,11 +220,13 @@ fn place(kind: &Kind, namespace: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::{Value, json};
+    use testobjects::{object, pod, resource};
+
+    use super::*;
 
     /// An object `kind/name` owned by others of that form; `*` marks the controller.
-    fn object(name: &str, owners: &[&str]) -> Object {
+    fn owned(name: &str, owners: &[&str]) -> Object {
         let reference = |owner: &str| {
             let (kind, name) = owner.trim_start_matches('*').split_once('/').unwrap();
             json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": format!("{kind}/{name}"),
@@ -232,8 +234,7 @@ mod tests {
         };
         let references: Vec<Value> = owners.iter().map(|owner| reference(owner)).collect();
         let (kind, short) = name.split_once('/').unwrap();
-        let metadata = json!({"name": short, "uid": name, "ownerReferences": references});
-        Object::parse(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}).to_string()).unwrap()
+        resource("v1", kind, short).uid(name).set("metadata.ownerReferences", references).object()
     }
 
     #[track_caller]
@@ -254,48 +255,42 @@ mod tests {
 
     #[test]
     fn a_chain_leads_to_the_root() {
-        let deployment = object("Deployment/web", &[]);
-        let set = object("ReplicaSet/web-1", &["*Deployment/web"]);
+        let deployment = owned("Deployment/web", &[]);
+        let set = owned("ReplicaSet/web-1", &["*Deployment/web"]);
         check(
-            &[object("Pod/p", &["*ReplicaSet/web-1"]), set, deployment],
+            &[owned("Pod/p", &["*ReplicaSet/web-1"]), set, deployment],
             &["ReplicaSet/web-1", "Deployment/web"],
             End::Root,
         );
-        check(&[object("Pod/p", &[])], &[], End::Root);
+        check(&[owned("Pod/p", &[])], &[], End::Root);
     }
 
     #[test]
     fn the_controller_is_followed_or_else_the_first_owner() {
-        let others = [object("A/a", &[]), object("B/b", &[])];
+        let others = [owned("A/a", &[]), owned("B/b", &[])];
         let [a, b] = others;
-        check(&[object("Pod/p", &["A/a", "*B/b"]), a.clone(), b.clone()], &["B/b"], End::Root);
-        check(&[object("Pod/p", &["A/a", "B/b"]), a, b], &["A/a"], End::Root);
+        check(&[owned("Pod/p", &["A/a", "*B/b"]), a.clone(), b.clone()], &["B/b"], End::Root);
+        check(&[owned("Pod/p", &["A/a", "B/b"]), a, b], &["A/a"], End::Root);
     }
 
     #[test]
     fn an_owner_that_is_gone_is_the_root() {
-        check(&[object("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], End::Missing);
-        let reborn = Object::parse(
-            &object("ReplicaSet/web-1", &[]).as_str().replace(r#""uid":"R"#, r#""uid":"new R"#),
-        );
-        check(
-            &[object("Pod/p", &["*ReplicaSet/web-1"]), reborn.unwrap()],
-            &["ReplicaSet/web-1"],
-            End::Missing,
-        );
+        check(&[owned("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], End::Missing);
+        let reborn = resource("v1", "ReplicaSet", "web-1").uid("new ReplicaSet/web-1").object();
+        check(&[owned("Pod/p", &["*ReplicaSet/web-1"]), reborn], &["ReplicaSet/web-1"], End::Missing);
     }
 
     #[test]
     fn cycles_and_endless_chains_end() {
-        check(&[object("A/a", &["A/a"])], &[], End::Cycle);
-        check(&[object("A/a", &["B/b"]), object("B/b", &["A/a"])], &["B/b"], End::Cycle);
+        check(&[owned("A/a", &["A/a"])], &[], End::Cycle);
+        check(&[owned("A/a", &["B/b"]), owned("B/b", &["A/a"])], &["B/b"], End::Cycle);
         check(
-            &[object("A/a", &["B/b"]), object("B/b", &["C/c"]), object("C/c", &["B/b"])],
+            &[owned("A/a", &["B/b"]), owned("B/b", &["C/c"]), owned("C/c", &["B/b"])],
             &["B/b", "C/c"],
             End::Cycle,
         );
         let long: Vec<Object> =
-            (0..40).map(|n| object(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
+            (0..40).map(|n| owned(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
         let names: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
         check(&long, &names.iter().map(String::as_str).collect::<Vec<_>>(), End::TooLong);
     }
@@ -318,54 +313,53 @@ mod tests {
     fn every_reference_is_followed_up_to_its_root() {
         check_above(
             &[
-                object("Pod/p", &["A/a", "*B/b"]),
-                object("A/a", &["C/c", "D/d"]),
-                object("B/b", &["C/c"]),
-                object("C/c", &["E/e"]),
+                owned("Pod/p", &["A/a", "*B/b"]),
+                owned("A/a", &["C/c", "D/d"]),
+                owned("B/b", &["C/c"]),
+                owned("C/c", &["E/e"]),
             ],
             &["A/a", "C/c", "E/e", "D/d", "B/b"],
         );
-        check_above(&[object("Pod/p", &["A/a"])], &["A/a"]);
-        check_above(&[object("Pod/p", &[])], &[]);
+        check_above(&[owned("Pod/p", &["A/a"])], &["A/a"]);
+        check_above(&[owned("Pod/p", &[])], &[]);
     }
 
     #[test]
     fn walking_cycles_and_endless_chains_ends() {
-        check_above(&[object("A/a", &["A/a", "B/b"]), object("B/b", &["A/a", "B/b"])], &["B/b"]);
+        check_above(&[owned("A/a", &["A/a", "B/b"]), owned("B/b", &["A/a", "B/b"])], &["B/b"]);
         let long: Vec<Object> =
-            (0..40).map(|n| object(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
+            (0..40).map(|n| owned(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
         let expected: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
         check_above(&long, &expected.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     #[test]
     fn deleted_owners_are_remembered_also_where_the_delete_is_a_stub() {
-        let set = object("ReplicaSet/web-1", &["*Deployment/web"]);
+        let set = owned("ReplicaSet/web-1", &["*Deployment/web"]);
         let key = set.key(&"east".into());
-        let stub =
-            r#"{"apiVersion":"v1","kind":"ReplicaSet","metadata":{"name":"web-1","uid":"ReplicaSet/web-1"}}"#;
+        let stub = resource("v1", "ReplicaSet", "web-1").uid("ReplicaSet/web-1");
         let mut owners = Owners::new();
         owners.see(&key, &What::Added(set));
-        owners.see(&key, &What::Deleted(Object::parse(stub).unwrap()));
-        let above = owners.above(&object("Pod/p", &["*ReplicaSet/web-1"]));
+        owners.see(&key, &stub.deleted());
+        let above = owners.above(&owned("Pod/p", &["*ReplicaSet/web-1"]));
         assert_eq!(names(&above), ["ReplicaSet/web-1", "Deployment/web"]);
     }
 
     #[test]
     fn what_is_forgotten_has_no_owners() {
-        let pod = object("Pod/p", &["A/a"]);
+        let pod = owned("Pod/p", &["A/a"]);
         let key = pod.key(&"east".into());
         let mut owners = Owners::new();
         owners.see(&key, &What::Added(pod));
-        assert_eq!(names(&owners.above(&object("Claim/c", &["Pod/p"]))), ["Pod/p", "A/a"]);
+        assert_eq!(names(&owners.above(&owned("Claim/c", &["Pod/p"]))), ["Pod/p", "A/a"]);
         owners.forget(&key);
-        assert_eq!(names(&owners.above(&object("Claim/c", &["Pod/p"]))), ["Pod/p"]);
+        assert_eq!(names(&owners.above(&owned("Claim/c", &["Pod/p"]))), ["Pod/p"]);
     }
 
     #[test]
     fn the_last_version_and_the_right_life_count() {
         let set = |uid: &str, owner: &str| {
-            let json = object("ReplicaSet/web-1", &[owner]).as_str().to_owned();
+            let json = owned("ReplicaSet/web-1", &[owner]).as_str().to_owned();
             Object::parse(&json.replace(r#""uid":"ReplicaSet/web-1""#, &format!(r#""uid":"{uid}""#))).unwrap()
         };
         let mut owners = Owners::new();
@@ -373,7 +367,7 @@ mod tests {
             let set = set(uid, owner);
             owners.see(&set.key(&"east".into()), &What::Modified(set));
         }
-        let pod = object("Pod/p", &["ReplicaSet/web-1"]);
+        let pod = owned("Pod/p", &["ReplicaSet/web-1"]);
         assert_eq!(names(&owners.above(&pod)), ["ReplicaSet/web-1", "B/b"]);
         let unknown =
             Object::parse(&pod.as_str().replace(r#""uid":"ReplicaSet/web-1""#, r#""uid":"x""#)).unwrap();
@@ -390,9 +384,9 @@ mod tests {
                 object.as_str().replace(r#""name":""#, &format!(r#""namespace":"{namespace}","name":""#));
             Object::parse(&json).unwrap()
         };
-        let pod = inside("shop", &object("Pod/p", &["A/a", "B/b"]));
+        let pod = inside("shop", &owned("Pod/p", &["A/a", "B/b"]));
         check_above(
-            &[pod, inside("else", &object("A/a", &["C/c"])), object("B/b", &["D/d"])],
+            &[pod, inside("else", &owned("A/a", &["C/c"])), owned("B/b", &["D/d"])],
             &["A/a", "B/b", "D/d"],
         );
     }
@@ -401,7 +395,7 @@ mod tests {
     fn references_are_read_as_kubernetes_reads_them() {
         for line in include_str!("../../../testdata/kubernetes/owners.jsonl").lines() {
             let case: Value = serde_json::from_str(line).unwrap();
-            let object = Object::parse(&case["object"].to_string()).unwrap();
+            let object = object(&case["object"]);
             let found = controller_of(&object).map(|owner| owner.uid);
             assert_eq!(found.as_deref(), case["controller"].as_str(), "{line}");
             assert_eq!(owner_references(&object).len() as u64, case["owners"].as_u64().unwrap(), "{line}");
@@ -411,9 +405,8 @@ mod tests {
     #[test]
     fn a_field_of_another_form_holds_no_references() {
         for hostile in [json!("x"), json!([1]), json!([{"name": 1}]), json!({})] {
-            let metadata = json!({"name": "p", "ownerReferences": hostile});
-            let json = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}).to_string();
-            assert_eq!(owner_references(&Object::parse(&json).unwrap()), []);
+            let pod = pod("p").set("metadata.ownerReferences", hostile).object();
+            assert_eq!(owner_references(&pod), []);
         }
     }
 }

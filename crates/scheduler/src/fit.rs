@@ -93,40 +93,31 @@ fn is_finished(pod: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use testobjects::{NodeBuilder, PodBuilder};
+
     use super::*;
 
-    fn node(name: &str, cpu: &str, taint: &str) -> What {
-        let taints = if taint.is_empty() {
-            String::new()
-        } else {
-            format!(r#""taints":[{{"key":"{taint}","effect":"NoSchedule"}}]"#)
-        };
-        What::Added(Object::trusted(format!(
-            r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}"}},"spec":{{{taints}}},
-                "status":{{"allocatable":{{"cpu":"{cpu}","pods":"10"}}}}}}"#
-        )))
+    fn node(name: &str) -> NodeBuilder {
+        testobjects::node(name).allocatable("cpu", "1").allocatable("pods", "10")
     }
 
-    fn pod(name: &str, node: &str) -> Object {
-        Object::trusted(format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"namespace":"a","name":"{name}","uid":"{name}"}},
-                "spec":{{"nodeName":"{node}","containers":[{{"name":"c","resources":{{"requests":{{"cpu":"1"}}}}}}]}}}}"#
-        ))
+    fn pod(name: &str) -> PodBuilder {
+        testobjects::pod(name).namespace("a").request("cpu", "1")
     }
 
     #[test]
     fn a_pod_goes_to_the_first_node_by_name_that_takes_it() {
         let mut fit = Fit::new(&Settings::default());
-        for what in [node("n3", "1", ""), node("n2", "1", ""), node("n1", "1", "gpu")] {
-            fit.apply(&what);
+        for node in [node("n3"), node("n2"), node("n1").taint("gpu:NoSchedule")] {
+            fit.apply(&node.added());
         }
         for name in ["p", "q"] {
-            fit.apply(&What::Added(pod(name, "")));
+            fit.apply(&pod(name).added());
         }
         assert_eq!(fit.first("a", "p").as_deref(), Some("n2"), "n1 keeps it away");
-        fit.apply(&What::Modified(pod("p", "n2")));
+        fit.apply(&pod("p").on("n2").modified());
         assert_eq!(fit.first("a", "q").as_deref(), Some("n3"), "n2 is full");
-        fit.apply(&What::Deleted(pod("p", "n2")));
+        fit.apply(&pod("p").on("n2").deleted());
         assert_eq!(fit.first("a", "q").as_deref(), Some("n2"), "it is empty again");
         assert_eq!(fit.first("a", "nobody"), None);
     }

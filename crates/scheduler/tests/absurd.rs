@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use model::{Moment, Object, What};
+use model::{Moment, What};
 use scheduler::{Decision, NodeVerdict, Scheduler, Settings};
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ fn check(line: &str) -> Result<(), String> {
     let list = |field: &str| case[field].as_array().cloned().unwrap_or_default();
     let mut scheduler = Scheduler::new(Settings::default());
     for object in list("objects").iter().chain(&list("pending")) {
-        scheduler.apply(NOW, &What::Added(Object::parse(&object.to_string()).expect("a case has objects")));
+        scheduler.apply(NOW, &What::Added(testobjects::object(object)));
     }
     for (index, pod) in list("pending").iter().enumerate() {
         let (namespace, name) = ("default", pod["metadata"]["name"].as_str().expect("a pod has a name"));

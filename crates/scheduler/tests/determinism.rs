@@ -9,7 +9,8 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
 use scheduler::{Decision, Scheduler, Settings};
 use serde_json::{Value, json};
-use testobjects::town::{Town, object};
+use testobjects::town::Town;
+use testobjects::{PodBuilder, node, object, pod};
 
 const NOW: Moment = Moment::from_nanos(0);
 const WRITES: &str = "a string takes whatever is written to it";
@@ -57,25 +58,20 @@ fn pods_on_nodes_may_be_told_in_any_order() {
 
 #[test]
 fn resources_are_named_in_one_order() {
-    let pod = |name: &str, resources: &[&str]| {
-        let requests: serde_json::Map<_, _> =
-            resources.iter().map(|resource| ((*resource).to_owned(), json!("1"))).collect();
-        json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name, "uid": name},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]},
-        })
+    let with = |name: &str, resources: &[&str]| {
+        resources.iter().fold(pod(name), |pod, resource| pod.request(resource, "1"))
     };
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
-        "status": {"allocatable": {"pods": "9"}}});
+    let node = node("n").allocatable("pods", "9").added();
     let pods = [
-        pod("a", &["example.com/a"]),
-        pod("b", &["example.com/b"]),
-        pod("p", &["example.com/a", "example.com/b", "example.com/c"]),
-    ];
+        with("a", &["example.com/a"]),
+        with("b", &["example.com/b"]),
+        with("p", &["example.com/a", "example.com/b", "example.com/c"]),
+    ]
+    .map(PodBuilder::added);
     let answer = |order: [usize; 3]| {
         let mut scheduler = Scheduler::new(Settings::default());
-        order.into_iter().for_each(|index| scheduler.apply(NOW, &What::Added(object(&pods[index]))));
-        scheduler.apply(NOW, &What::Added(object(&node)));
+        order.into_iter().for_each(|index| scheduler.apply(NOW, &pods[index]));
+        scheduler.apply(NOW, &node);
         format!("{:?}", scheduler.explain(NOW, "default", "p"))
     };
     assert_eq!(answer([1, 0, 2]), answer([0, 1, 2]));
@@ -195,14 +191,11 @@ impl Snapshot {
 }
 
 fn pod_with_volume(index: usize) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": format!("keeper-{index}")},
-        "spec": {
-            "containers": [{"name": "c"}],
-            "tolerations": [{"operator": "Exists"}],
-            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": format!("claim-{index}")}}],
-        },
-    })
+    let claim = json!({"claimName": format!("claim-{index}")});
+    pod(&format!("keeper-{index}"))
+        .set("spec.tolerations", json!([{"operator": "Exists"}]))
+        .set("spec.volumes", json!([{"name": "v", "persistentVolumeClaim": claim}]))
+        .json()
 }
 
 /// Volumes, claims, a class and budgets.

@@ -1,29 +1,22 @@
 //! Devices are not simulated: a pod that wants some is refused, whichever way it asks, and never placed without.
 
-use model::{Moment, Object, What};
+use model::Moment;
 use scheduler::{Decision, Scheduler, Settings, Version};
 use serde_json::{Value, json};
+use testobjects::{ObjectBuilder, node, pod, resource};
 
 const NOW: Moment = Moment::from_nanos(1_800_000_000_000_000_000);
 
-fn object(json: &Value) -> Object {
-    Object::parse(&json.to_string()).expect("it is an object")
-}
-
-fn class() -> Value {
-    json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-        "spec": {"extendedResourceName": "example.com/gpu"}})
+fn class() -> ObjectBuilder {
+    let class = resource("resource.k8s.io/v1", "DeviceClass", "gpu");
+    class.set("spec.extendedResourceName", "example.com/gpu")
 }
 
 fn scheduler(version: Version, pod_spec: &Value) -> Scheduler {
     let mut scheduler = Scheduler::new(Settings::for_version(version));
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p", "uid": "p"},
-        "spec": pod_spec});
-    for json in [node, pod] {
-        scheduler.apply(NOW, &What::Added(object(&json)));
-    }
+    let node = node("n").allocatable("cpu", "4").allocatable("memory", "8Gi").allocatable("pods", "110");
+    scheduler.apply(NOW, &node.added());
+    scheduler.apply(NOW, &pod("p").set("spec", pod_spec.clone()).added());
     scheduler
 }
 
@@ -45,16 +38,16 @@ fn check(scheduler: &mut Scheduler, expected: &str) {
 fn a_class_that_comes_and_goes_changes_what_is_said_of_its_resource() {
     let mut scheduler = scheduler(Version::V1_36, &wants_gpu());
     check(&mut scheduler, "Insufficient example.com/gpu");
-    scheduler.apply(NOW, &What::Added(object(&class())));
+    scheduler.apply(NOW, &class().added());
     check(&mut scheduler, "dynamic resource allocation is not simulated yet");
-    scheduler.apply(NOW, &What::Deleted(object(&class())));
+    scheduler.apply(NOW, &class().deleted());
     check(&mut scheduler, "Insufficient example.com/gpu");
 }
 
 #[test]
 fn before_1_36_classes_hand_out_no_resources() {
     let mut scheduler = scheduler(Version::V1_35, &wants_gpu());
-    scheduler.apply(NOW, &What::Added(object(&class())));
+    scheduler.apply(NOW, &class().added());
     check(&mut scheduler, "Insufficient example.com/gpu");
 }
 

@@ -1,6 +1,13 @@
 //! Made-up objects for tests, and how many of them a test looks at.
 
+mod builder;
+mod node;
+mod pod;
 pub mod town;
+
+pub use builder::{Builder, ObjectBuilder, Other, object, resource};
+pub use node::{Node, NodeBuilder, node};
+pub use pod::{Pod, PodBuilder, pod};
 
 /// How many cases a test looks at: as many as usual, or more for whoever has the time
 /// (`cargo xtask test --thorough`).

@@ -4,10 +4,12 @@
 mod nodes;
 mod pods;
 
-use model::{Object, What};
+use model::What;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
+
+pub use crate::object;
 
 /// The namespaces that pods are in; the last does not exist.
 pub const NAMESPACES: [&str; 4] = ["default", "team-a", "team-b", "nowhere"];
@@ -214,11 +216,6 @@ impl Dice {
     pub fn one<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
-}
-
-/// An object that is known to be one.
-pub fn object(json: &Value) -> Object {
-    Object::parse(&json.to_string()).expect("the test writes objects")
 }
 
 fn text(value: &Value) -> String {

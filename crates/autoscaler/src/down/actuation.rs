@@ -8,7 +8,7 @@ use kubernetes::time::{after, seconds};
 use model::Moment;
 use scheduler::ids::{NodeId, PodId};
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::super::decision::{About, Action, DeleteResult, Event};
 use super::crop::Batch;
@@ -88,7 +88,13 @@ impl Actuator {
     }
 
     /// Nodes begin their way out.
-    pub(super) fn start(&mut self, context: &Context<'_>, groups: &Groups, batches: &[Batch], drain: bool) {
+    pub(super) fn start(
+        &mut self,
+        context: &AutoscalingContext<'_>,
+        groups: &Groups,
+        batches: &[Batch],
+        drain: bool,
+    ) {
         let until = after(context.clock.now(), context.settings.node_delete_delay_after_taint);
         for batch in batches {
             let size = if batch.size == 0 { batch.nodes.len() } else { batch.size };
@@ -124,7 +130,7 @@ impl Actuator {
     }
 
     /// Does what is due, as far as can be until the caller did what is returned.
-    pub(super) fn background(&mut self, context: &mut Context<'_>) -> Vec<Action> {
+    pub(super) fn background(&mut self, context: &mut AutoscalingContext<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         let due = |deletion: &Deletion| deletion.stage.wake().is_some_and(|wake| wake <= context.clock.now());
         let due: Vec<Arc<str>> =
@@ -150,7 +156,7 @@ impl Actuator {
     }
 
     /// A node is ready to be deleted.
-    fn queue(&mut self, context: &mut Context<'_>, place: usize, actions: &mut Vec<Action>) {
+    fn queue(&mut self, context: &mut AutoscalingContext<'_>, place: usize, actions: &mut Vec<Action>) {
         let group = self.deletions[place].group;
         if let Some(size) = self.deletions[place].together {
             if self.failed.contains(&group) {
@@ -186,7 +192,7 @@ impl Actuator {
     /// Deletes a group's nodes of that stage.
     fn delete(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         group: GroupId,
         stage: impl Fn(&Stage) -> bool,
         actions: &mut Vec<Action>,
@@ -214,7 +220,7 @@ impl Actuator {
         }
     }
 
-    fn succeed(&mut self, context: &mut Context<'_>, place: usize) {
+    fn succeed(&mut self, context: &mut AutoscalingContext<'_>, place: usize) {
         let Deletion { node, group, drain, .. } = self.deletions.remove(place);
         tell_node(context, &node, false, "nodes removed by cluster autoscaler");
         context.registry.register_scale_down(group, context.clock.now());
@@ -229,7 +235,7 @@ impl Actuator {
     /// A node stays, and so do those that were to go with it.
     fn abort(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         place: usize,
         result: DeleteResult,
         error: &str,
@@ -246,7 +252,7 @@ impl Actuator {
 
     fn abort_one(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         place: usize,
         result: DeleteResult,
         error: &str,
@@ -272,7 +278,7 @@ enum Step {
 }
 
 impl Deletion {
-    fn step(&mut self, context: &mut Context<'_>, actions: &mut Vec<Action>) -> Step {
+    fn step(&mut self, context: &mut AutoscalingContext<'_>, actions: &mut Vec<Action>) -> Step {
         let now = context.clock.now();
         loop {
             match &mut self.stage {
@@ -315,7 +321,7 @@ impl Deletion {
     }
 
     /// Looks at the node as it is by now, and whether it may still go.
-    fn look_again(&self, context: &Context<'_>) -> Result<Eviction, String> {
+    fn look_again(&self, context: &AutoscalingContext<'_>) -> Result<Eviction, String> {
         let node = &self.node;
         let snapshot = &context.cluster.snapshot;
         // A node that is gone has nobody on it; the cloud will say what it makes of that.
@@ -360,7 +366,7 @@ impl Stage {
     }
 }
 
-fn tell_node(context: &mut Context<'_>, node: &Arc<str>, warning: bool, message: &str) {
+fn tell_node(context: &mut AutoscalingContext<'_>, node: &Arc<str>, warning: bool, message: &str) {
     context.events.push(Event {
         about: About::Node(node.clone()),
         warning,

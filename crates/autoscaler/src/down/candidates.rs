@@ -9,7 +9,7 @@ use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::groups::Groups;
 use super::summaries::Summaries;
@@ -68,7 +68,7 @@ impl Ranking {
     /// Empty nodes first, then those that were unneeded already.
     pub(super) fn candidates(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         summaries: &mut Summaries,
         nodes: &[NodeId],
@@ -117,7 +117,7 @@ impl Ranking {
     fn look_at(
         &mut self,
         nodes: &[NodeId],
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         summaries: &mut Summaries,
     ) -> bool {
@@ -152,7 +152,7 @@ impl Ranking {
 }
 
 /// Whether a group grew, shrank or failed to a short while ago.
-fn is_resting(context: &Context<'_>, group: GroupId) -> bool {
+fn is_resting(context: &AutoscalingContext<'_>, group: GroupId) -> bool {
     let (settings, registry) = (context.settings, &*context.registry);
     let recent = |last: Option<&Moment>, delay: Duration| {
         last.is_some_and(|last| !context.clock.has_come(after(*last, delay)))

@@ -3,7 +3,7 @@
 use kubernetes::time::seconds;
 use model::Moment;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::clock::Clock;
 use super::super::decision::UnremovableReason;
 use super::super::node::Node;
@@ -17,7 +17,7 @@ const DELETION: i64 = 5 * 60;
 
 /// Why a node needs no closer look, if so; and how much of it is used, if that was looked at.
 pub(super) fn eligibility(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     groups: &Groups,
     summaries: &mut Summaries,
     candidate: Candidate,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kubernetes::time::{after, seconds};
 use model::{Moment, NamespacedName};
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::decision::{About, Action, Event};
 use super::super::pod::Pod;
 use super::super::settings::Settings;
@@ -118,7 +118,7 @@ impl Eviction {
     /// Goes on as far as can be until somebody did what is asked for.
     pub(super) fn step(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         node: &str,
         actions: &mut Vec<Action>,
     ) -> Progress {
@@ -210,13 +210,13 @@ impl Guest {
     }
 
     /// Whether it does not even go.
-    fn stays(&self, context: &Context<'_>, node: &str) -> bool {
+    fn stays(&self, context: &AutoscalingContext<'_>, node: &str) -> bool {
         let pod = context.cluster.find_pod(&self.pod).map(|id| context.cluster.snapshot.pod(id));
         pod.is_some_and(|pod| pod.uid == self.uid && pod.deleted.is_none() && is_on(pod, node))
     }
 
     /// Whether a pod of its name is on the node.
-    fn is_there(&self, context: &Context<'_>, node: &str) -> bool {
+    fn is_there(&self, context: &AutoscalingContext<'_>, node: &str) -> bool {
         let pod = context.cluster.find_pod(&self.pod).map(|id| context.cluster.snapshot.pod(id));
         pod.is_some_and(|pod| is_on(pod, node))
     }
@@ -246,7 +246,13 @@ fn refusal(node: &str, refused: &[&Guest]) -> String {
     format!("Failed to drain node /{node}, due to following errors: [{}]", each.join(" "))
 }
 
-fn tell(context: &mut Context<'_>, guest: &Guest, warning: bool, reason: &'static str, message: &str) {
+fn tell(
+    context: &mut AutoscalingContext<'_>,
+    guest: &Guest,
+    warning: bool,
+    reason: &'static str,
+    message: &str,
+) {
     let about = About::Pod(guest.pod.clone());
     context.events.push(Event { about, warning, reason, message: message.to_owned() });
 }

@@ -3,7 +3,7 @@
 use super::super::cloud::{Cloud, GroupId};
 use super::super::settings::GroupDefaults;
 use super::super::snapshot::Snapshot;
-use super::super::{Context, UPCOMING};
+use super::super::{AutoscalingContext, UPCOMING};
 use super::utilization::Ignored;
 
 /// The groups as they are at the beginning.
@@ -25,7 +25,7 @@ pub(super) struct Group {
 // === impl Groups ===
 
 impl Groups {
-    pub(super) fn of(context: &Context<'_>) -> Groups {
+    pub(super) fn of(context: &AutoscalingContext<'_>) -> Groups {
         let settings = context.settings;
         let group = |(place, group): (usize, &super::super::groups::NodeGroup)| {
             let options = settings.of_group(group.options.as_ref());

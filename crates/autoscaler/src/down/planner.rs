@@ -7,7 +7,7 @@ use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::super::decision::{Unremovable, UnremovableReason};
 use super::super::packing::Packing;
@@ -62,7 +62,7 @@ impl Planner {
     /// Looks at all candidates. Their pods may move to the destinations; those that are being deleted are none.
     pub(super) fn look(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         candidates: &Candidates,
         in_progress: &InProgress,
@@ -111,7 +111,7 @@ impl Planner {
     }
 
     /// Nodes whose removal was tried in vain a short while ago, by number.
-    fn tried_in_vain(&mut self, context: &Context<'_>, end: usize) -> Vec<bool> {
+    fn tried_in_vain(&mut self, context: &AutoscalingContext<'_>, end: usize) -> Vec<bool> {
         let (clock, snapshot, known) = (context.clock, &context.cluster.snapshot, self.recent.len());
         let mut tried = vec![false; end];
         self.recent.retain(|name, until| {
@@ -130,7 +130,7 @@ impl Planner {
     /// Those that are worth a closer look, where it is wanted to know why others are not.
     fn eligible(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         candidates: &[Candidate],
         tried: &[bool],
@@ -157,7 +157,7 @@ impl Planner {
     /// Removes one after the other in the snapshot, as long as it is worth while.
     fn try_removals(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         mut destinations: Vec<bool>,
         eligible: &[Candidate],
@@ -202,7 +202,7 @@ impl Planner {
     /// Those that go now, empty and not.
     pub(super) fn choose(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         in_progress: &InProgress,
     ) -> (Vec<Candidate>, Vec<Candidate>) {
@@ -228,12 +228,12 @@ impl Planner {
     }
 
     /// What may go: worked out once for all loops in which the nodes are the same.
-    fn quotas(&mut self, context: &mut Context<'_>) -> Option<Quotas> {
+    fn quotas(&mut self, context: &mut AutoscalingContext<'_>) -> Option<Quotas> {
         if context.cluster.snapshot.has_other_nodes() {
             return Quotas::of(context);
         }
-        if self.quotas.as_ref().is_none_or(|(revision, _)| *revision != context.revision) {
-            self.quotas = Some((context.revision, Quotas::of(context)?));
+        if self.quotas.as_ref().is_none_or(|(revision, _)| *revision != context.standings.revision) {
+            self.quotas = Some((context.standings.revision, Quotas::of(context)?));
         }
         self.quotas.as_ref().map(|(_, quotas)| quotas.clone())
     }
@@ -241,7 +241,7 @@ impl Planner {
     /// Leaves out groups of which all nodes go or none, unless all go; the others come first.
     fn whole_groups(
         &mut self,
-        context: &Context<'_>,
+        context: &AutoscalingContext<'_>,
         groups: &Groups,
         removable: Vec<Removable>,
     ) -> Vec<Removable> {
@@ -266,7 +266,7 @@ impl Planner {
         going
     }
 
-    fn stays(&mut self, context: &Context<'_>, node: NodeId, reason: UnremovableReason) {
+    fn stays(&mut self, context: &AutoscalingContext<'_>, node: NodeId, reason: UnremovableReason) {
         if self.brief {
             return;
         }
@@ -274,7 +274,7 @@ impl Planner {
         self.unremovable.insert(node.clone(), Unremovable { node, reason, blocking: None });
     }
 
-    fn refuse(&mut self, context: &Context<'_>, node: Arc<str>, (reason, blocking): Refusal) {
+    fn refuse(&mut self, context: &AutoscalingContext<'_>, node: Arc<str>, (reason, blocking): Refusal) {
         if self.brief {
             return;
         }

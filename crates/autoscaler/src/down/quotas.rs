@@ -7,7 +7,7 @@ use kubernetes::requests::{CPU, MEMORY};
 use scheduler::ids::NodeId;
 
 use super::super::cloud::GroupId;
-use super::super::{Context, gpu};
+use super::super::{AutoscalingContext, gpu};
 
 /// How much of each may still go.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ const GIB: i64 = 1 << 30;
 impl Quotas {
     /// What the snapshot's nodes have beyond the least. `None` if a node of no group promises GPUs that nobody can
     /// count.
-    pub(super) fn of(context: &mut Context<'_>) -> Option<Quotas> {
+    pub(super) fn of(context: &mut AutoscalingContext<'_>) -> Option<Quotas> {
         let settings = context.settings;
         // Of a kind that is named twice the last word counts.
         let least: BTreeMap<Arc<str>, i64> =
@@ -79,7 +79,7 @@ impl Quotas {
     }
 
     /// Takes a node away, if enough is left without it.
-    pub(super) fn take(&mut self, context: &Context<'_>, id: NodeId, group: GroupId) -> bool {
+    pub(super) fn take(&mut self, context: &AutoscalingContext<'_>, id: NodeId, group: GroupId) -> bool {
         let Some(has) = self.has(context, id, Some(group)) else { return false };
         let fits = |amount: i64, left: i64| amount <= 0 || amount <= left;
         let gpus_fit = has
@@ -103,7 +103,7 @@ impl Quotas {
         self.gpus.iter_mut().find(|(other, _)| &**other == kind).map(|(_, left)| left)
     }
 
-    fn has(&mut self, context: &Context<'_>, id: NodeId, group: Option<GroupId>) -> Option<Has> {
+    fn has(&mut self, context: &AutoscalingContext<'_>, id: NodeId, group: Option<GroupId>) -> Option<Has> {
         if let Some(group) = group
             && let Some(known) = &self.groups[group.index()]
         {

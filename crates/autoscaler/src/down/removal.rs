@@ -9,7 +9,7 @@ use super::super::decision::{BlockingReason, UnremovableReason};
 use super::super::node::{Node, NodeTaint};
 use super::super::packing::Packing;
 use super::super::pending::without_tpu;
-use super::super::{Context, TO_BE_DELETED};
+use super::super::{AutoscalingContext, TO_BE_DELETED};
 use super::disruptions::Disruptions;
 use super::drainability::{Drain, Rules};
 
@@ -18,7 +18,7 @@ pub(super) type Refusal = (UnremovableReason, Option<(PodId, BlockingReason)>);
 
 /// Moves a node's pods to other nodes and removes it from the snapshot; leaves everything as it was if that cannot be.
 pub(super) fn remove(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     packing: &mut Packing,
     disruptions: &Disruptions,
     destinations: &[bool],

@@ -4,7 +4,7 @@ use model::Moment;
 use scheduler::ids::NodeId;
 
 use super::super::cloud::GroupId;
-use super::super::{Context, TO_BE_DELETED};
+use super::super::{AutoscalingContext, TO_BE_DELETED};
 use super::candidates::Candidate;
 use super::drainability::{Rules, gone_after};
 use super::eligibility::{eligibility, is_disabled, is_taken_for_going};
@@ -59,7 +59,12 @@ pub(super) struct Summary {
 
 impl Summaries {
     /// Of a node as it is in the snapshot now.
-    pub(super) fn get(&mut self, context: &mut Context<'_>, id: NodeId, ignored: Ignored) -> Summary {
+    pub(super) fn get(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        id: NodeId,
+        ignored: Ignored,
+    ) -> Summary {
         if self.nodes.len() <= id.index() {
             self.nodes.resize(id.index() + 1, None);
         }
@@ -76,7 +81,12 @@ impl Summaries {
     }
 
     /// The most important of a node as it is in the snapshot now.
-    pub(super) fn glance(&mut self, context: &mut Context<'_>, groups: &Groups, id: NodeId) -> Glance {
+    pub(super) fn glance(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        groups: &Groups,
+        id: NodeId,
+    ) -> Glance {
         if self.glances.len() <= id.index() {
             self.glances.resize(id.index() + 1, None);
         }
@@ -94,7 +104,7 @@ impl Summaries {
 
     fn look_closer(
         &mut self,
-        context: &mut Context<'_>,
+        context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         id: NodeId,
         generation: u64,
@@ -123,7 +133,7 @@ impl Summaries {
 // === impl Summary ===
 
 impl Summary {
-    fn of(context: &mut Context<'_>, id: NodeId, ignored: Ignored, generation: u64) -> Summary {
+    fn of(context: &mut AutoscalingContext<'_>, id: NodeId, ignored: Ignored, generation: u64) -> Summary {
         let clock = context.clock;
         let snapshot = &mut context.cluster.snapshot;
         let ids = snapshot.trial.load(id).pods.clone();

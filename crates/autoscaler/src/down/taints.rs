@@ -9,11 +9,11 @@ use scheduler::ids::NodeId;
 use super::super::decision::{About, Action, Event};
 use super::super::node::Node;
 use super::super::standing::Standing;
-use super::super::{CANDIDATE, Context, TO_BE_DELETED};
+use super::super::{AutoscalingContext, CANDIDATE, TO_BE_DELETED};
 use super::unneeded::Unneeded;
 
 /// Marks a node that goes. One that is marked stays as it is.
-pub(super) fn mark(context: &mut Context<'_>, id: NodeId) {
+pub(super) fn mark(context: &mut AutoscalingContext<'_>, id: NodeId) {
     let node = context.cluster.snapshot.node(id).clone();
     if node.taint(TO_BE_DELETED).is_none() {
         context.actions.push(Action::Taint {
@@ -35,7 +35,7 @@ pub(super) fn mark(context: &mut Context<'_>, id: NodeId) {
 }
 
 /// What takes the mark off a node that does not go after all.
-pub(super) fn unmark(context: &Context<'_>, name: &str, actions: &mut Vec<Action>) {
+pub(super) fn unmark(context: &AutoscalingContext<'_>, name: &str, actions: &mut Vec<Action>) {
     let Some(id) = context.cluster.snapshot.find(name) else { return };
     let node = &context.cluster.snapshot.node(id).name;
     actions.push(Action::Untaint { node: node.clone(), key: TO_BE_DELETED });
@@ -45,14 +45,14 @@ pub(super) fn unmark(context: &Context<'_>, name: &str, actions: &mut Vec<Action
 }
 
 /// Marks nodes that might go, and takes the mark off others, which comes first: so many changes a loop.
-pub(super) fn mark_candidates(context: &mut Context<'_>, nodes: &[NodeId], unneeded: &Unneeded) {
+pub(super) fn mark_candidates(context: &mut AutoscalingContext<'_>, nodes: &[NodeId], unneeded: &Unneeded) {
     let most = usize::try_from(context.settings.max_bulk_soft_taint_count).unwrap_or(0);
     let snapshot = &context.cluster.snapshot;
     let standing = |name: &Arc<str>| context.standing(snapshot.find(name)?);
     let needless = || unneeded.iter().map(|(name, _)| name);
     // If only nodes that could go are marked, no other is.
     let marked = needless().filter_map(standing).filter(|standing| standing.is_marked()).count();
-    let nodes = if marked == context.marked { &[] } else { nodes };
+    let nodes = if marked == context.standings.marked { &[] } else { nodes };
     let is_marked = |id: &&NodeId| context.standing(**id).is_some_and(Standing::is_marked);
     let needed = nodes.iter().filter(is_marked).map(|id| &snapshot.node(*id).name);
     let unmarked = needed.filter(|name| !unneeded.contains(name));
@@ -71,7 +71,7 @@ pub(super) fn mark_candidates(context: &mut Context<'_>, nodes: &[NodeId], unnee
 }
 
 /// Takes off what another autoscaler left behind: before the first loop.
-pub(crate) fn clean_up(context: &mut Context<'_>) {
+pub(crate) fn clean_up(context: &mut AutoscalingContext<'_>) {
     let nodes: Vec<NodeId> = context.cluster.nodes().collect();
     let (ttl, softly) =
         (context.settings.node_deletion_candidate_ttl, context.settings.max_bulk_soft_taint_count);
@@ -96,7 +96,7 @@ pub(crate) fn clean_up(context: &mut Context<'_>) {
     }
 }
 
-fn tell_cleaned(context: &mut Context<'_>, node: &Node, key: &str) {
+fn tell_cleaned(context: &mut AutoscalingContext<'_>, node: &Node, key: &str) {
     context.events.push(Event {
         about: About::Node(node.name.clone()),
         warning: false,

@@ -8,7 +8,7 @@ use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::super::decision::UnremovableReason;
 use super::super::settings::Version;
@@ -94,7 +94,7 @@ impl Unneeded {
     /// Those that were unneeded long enough and whose groups and cluster stay large enough without them.
     pub(super) fn may_go(
         &self,
-        context: &Context<'_>,
+        context: &AutoscalingContext<'_>,
         groups: &Groups,
         in_progress: &InProgress,
         mut quotas: Quotas,
@@ -118,7 +118,7 @@ impl Unneeded {
 }
 
 fn reason_to_stay(
-    context: &Context<'_>,
+    context: &AutoscalingContext<'_>,
     groups: &Groups,
     since: &Since,
     sizes: &mut [i64],

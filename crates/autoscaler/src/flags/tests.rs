@@ -295,9 +295,7 @@ fn a_document_has_flags_under_their_names() {
 fn deployment(container: Value) -> Object {
     let spec =
         json!({"template": {"spec": {"containers": [{"name": "sidecar", "args": ["--v=4"]}, container]}}});
-    let object =
-        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec});
-    Object::parse(&object.to_string()).unwrap()
+    testobjects::resource("apps/v1", "Deployment", "d").set("spec", spec).object()
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Registry {
 
     /// Counts nodes, and instances that are none yet.
     pub(super) fn count(&mut self, looking: &mut Looking<'_>) {
-        if self.registered.holds != Some(looking.revision) {
+        if self.registered.holds != Some(looking.standings.revision) {
             self.count_registered(looking);
         }
         let (mut groups, mut total) = (self.registered.groups.clone(), self.registered.total.clone());
@@ -124,7 +124,7 @@ impl Registry {
             .collect();
         let mut cloud_tells = false;
         for id in looking.cluster.order().to_vec() {
-            let Some(standing) = looking.standing.get(id.index()).and_then(Option::as_ref) else { continue };
+            let Some(standing) = looking.standings.get(id) else { continue };
             if let Some(group) = standing.group {
                 startup_time = startup_times[group.index()];
             }
@@ -151,7 +151,8 @@ impl Registry {
             state(&mut total);
         }
         let holds = !cloud_tells && total.not_started.is_empty();
-        self.registered = RegisteredCounts { holds: holds.then_some(looking.revision), groups, total };
+        self.registered =
+            RegisteredCounts { holds: holds.then_some(looking.standings.revision), groups, total };
     }
 
     pub(super) fn set_acceptable(&mut self, targets: &[i64]) {

@@ -1,181 +1,84 @@
-use model::{NamespacedName, Object, What};
 use serde_json::{Value, json};
+use testobjects::{Builder, NodeBuilder, ObjectBuilder, PodBuilder, resource};
 
 use super::*;
-use crate::cloud::{CloudError, Instance, Pricing, Registered};
 use crate::cluster::DaemonSet;
-use crate::groups::{Membership, Provisioning};
 use crate::settings::Version;
+use crate::testing::{Harness, group};
+use model::{NamespacedName, Object};
 
 const MINUTE: i64 = 60_000_000_000;
 const NOW: Moment = Moment::from_nanos(1_000 * MINUTE);
 
-struct OnlyGroups(Vec<NodeGroup>);
-
-impl Cloud for OnlyGroups {
-    fn groups(&self) -> &[NodeGroup] {
-        &self.0
-    }
-    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId> {
-        let name = node.label("group")?;
-        self.0.iter().position(|group| *group.name == *name).map(|index| GroupId(index as u32))
-    }
-    fn target(&self, _: GroupId) -> i64 {
-        0
-    }
-    fn instances(&self, _: GroupId) -> Arc<[Instance]> {
-        Arc::default()
-    }
-    fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
-        None
-    }
-    fn increase(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
-        Ok(())
-    }
-    fn delete(&mut self, _: Moment, _: GroupId, _: &[Arc<str>]) -> Result<(), CloudError> {
-        Ok(())
-    }
-    fn decrease(&mut self, _: Moment, _: GroupId, _: i64) -> Result<(), CloudError> {
-        Ok(())
-    }
-    fn pricing(&self) -> Option<&Pricing> {
-        None
-    }
-    fn gpu_label(&self) -> &str {
-        ""
-    }
-}
-
 /// A cluster with one group, `ng`.
-struct Case {
-    settings: Settings,
-    cloud: OnlyGroups,
-    cluster: Cluster,
-    templates: Templates,
-    revision: u64,
-    now: Moment,
-}
-
-fn object(value: Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
-}
+struct Case(Harness);
 
 fn case() -> Case {
     let mut settings = Settings::for_version(Version::V1_36);
     settings.node_info_cache_expire_time = Duration::from_secs(60);
-    let cluster = Cluster::new(&settings);
+    let mut harness = Harness::new(settings, NOW);
     // What makes no sense is no template.
-    let template = Object::trusted(
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "t"}, "spec": 1}).to_string(),
-    );
-    let group = NodeGroup {
-        name: "ng".into(),
-        min: 0,
-        max: 10,
-        target: None,
-        members: Membership::Named(Default::default()),
-        template,
-        pods: Vec::new(),
-        believed: Vec::new(),
-        price: None,
-        options: None,
-        provisioning: Provisioning::default(),
-        failures: Vec::new(),
-    };
-    Case {
-        settings,
-        cloud: OnlyGroups(vec![group]),
-        cluster,
-        templates: Templates::default(),
-        revision: 0,
-        now: NOW,
-    }
+    let template = Object::trusted(testobjects::node("t").set("spec", 1).json().to_string());
+    harness.add_group(NodeGroup { max: 10, template, ..group("ng") }, 0);
+    Case(harness)
 }
 
-fn node_json(name: &str, cpu: i64, ready: bool, since: i64, changes: Value) -> Value {
-    let changed = NOW.plus_nanos(since * MINUTE).timestamp().to_string();
-    let mut node = json!({"apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"group": "ng"}},
-        "spec": {},
-        "status": {"capacity": {"cpu": cpu}, "allocatable": {"cpu": cpu, "pods": 100}, "conditions": [
-            {"type": "Ready", "status": if ready { "True" } else { "False" }, "lastTransitionTime": changed}]}});
-    merge(&mut node, changes);
-    node
+/// A node of the group, with so many cores; it is ready, or not, since that minute from now.
+fn node(name: &str, cpu: i64, ready: bool, since: i64) -> NodeBuilder {
+    let since = NOW.plus_nanos(since * MINUTE).timestamp();
+    let node = testobjects::node(name)
+        .provider_id(&format!("fake://ng/{name}"))
+        .capacity("cpu", cpu)
+        .allocatable("pods", 100);
+    if ready { node.ready_since(since) } else { node.not_ready_since(since) }
 }
 
-fn merge(into: &mut Value, changes: Value) {
-    match (into, changes) {
-        (Value::Object(into), Value::Object(changes)) => {
-            for (key, value) in changes {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, value) => *into = value,
-    }
+/// What the cloud says that a new node is like.
+fn offered(cpu: i64) -> NodeBuilder {
+    node("t", cpu, true, 0)
+}
+
+/// A pod on the node `n`.
+fn pod(name: &str) -> PodBuilder {
+    testobjects::pod(name).namespace("kube-system").on("n")
+}
+
+fn daemon_set(name: &str, spec: Value) -> ObjectBuilder {
+    resource("apps/v1", "DaemonSet", name).namespace("kube-system").set("spec.template.spec", spec)
 }
 
 impl Case {
-    fn with(mut self, value: Value) -> Case {
-        self.cluster.apply(&What::Added(object(value)));
+    fn with<K>(mut self, object: Builder<K>) -> Case {
+        self.0.apply(object.added());
         self
     }
 
-    /// A node of the group: its cores, whether it is ready and since which minute from now.
     fn node(self, name: &str, cpu: i64, ready: bool, since: i64) -> Case {
-        self.with(node_json(name, cpu, ready, since, json!({})))
+        self.with(node(name, cpu, ready, since))
     }
 
-    fn template(mut self, cpu: i64, changes: Value) -> Case {
-        self.cloud.0[0].template = object(node_json("t", cpu, true, 0, changes));
+    fn template(mut self, template: NodeBuilder) -> Case {
+        self.0.cloud.groups[0].template = template.object();
         self
     }
 
     fn daemon_set(self, name: &str, spec: Value) -> Case {
-        self.with(json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
-            "metadata": {"name": name, "namespace": "kube-system", "uid": name},
-            "spec": {"template": {"spec": spec}}}))
-    }
-
-    /// A pod on the node `n`, of a DaemonSet if one is named.
-    fn pod(self, name: &str, daemon_set: &str, metadata: Value) -> Case {
-        let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "kube-system", "uid": name},
-            "spec": {"nodeName": "n"}});
-        if !daemon_set.is_empty() {
-            pod["metadata"]["ownerReferences"] =
-                json!([{"kind": "DaemonSet", "uid": daemon_set, "name": daemon_set, "controller": true}]);
-        }
-        merge(&mut pod["metadata"], metadata);
-        self.with(pod)
+        self.with(daemon_set(name, spec))
     }
 
     fn forget(mut self, name: &str) -> Case {
-        self.cluster.apply(&What::Deleted(object(node_json(name, 0, true, 0, json!({})))));
+        self.0.apply(node(name, 0, true, 0).deleted());
         self
     }
 
     fn later(mut self, minutes: i64) -> Case {
-        self.now = self.now.plus_nanos(minutes * MINUTE);
+        self.0.wait(minutes * 60);
         self
     }
 
     fn recompute(&mut self) -> Option<Arc<Template>> {
-        let nodes: Vec<NodeId> = self.cluster.nodes().collect();
-        let mut standing = vec![None; 100];
-        for id in nodes {
-            let node = self.cluster.snapshot.node(id);
-            standing[id.index()] = Some(Standing::of(node, &self.settings, &self.cloud));
-        }
-        self.templates.recompute(
-            &Clock::at(self.now),
-            &self.settings,
-            &self.cloud,
-            &mut self.cluster,
-            &standing,
-            self.revision,
-        );
-        self.revision += 1;
-        self.templates.get(GroupId(0)).cloned()
+        self.0.recompute_templates();
+        self.0.state.templates.get(GroupId(0)).cloned()
     }
 
     fn run(mut self) -> Case {
@@ -210,25 +113,23 @@ impl Case {
 /// Cases of cluster-autoscaler's own TestMixedNodeInfosProvider.
 #[test]
 fn a_good_node_comes_before_memory_before_the_cloud_before_a_bad_node() {
-    let none = json!({});
     case().check_cpu(None);
     case().node("n", 1, true, -2).check_cpu(Some(1));
-    case().template(1, none.clone()).check_cpu(Some(1));
+    case().template(offered(1)).check_cpu(Some(1));
     case().node("n", 1, false, -2).check_cpu(Some(1));
     case().node("a-unready", 1, false, 0).node("ready", 2, true, -2).check_cpu(Some(2));
-    case().node("n", 2, true, -2).template(1, none.clone()).check_cpu(Some(2));
-    case().node("n", 1, false, 0).template(2, none.clone()).check_cpu(Some(2));
-    case().node("n", 1, true, 0).template(2, none.clone()).check_cpu(Some(2));
-    let taint =
-        json!({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}});
-    case().with(node_json("n", 1, true, -2, taint)).template(2, none.clone()).check_cpu(Some(2));
-    let cordoned = json!({"spec": {"unschedulable": true}});
-    case().with(node_json("n", 1, true, -2, cordoned)).template(2, none).check_cpu(Some(2));
+    case().node("n", 2, true, -2).template(offered(1)).check_cpu(Some(2));
+    case().node("n", 1, false, 0).template(offered(2)).check_cpu(Some(2));
+    case().node("n", 1, true, 0).template(offered(2)).check_cpu(Some(2));
+    let going = node("n", 1, true, -2).taint("ToBeDeletedByClusterAutoscaler:NoSchedule");
+    case().with(going).template(offered(2)).check_cpu(Some(2));
+    let cordoned = node("n", 1, true, -2).cordoned();
+    case().with(cordoned).template(offered(2)).check_cpu(Some(2));
 }
 
 #[test]
 fn a_node_is_good_when_it_has_been_ready_for_more_than_a_minute() {
-    let ready = |since| case().node("n", 1, true, since).template(2, json!({}));
+    let ready = |since| case().node("n", 1, true, since).template(offered(2));
     ready(-1).check_cpu(Some(2));
     ready(-2).check_cpu(Some(1));
 }
@@ -236,7 +137,7 @@ fn a_node_is_good_when_it_has_been_ready_for_more_than_a_minute() {
 #[test]
 fn a_good_node_is_remembered_for_a_while() {
     let seen =
-        || case().node("n", 2, true, -2).template(3, json!({})).run().forget("n").node("bad", 4, false, 0);
+        || case().node("n", 2, true, -2).template(offered(3)).run().forget("n").node("bad", 4, false, 0);
     seen().later(1).check_cpu(Some(2));
     seen().later(2).check_cpu(Some(3));
     seen().node("new", 5, true, -2).later(1).check_cpu(Some(5));
@@ -258,39 +159,48 @@ fn a_template_has_a_name_of_its_own_unless_it_is_remembered() {
 
 #[test]
 fn only_the_cloud_s_templates_get_old_labels() {
-    let labels = json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": "small",
-        "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"}}});
+    let labelled = |node: NodeBuilder| {
+        node.label("node.kubernetes.io/instance-type", "small")
+            .label("topology.kubernetes.io/region", "r")
+            .label("topology.kubernetes.io/zone", "z")
+    };
     let old = [
         "beta.kubernetes.io/instance-type",
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
     ];
-    let cloud = case().template(1, labels.clone()).recompute().unwrap();
+    let cloud = case().template(labelled(offered(1))).recompute().unwrap();
     assert_eq!(old.map(|key| cloud.node.label(key)), [Some("small"), Some("r"), Some("z")]);
     assert_eq!(cloud.node.label("cluster-autoscaler.kubernetes.io/template-node"), Some("true"));
-    let live = case().with(node_json("n", 1, true, -2, labels)).recompute().unwrap();
+    let live = case().with(labelled(node("n", 1, true, -2))).recompute().unwrap();
     assert_eq!(old.map(|key| live.node.label(key)), [None; 3]);
     assert_eq!(live.node.label("cluster-autoscaler.kubernetes.io/template-node"), Some("true"));
 }
 
 #[test]
 fn taints_of_the_moment_are_left_out() {
-    let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
-    let taints = json!({"spec": {"unschedulable": true, "taints": [
-        taint("ToBeDeletedByClusterAutoscaler"), taint("DeletionCandidateOfClusterAutoscaler"),
-        taint("node.kubernetes.io/memory-pressure"), taint("node.cloudprovider.kubernetes.io/shutdown"),
-        taint("startup-taint.cluster-autoscaler.kubernetes.io/x"), taint("mine"),
-        taint("status-taint.cluster-autoscaler.kubernetes.io/x"), taint("gpu")]}});
-    let mut case = case().with(node_json("n", 1, true, -2, taints));
-    case.settings.startup_taints = vec!["mine".into()];
+    let node = [
+        "ToBeDeletedByClusterAutoscaler",
+        "DeletionCandidateOfClusterAutoscaler",
+        "node.kubernetes.io/memory-pressure",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "startup-taint.cluster-autoscaler.kubernetes.io/x",
+        "mine",
+        "status-taint.cluster-autoscaler.kubernetes.io/x",
+        "gpu",
+    ]
+    .iter()
+    .fold(node("n", 1, true, -2).cordoned(), |node, key| node.taint(&format!("{key}:NoSchedule")));
+    let mut case = case().with(node);
+    case.0.state.settings.startup_taints = vec!["mine".into()];
     let template = case.recompute().unwrap();
     let keys: Vec<&str> = template.node.taints.iter().map(|taint| &*taint.key).collect();
     assert_eq!(keys, ["gpu"]);
     assert_eq!(template.node.spec.taints.len(), 1);
     assert!(template.node.unschedulable && template.node.spec.unschedulable);
     // A change of settings is a new autoscaler, with nothing remembered.
-    case.settings.scale_from_unschedulable = true;
-    case.templates = Templates::default();
+    case.0.state.settings.scale_from_unschedulable = true;
+    case.0.state.templates = Templates::default();
     let template = case.recompute().unwrap();
     assert!(!template.node.unschedulable && !template.node.spec.unschedulable);
 }
@@ -298,10 +208,8 @@ fn taints_of_the_moment_are_left_out() {
 /// Cases of cluster-autoscaler's own TestSanitizedTemplateNodeInfoFromNodeInfo.
 #[test]
 fn a_new_node_has_mirror_and_daemon_pods() {
-    let deleted = || json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
-    let mirror = || json!({"annotations": {"kubernetes.io/config.mirror": "x"}});
-    let mut deleted_mirror = deleted();
-    merge(&mut deleted_mirror, mirror());
+    let deleted = |pod: PodBuilder| pod.terminating("2026-01-01T00:00:00Z");
+    let mirror = |name: &str| pod(name).annotation("kubernetes.io/config.mirror", "x");
     let base = || case().node("n", 4, true, -2);
     let sets = |case: Case| {
         case.daemon_set("ds1", json!({}))
@@ -310,18 +218,19 @@ fn a_new_node_has_mirror_and_daemon_pods() {
             .daemon_set("ds4", json!({"priorityClassName": "system-node-critical"}))
     };
     let forced = |mut case: Case| {
-        case.settings.force_ds = true;
+        case.0.state.settings.force_ds = true;
         case
     };
     base().check_pods(&[]);
-    base().pod("p1", "", json!({})).check_pods(&[]);
-    base().pod("p1", "", mirror()).pod("p2", "", deleted_mirror.clone()).check_pods(&["p1"]);
-    let two = || base().pod("a", "ds1", json!({})).pod("b", "ds2", deleted());
+    base().with(pod("p1")).check_pods(&[]);
+    base().with(mirror("p1")).with(deleted(mirror("p2"))).check_pods(&["p1"]);
+    let of_set = |name: &str, set: &str| pod(name).owner("DaemonSet", set);
+    let two = || base().with(of_set("a", "ds1")).with(deleted(of_set("b", "ds2")));
     two().check_pods(&["a"]);
     sets(two()).check_pods(&["a", "ds4-pod"]);
     forced(two()).check_pods(&["a"]);
     forced(sets(two())).check_pods(&["a", "ds2-pod", "ds4-pod"]);
-    let all = || two().pod("p1", "", json!({})).pod("p3", "", mirror()).pod("p4", "", deleted_mirror.clone());
+    let all = || two().with(pod("p1")).with(mirror("p3")).with(deleted(mirror("p4")));
     sets(all()).check_pods(&["a", "p3", "ds4-pod"]);
     forced(sets(all())).check_pods(&["a", "p3", "ds2-pod", "ds4-pod"]);
 }
@@ -334,10 +243,9 @@ fn a_critical_pod_that_may_not_preempt_is_like_others() {
 
 #[test]
 fn daemon_sets_run_where_their_controller_would_run_them() {
-    let tainted = json!({"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
-        "metadata": {"labels": {"foo": "bar"}}});
+    let tainted = offered(4).taint("gpu=yes:NoSchedule").label("foo", "bar");
     let check = |spec: Value, runs: bool| {
-        let case = case().template(4, tainted.clone()).daemon_set("ds", spec);
+        let case = case().template(tainted.clone()).daemon_set("ds", spec);
         case.check_pods(if runs { &["ds-pod"] } else { &[] });
     };
     let tolerations = json!([{"key": "gpu", "operator": "Exists"}]);
@@ -359,14 +267,13 @@ fn daemon_sets_run_where_their_controller_would_run_them() {
 
 #[test]
 fn pods_of_daemon_sets_tolerate_what_their_controller_adds() {
-    let mut case = case().template(1, json!({}));
-    let scalars = case.cluster.snapshot.trial.scalars();
+    let mut case = case().template(offered(1));
+    let scalars = case.0.state.cluster.snapshot.trial.scalars();
     let mut tolerated = |spec: Value| {
         let set = DaemonSet {
             name: NamespacedName { namespace: "kube-system".into(), name: "ds".into() },
             uid: "ds".into(),
-            object: object(json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
-                "metadata": {"name": "ds", "namespace": "kube-system"}, "spec": {"template": {"spec": spec}}})),
+            object: daemon_set("ds", spec).object(),
         };
         let pod = Pod::read(&daemons::pod_of(&set), scalars);
         assert_eq!(pod.spec.trouble, None);
@@ -385,7 +292,7 @@ fn pods_of_daemon_sets_tolerate_what_their_controller_adds() {
 
 #[test]
 fn a_changed_daemon_set_changes_the_template() {
-    let mut case = case().template(1, json!({})).daemon_set("ds", json!({}));
+    let mut case = case().template(offered(1)).daemon_set("ds", json!({}));
     assert_eq!(case.recompute().unwrap().pods.len(), 1);
     let case = case.daemon_set("ds", json!({"nodeSelector": {"no": "where"}}));
     case.check_pods(&[]);
@@ -393,17 +300,17 @@ fn a_changed_daemon_set_changes_the_template() {
 
 #[test]
 fn an_unchanged_node_s_pods_are_not_made_again() {
-    let mut case = case().node("n", 4, true, -2).pod("a", "ds1", json!({}));
+    let mut case = case().node("n", 4, true, -2).with(pod("a").owner("DaemonSet", "ds1"));
     let first = case.recompute().unwrap();
     let second = case.recompute().unwrap();
     assert!(Arc::ptr_eq(&first.pods[0], &second.pods[0]));
-    let third = case.pod("b", "ds2", json!({})).recompute().unwrap();
+    let third = case.with(pod("b").owner("DaemonSet", "ds2")).recompute().unwrap();
     assert_eq!(third.pods.len(), 2);
 }
 
 #[test]
 fn a_copy_has_other_names() {
-    let mut case = case().node("n", 4, true, -2).pod("a", "ds1", json!({}));
+    let mut case = case().node("n", 4, true, -2).with(pod("a").owner("DaemonSet", "ds1"));
     let copy = case.recompute().unwrap().copy("upcoming-0");
     assert_eq!(&*copy.node.name, "template-node-for-ng-1-upcoming-0");
     assert_eq!(copy.node.label("kubernetes.io/hostname"), Some("template-node-for-ng-1-upcoming-0"));

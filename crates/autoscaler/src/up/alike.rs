@@ -156,52 +156,51 @@ fn have_same_labels(a: &Labels, b: &Labels, is_ignored: impl Fn(&str) -> bool) -
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::json;
+    use testobjects::{NodeBuilder, PodBuilder};
 
     use super::super::super::cluster::Cluster;
-    use super::super::tests::{node, object, pod, template};
+    use super::super::tests::{node, pod, template};
     use super::*;
 
     // Cases of TestNodesSimilar… of cluster-autoscaler.
 
     #[track_caller]
-    fn check_alike(settings: &Settings, a: &Value, b: &Value, pods: [&[Value]; 2], expected: bool) {
+    fn check_alike(
+        settings: &Settings,
+        a: &NodeBuilder,
+        b: &NodeBuilder,
+        pods: [&[PodBuilder]; 2],
+        expected: bool,
+    ) {
         let mut cluster = Cluster::new(settings);
-        let mut read = |node: &Value, pods: &[Value]| {
-            template(&mut cluster, &object(node), &pods.iter().map(object).collect::<Vec<_>>())
+        let mut read = |node: &NodeBuilder, pods: &[PodBuilder]| {
+            let pods: Vec<_> = pods.iter().map(|pod| pod.clone().object()).collect();
+            template(&mut cluster, &node.clone().object(), &pods)
         };
         let (a, b) = (read(a, pods[0]), read(b, pods[1]));
         assert_eq!(are_alike(&a, &b, settings), expected);
         assert_eq!(are_alike(&b, &a, settings), expected);
     }
 
-    fn set(mut node: Value, path: &str, value: &str) -> Value {
-        let (parent, key) = path.rsplit_once('|').unwrap();
-        node.pointer_mut(&parent.replace('|', "/")).unwrap()[key] = value.into();
-        node
-    }
-
     #[test]
     fn groups_are_alike_within_their_ratios() {
         let settings = Settings::default();
         let plain = |name: &str| node(name, 1000, 2000, 100);
-        let check = |b: Value, expected| check_alike(&settings, &plain("a"), &b, [&[], &[]], expected);
+        let check = |b: NodeBuilder, expected| check_alike(&settings, &plain("a"), &b, [&[], &[]], expected);
         check(plain("b"), true);
-        check(set(plain("b"), "|status|capacity|cpu", "1001m"), false);
-        check(set(plain("b"), "|status|allocatable|cpu", "999m"), true);
-        check(set(plain("b"), "|status|allocatable|cpu", "500m"), false);
-        check(set(plain("b"), "|status|capacity|nvidia.com/gpu", "1"), false);
-        let on = |cpu: i64, memory: i64| vec![pod("p", "p", cpu, memory, Value::Null)];
-        let less =
-            set(set(plain("b"), "|status|allocatable|cpu", "500m"), "|status|allocatable|memory", "1000Mi");
+        check(plain("b").set("status.capacity.cpu", "1001m"), false);
+        check(plain("b").allocatable("cpu", "999m"), true);
+        check(plain("b").allocatable("cpu", "500m"), false);
+        let with_gpu = json!({"cpu": "1000m", "memory": "2000Mi", "pods": "100", "nvidia.com/gpu": "1"});
+        check(plain("b").set("status.capacity", with_gpu), false);
+        let on = |cpu: i64, memory: i64| vec![pod("p", "p", cpu, memory)];
+        let less = plain("b").allocatable("cpu", "500m").allocatable("memory", "1000Mi");
         check_alike(&settings, &plain("a"), &less, [&on(500, 1000), &[]], false);
         check_alike(&settings, &plain("a"), &plain("b"), [&on(500, 1000), &on(500, 1000)], true);
-        let little = set(plain("b"), "|status|allocatable|cpu", "999m");
+        let little = plain("b").allocatable("cpu", "999m");
         check_alike(&settings, &plain("a"), &little, [&on(500, 1000), &on(501, 1001)], true);
-        let memory = |memory: &str| {
-            let node = set(plain("b"), "|status|capacity|memory", memory);
-            set(node, "|status|allocatable|memory", memory)
-        };
+        let memory = |memory: &str| plain("b").capacity("memory", memory);
         // Taken from real m5.xlarge nodes.
         check_alike(&settings, &memory("16116152Ki"), &memory("15944120Ki"), [&[], &[]], true);
         check_alike(&settings, &memory("16116152Ki"), &memory("16438475Ki"), [&[], &[]], false);
@@ -209,24 +208,22 @@ mod tests {
 
     #[test]
     fn labels_that_name_places_do_not_matter() {
-        let label = |key: &str, value: &str| {
-            set(node("x", 1000, 2000, 10), &format!("|metadata|labels|{key}"), value)
-        };
-        let check = |provider: &str, a: &Value, b: &Value, expected| {
+        let label = |key: &str, value: &str| node("x", 1000, 2000, 10).label(key, value);
+        let check = |provider: &str, a: &NodeBuilder, b: &NodeBuilder, expected| {
             let settings = Settings { cloud_provider: provider.into(), ..Settings::default() };
             check_alike(&settings, a, b, [&[], &[]], expected);
         };
         let none = node("x", 1000, 2000, 10);
         check("", &label("character", "winnie"), &none, false);
         check("", &label("topology.kubernetes.io~1zone", "a"), &none, false);
-        let zone = |zone: &str| set(none.clone(), "|metadata|labels|topology.kubernetes.io/zone", zone);
+        let zone = |zone: &str| label("topology.kubernetes.io/zone", zone);
         check("", &zone("a"), &zone("b"), true);
-        let eks = |name: &str| set(none.clone(), "|metadata|labels|eks.amazonaws.com/nodegroup", name);
+        let eks = |name: &str| label("eks.amazonaws.com/nodegroup", name);
         check("", &eks("a"), &eks("b"), false);
         check("aws", &eks("a"), &eks("b"), true);
-        let gke = |name: &str| set(none.clone(), "|metadata|labels|topology.gke.io/zone", name);
+        let gke = |name: &str| label("topology.gke.io/zone", name);
         check("gce", &gke("a"), &gke("b"), true);
-        let pool = |name: &str, cpu: i64| set(node("x", cpu, 2000, 10), "|metadata|labels|agentpool", name);
+        let pool = |name: &str, cpu: i64| node("x", cpu, 2000, 10).label("agentpool", name);
         check("azure", &pool("a", 1000), &pool("b", 1000), true);
         check("azure", &pool("a", 1000), &pool("b", 2000), false);
         // Of one pool, whatever they are like.
@@ -236,7 +233,7 @@ mod tests {
     #[test]
     fn named_labels_alone_decide_where_they_are_named() {
         let settings = Settings { balancing_labels: vec!["pool".into()], ..Settings::default() };
-        let pool = |name: &str, cpu: i64| set(node("x", cpu, 2000, 10), "|metadata|labels|pool", name);
+        let pool = |name: &str, cpu: i64| node("x", cpu, 2000, 10).label("pool", name);
         check_alike(&settings, &pool("a", 1), &pool("a", 2), [&[], &[]], true);
         check_alike(&settings, &pool("a", 1), &pool("b", 1), [&[], &[]], false);
         check_alike(&settings, &node("x", 1, 1, 1), &node("x", 1, 1, 1), [&[], &[]], false);

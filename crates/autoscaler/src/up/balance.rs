@@ -53,7 +53,7 @@ fn share(grown: &mut [Growth], mut nodes: i64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Fixture, node};
+    use super::super::tests::{harness, node};
     use super::*;
 
     // Cases of TestBalance… of cluster-autoscaler.
@@ -66,10 +66,10 @@ mod tests {
             .zip(&named)
             .map(|((target, max), name)| (&**name, *target, *max, node(name, 1, 1, 1)))
             .collect();
-        let fixture = Fixture::new(&groups);
+        let harness = harness(&groups);
         let ids: Vec<GroupId> = (0..groups.len() as u32).map(GroupId).collect();
         let mut grown: Vec<(u32, i64)> =
-            balance(&fixture.cloud, &ids, nodes).iter().map(|growth| (growth.group.0, growth.to)).collect();
+            balance(&harness.cloud, &ids, nodes).iter().map(|growth| (growth.group.0, growth.to)).collect();
         grown.sort_unstable();
         assert_eq!(grown, expected);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::super::decision::{About, Event};
 use super::balance::Growth;
@@ -15,7 +15,7 @@ pub(super) struct Failure {
 }
 
 /// Tells each group to grow: until one refuses, or with `--parallel-scale-up` all of them.
-pub(super) fn execute(context: &mut Context<'_>, growths: &[Growth]) -> Result<(), Failure> {
+pub(super) fn execute(context: &mut AutoscalingContext<'_>, growths: &[Growth]) -> Result<(), Failure> {
     let mut refused: Vec<(GroupId, String)> = Vec::new();
     for growth in growths {
         if context.templates.get(growth.group).is_none() {
@@ -35,7 +35,7 @@ pub(super) fn execute(context: &mut Context<'_>, growths: &[Growth]) -> Result<(
     Err(Failure { error: combined(refused.into_iter().map(|(_, error)| error).collect()), groups })
 }
 
-fn grow(context: &mut Context<'_>, growth: &Growth) -> Result<(), String> {
+fn grow(context: &mut AutoscalingContext<'_>, growth: &Growth) -> Result<(), String> {
     let Growth { group, from, to, max } = *growth;
     let told = &context.cloud.groups()[group.index()];
     let name = told.name.clone();
@@ -80,7 +80,7 @@ fn combined(mut errors: Vec<String>) -> String {
 
 impl Failure {
     /// The groups that did not grow: where one is told after the other, those after the first refusal too.
-    pub(super) fn lost(&self, context: &Context<'_>, growths: &[Growth]) -> BTreeSet<GroupId> {
+    pub(super) fn lost(&self, context: &AutoscalingContext<'_>, growths: &[Growth]) -> BTreeSet<GroupId> {
         let mut lost: BTreeSet<GroupId> = self.groups.iter().copied().collect();
         if let (false, [failed]) = (context.settings.parallel_scale_up, &*self.groups) {
             let after = growths.iter().map(|growth| growth.group).skip_while(|group| group != failed);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kubernetes::amounts::Amounts;
 use rand::RngExt;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::super::decision::Choice;
 use super::super::settings::Expander;
@@ -30,7 +30,7 @@ pub(super) struct Candidate {
 
 /// The place of the best one, if any is left, and how it was found.
 pub(super) fn choose(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     groups: &[PodGroup],
     candidates: &[Candidate],
 ) -> (Option<usize>, Vec<Choice>) {
@@ -76,7 +76,7 @@ fn scores(left: &[usize], score: impl Fn(usize) -> Option<f64>) -> Vec<(usize, f
     left.iter().filter_map(|place| Some((*place, score(*place)?))).collect()
 }
 
-fn by_chance(context: &mut Context<'_>, left: &[usize]) -> Vec<usize> {
+fn by_chance(context: &mut AutoscalingContext<'_>, left: &[usize]) -> Vec<usize> {
     if left.is_empty() {
         return Vec::new();
     }
@@ -104,7 +104,7 @@ fn most(scores: &[(usize, f64)], floor: f64) -> Vec<usize> {
 }
 
 /// What would be left unused of cpu and memory, as shares. Of what nodes have in all, not of what pods may use.
-fn waste(context: &Context<'_>, groups: &[PodGroup], candidate: &Candidate) -> Option<f64> {
+fn waste(context: &AutoscalingContext<'_>, groups: &[PodGroup], candidate: &Candidate) -> Option<f64> {
     let node = &context.templates.get(candidate.group)?.node;
     let (mut cpu, mut memory) = (0_i64, 0_i64);
     candidate.each_kind(&context.cluster.snapshot, groups, |asked, count| {

@@ -7,7 +7,7 @@ use scheduler::ids::NodeId;
 
 use super::super::cloud::GroupId;
 use super::super::node::Node;
-use super::super::{Context, gpu};
+use super::super::{AutoscalingContext, gpu};
 
 /// What may still be added of each limited resource.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ const GIB: i64 = 1 << 30;
 
 impl Quotas {
     /// With what these nodes have taken already.
-    pub(super) fn new(context: &Context<'_>, nodes: &[NodeId]) -> Result<Quotas, String> {
+    pub(super) fn new(context: &AutoscalingContext<'_>, nodes: &[NodeId]) -> Result<Quotas, String> {
         let settings = context.settings;
         let mut left: BTreeMap<Arc<str>, i64> = BTreeMap::new();
         left.insert("cpu".into(), settings.cores_total.max);
@@ -73,7 +73,7 @@ impl Quotas {
     /// How many nodes like this one a group may get.
     pub(super) fn check(
         &mut self,
-        context: &Context<'_>,
+        context: &AutoscalingContext<'_>,
         group: GroupId,
         node: &Node,
         nodes: i64,
@@ -93,7 +93,7 @@ impl Quotas {
     /// Takes what so many nodes need, if that is allowed.
     pub(super) fn consume(
         &mut self,
-        context: &Context<'_>,
+        context: &AutoscalingContext<'_>,
         group: GroupId,
         node: &Node,
         nodes: i64,
@@ -109,7 +109,12 @@ impl Quotas {
         Ok(())
     }
 
-    fn of(&mut self, context: &Context<'_>, group: Option<GroupId>, node: &Node) -> Result<Has, String> {
+    fn of(
+        &mut self,
+        context: &AutoscalingContext<'_>,
+        group: Option<GroupId>,
+        node: &Node,
+    ) -> Result<Has, String> {
         if let Some(has) = group.and_then(|group| self.of_group.get(&group)) {
             return Ok(has.clone());
         }

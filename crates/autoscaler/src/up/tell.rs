@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::Context;
+use super::super::AutoscalingContext;
 use super::super::decision::{About, Event, Increase, Remaining, ScaleUp, ScaleUpResult};
 
 /// Tells pods whether nodes are coming for them, and if not why not.
-pub(crate) fn tell(context: &mut Context<'_>, scale_up: &ScaleUp) {
+pub(crate) fn tell(context: &mut AutoscalingContext<'_>, scale_up: &ScaleUp) {
     let tell = |pod, reason, message| Event { about: About::Pod(pod), warning: false, reason, message };
     if !matches!(scale_up.result, ScaleUpResult::Successful | ScaleUpResult::Error) {
         // Pods of a group share what is said of them.

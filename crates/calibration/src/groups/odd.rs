@@ -2,6 +2,7 @@
 
 use model::Object;
 use serde_json::{Value, json};
+use testobjects::object;
 use autoscaler::NodeGroups;
 
 use super::derive;
@@ -151,7 +152,7 @@ fn a_file_is_read_or_refused() {
 #[test]
 fn a_cluster_tells_what_it_can() {
     for objects in clusters() {
-        let derived = derive(objects.iter().map(parsed).collect::<Vec<_>>().iter());
+        let derived = derive(objects.iter().map(object).collect::<Vec<_>>().iter());
         assert_eq!(derived.groups.len(), 1, "{:?}", derived.assumed);
         let mut told = 0;
         each_change(&json!(objects), |objects| {
@@ -167,8 +168,4 @@ fn a_cluster_tells_what_it_can() {
         });
         assert!(told > 100);
     }
-}
-
-fn parsed(object: &Value) -> Object {
-    Object::parse(&object.to_string()).expect("the objects are good")
 }

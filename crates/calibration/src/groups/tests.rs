@@ -6,6 +6,7 @@ use autoscaler::{Delay, Expander, Membership, Version};
 use model::{Moment, Object, What};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use testobjects::{NodeBuilder, object, resource};
 
 use super::{Derived, ToldBy, derive};
 use crate::Measure;
@@ -24,15 +25,15 @@ fn film() -> Vec<(Moment, What)> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(FILM).read_to_string(&mut text).unwrap();
     let read = |line: &str| {
-        let Line { at, r#type, object } = serde_json::from_str(line).unwrap();
-        let object = parsed(&object);
-        let what = match r#type.as_str() {
+        let line: Line = serde_json::from_str(line).unwrap();
+        let object = object(&line.object);
+        let what = match line.r#type.as_str() {
             "ADDED" => What::Added(object),
             "MODIFIED" => What::Modified(object),
             "DELETED" => What::Deleted(object),
             other => panic!("{other}"),
         };
-        (Moment::from_micros(at).unwrap(), what)
+        (Moment::from_micros(line.at).unwrap(), what)
     };
     text.lines().map(read).collect()
 }
@@ -50,12 +51,8 @@ fn end_of_film() -> Vec<Object> {
     objects.into_values().collect()
 }
 
-fn parsed(object: &Value) -> Object {
-    Object::parse(&object.to_string()).unwrap()
-}
-
 fn of(objects: &[Value]) -> Derived {
-    let objects: Vec<Object> = objects.iter().map(parsed).collect();
+    let objects: Vec<Object> = objects.iter().map(object).collect();
     derive(objects.iter())
 }
 
@@ -67,26 +64,27 @@ fn named(names: &[&str]) -> Membership {
     Membership::Named(names.iter().map(|name| (*name).into()).collect::<BTreeSet<_>>())
 }
 
-fn object(api_version: &str, kind: &str, name: &str, rest: Value) -> Value {
-    let mut object = rest;
-    object["apiVersion"] = json!(api_version);
-    object["kind"] = json!(kind);
-    object["metadata"]["name"] = json!(name);
-    object
+fn node(name: &str, created: &str, labels: Value, cpu: &str) -> NodeBuilder {
+    let conditions =
+        json!([{"type": "Ready", "status": "True"}, {"type": "MemoryPressure", "status": "False"}]);
+    testobjects::node(name)
+        .set("metadata.labels", labels)
+        .created(created)
+        .annotation("own", "x")
+        .provider_id(&format!("cloud:///{name}"))
+        .set("spec.podCIDR", "10.0.0.0/24")
+        .cordoned()
+        .taint("node.kubernetes.io/unschedulable:NoSchedule")
+        .taint("dedicated=x:NoSchedule")
+        .capacity("cpu", cpu)
+        .capacity("memory", "16Gi")
+        .capacity("pods", "110")
+        .set("status.conditions", conditions)
+        .set("status.images", json!([]))
 }
 
-fn node(name: &str, created: &str, labels: Value, cpu: &str) -> Value {
-    let ready = json!([{"type": "Ready", "status": "True"}, {"type": "MemoryPressure", "status": "False"}]);
-    let amounts = json!({"cpu": cpu, "memory": "16Gi", "pods": "110"});
-    let rest = json!({
-        "metadata": {"labels": labels, "creationTimestamp": created, "uid": name, "annotations": {"own": "x"}},
-        "spec": {"providerID": format!("cloud:///{name}"), "podCIDR": "10.0.0.0/24", "unschedulable": true, "taints": [
-            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-            {"key": "dedicated", "value": "x", "effect": "NoSchedule"},
-        ]},
-        "status": {"capacity": amounts, "allocatable": amounts, "conditions": ready, "images": []},
-    });
-    object("v1", "Node", name, rest)
+fn config_map(name: &str, key: &str, text: &str) -> Value {
+    resource("v1", "ConfigMap", name).set("data", json!({key: text})).json()
 }
 
 #[test]
@@ -142,8 +140,8 @@ fn the_taint_of_the_kwok_provider_is_there_unless_skipped() {
         template("d", "0", "''"),
     ];
     let derived = of(&[
-        object("v1", "ConfigMap", "kwok-provider-config", json!({"data": {"config": config}})),
-        object("v1", "ConfigMap", "t", json!({"data": {"templates": templates.join("---\n")}})),
+        config_map("kwok-provider-config", "config", config),
+        config_map("t", "templates", &templates.join("---\n")),
     ]);
     assert_eq!(sizes(&derived), [("x", 2, 200, None)]);
     let taints = &derived.groups[0].template.value().unwrap()["spec"]["taints"];
@@ -185,8 +183,8 @@ fn groups_of_the_status_find_nodes_by_what_clouds_call_them() {
         node("web-big-1", at, json!({}), "4"),
         node("other", at, json!({}), "4"),
     ];
-    let map = object("v1", "ConfigMap", "cluster-autoscaler-status", json!({"data": {"status": status}}));
-    let derived = of(&[&nodes[..], &[map]].concat());
+    let map = config_map("cluster-autoscaler-status", "status", &status);
+    let derived = of(&[&nodes.map(NodeBuilder::json)[..], &[map]].concat());
     let members: Vec<&Membership> = derived.groups.iter().map(|group| &group.members).collect();
     // Where a label tells, nodes that come later are found by it too.
     let labelled = |key: &str, value: &str| Membership::Label { key: key.into(), value: value.into() };
@@ -209,26 +207,25 @@ fn shoot() -> Vec<Value> {
         let taints = json!([{"key": "dedicated", "value": "work", "effect": "NoSchedule"}]);
         let template = json!({"metadata": {"labels": labels}, "spec": {"taints": taints}});
         let class = format!("class-{zone}");
-        let deployment = json!({
-            "metadata": {"namespace": "shoot"},
-            "spec": {"replicas": replicas, "template": {"spec": {"class": {"name": class}, "nodeTemplate": template}}},
-        });
-        let capacity = json!({"cpu": "4", "gpu": "1", "memory": "16Gi"});
-        let class_body = json!({
-            "metadata": {"namespace": "shoot"},
-            "nodeTemplate": {"instanceType": "m5.xlarge", "region": "r", "zone": zone, "capacity": capacity},
-            "providerSpec": {"tags": {"Name": "work", "a/b/c": "1"}},
-        });
         let api = "machine.sapcloud.io/v1alpha1";
-        let deployment = object(api, "MachineDeployment", &format!("work-{zone}"), deployment);
-        [deployment, object(api, "MachineClass", &class, class_body)]
+        let deployment = resource(api, "MachineDeployment", &format!("work-{zone}"))
+            .namespace("shoot")
+            .set("spec.replicas", replicas)
+            .set("spec.template.spec", json!({"class": {"name": class}, "nodeTemplate": template}));
+        let capacity = json!({"cpu": "4", "gpu": "1", "memory": "16Gi"});
+        let node = json!({"instanceType": "m5.xlarge", "region": "r", "zone": zone, "capacity": capacity});
+        let class = resource(api, "MachineClass", &class)
+            .namespace("shoot")
+            .set("nodeTemplate", node)
+            .set("providerSpec.tags", json!({"Name": "work", "a/b/c": "1"}));
+        [deployment.json(), class.json()]
     };
     let pools = json!([{"name": "work", "minimum": 1, "maximum": 5, "zones": ["a", "b"]}]);
-    let worker = json!({"metadata": {"namespace": "shoot"}, "spec": {"pools": pools}});
+    let worker = resource("extensions.gardener.cloud/v1alpha1", "Worker", "w").namespace("shoot");
     let labels = json!({"worker.gardener.cloud/pool": "work", "topology.kubernetes.io/zone": "b"});
     let mut objects = [machines("a", 0), machines("b", 1)].concat();
-    objects.push(object("extensions.gardener.cloud/v1alpha1", "Worker", "w", worker));
-    objects.push(node("machine-b", "2026-01-01T00:00:00Z", labels, "3800m"));
+    objects.push(worker.set("spec.pools", pools).json());
+    objects.push(node("machine-b", "2026-01-01T00:00:00Z", labels, "3800m").json());
     objects
 }
 
@@ -265,8 +262,8 @@ fn flags_give_machine_deployments_their_sizes() {
         "--nodes=1:7:shoot.work-a",
     ];
     let containers = json!([{"name": "cluster-autoscaler", "command": command}]);
-    let deployment = json!({"metadata": {"namespace": "shoot"}, "spec": {"template": {"spec": {"containers": containers}}}});
-    objects.push(object("apps/v1", "Deployment", "cluster-autoscaler", deployment));
+    let deployment = resource("apps/v1", "Deployment", "cluster-autoscaler").namespace("shoot");
+    objects.push(deployment.set("spec.template.spec.containers", containers).json());
     let derived = of(&objects);
     assert_eq!(sizes(&derived), [("shoot.work-a", 1, 7, Some(0)), ("shoot.work-b", 0, 2, Some(1))]);
     assert_eq!(derived.settings.map(|settings| settings.version), Some(Version::V1_32));
@@ -281,10 +278,10 @@ fn node_pools_are_groups_of_the_types_that_are_seen() {
     let requirements = json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "m5.4xlarge"]}]);
     let spec = json!({"limits": {"cpu": "20", "memory": "1Ti"}, "template": {"spec": {"requirements": requirements}}});
     let derived = of(&[
-        object("karpenter.sh/v1", "NodePool", "general", json!({"metadata": {}, "spec": spec})),
-        node("n1", "2026-01-01T00:00:00Z", labels("m5.large", "z1"), "2"),
-        node("n2", "2026-01-02T00:00:00Z", labels("m5.large", "z1"), "2"),
-        node("n3", "2026-01-01T00:00:00Z", labels("m5.large", "z2"), "2"),
+        resource("karpenter.sh/v1", "NodePool", "general").set("spec", spec).json(),
+        node("n1", "2026-01-01T00:00:00Z", labels("m5.large", "z1"), "2").json(),
+        node("n2", "2026-01-02T00:00:00Z", labels("m5.large", "z1"), "2").json(),
+        node("n3", "2026-01-01T00:00:00Z", labels("m5.large", "z2"), "2").json(),
     ]);
     let expected =
         [("general/m5.large/spot/z1", 0, 10, Some(2)), ("general/m5.large/spot/z2", 0, 10, Some(1))];
@@ -299,18 +296,17 @@ fn node_pools_are_groups_of_the_types_that_are_seen() {
 #[test]
 fn nodes_that_are_alike_are_a_group() {
     let labels = json!({"node.kubernetes.io/instance-type": "m5", "agentpool": "work", "kubernetes.io/hostname": "n1"});
-    let mut young = node("n2", "2026-01-02T00:00:00Z", labels.clone(), "3");
-    young["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n2");
-    let mut ill = node("n3", "2026-01-03T00:00:00Z", labels.clone(), "5");
-    ill["status"]["conditions"] = json!([]);
+    let young = node("n2", "2026-01-02T00:00:00Z", labels.clone(), "3").label("kubernetes.io/hostname", "n2");
+    let ill = node("n3", "2026-01-03T00:00:00Z", labels.clone(), "5").set("status.conditions", json!([]));
     let master = json!({"node-role.kubernetes.io/control-plane": "", "agentpool": "work"});
-    let derived = of(&[
+    let nodes = [
         node("n1", "2026-01-01T00:00:00Z", labels, "4"),
         young,
         ill,
         node("master", "2026-01-01T00:00:00Z", master, "4"),
         node("alone", "2026-01-01T00:00:00Z", json!({}), "4"),
-    ]);
+    ];
+    let derived = of(&nodes.map(NodeBuilder::json));
     assert_eq!(sizes(&derived), [("work/m5", 0, 30, None)]);
     assert_eq!(derived.told_by, Some(ToldBy::Nodes));
     assert_eq!(derived.groups[0].members, named(&["n1", "n2", "n3"]));

@@ -1,15 +1,14 @@
 //! DaemonSets. Rules and numbers are those of the original's own tests.
 
 use serde_json::{Value, json};
+use testobjects::{NodeBuilder, node, pod};
 
-use super::{Stage, node, text, workload};
+use super::{Stage, text, workload};
 use crate::Controller;
 
-fn stage(nodes: &[(&str, Value)]) -> Stage {
+fn stage<const N: usize>(nodes: [NodeBuilder; N]) -> Stage {
     let mut stage = Stage::new(&[Controller::DaemonSet]);
-    for (name, spec) in nodes {
-        stage.put(node(name, spec.clone()));
-    }
+    nodes.into_iter().for_each(|node| stage.put(node));
     stage
 }
 
@@ -28,11 +27,7 @@ fn meant(stage: &Stage) -> Vec<String> {
 
 #[test]
 fn every_node_gets_a_pod_that_only_the_scheduler_has_to_place() {
-    let mut stage = stage(&[
-        ("a", json!({})),
-        ("b", json!({"taints": [{"key": "x", "effect": "NoSchedule"}]})),
-        ("c", json!({})),
-    ]);
+    let mut stage = stage([node("a"), node("b").taint("x:NoSchedule"), node("c")]);
     stage.put(set(json!({})));
     assert_eq!(meant(&stage), ["a", "c"]);
     let pod = stage.all("Pod")[0];
@@ -54,10 +49,10 @@ fn every_node_gets_a_pod_that_only_the_scheduler_has_to_place() {
 
 #[test]
 fn nodes_come_and_go() {
-    let mut stage = stage(&[("a", json!({}))]);
+    let mut stage = stage([node("a")]);
     stage.put(set(json!({})));
     stage.run_all();
-    stage.put(node("b", json!({})));
+    stage.put(node("b"));
     assert_eq!(meant(&stage), ["a", "b"]);
     // The pod that waits for a node that is gone is deleted; one that ran there is for others to see to.
     stage.remove("Node", "b");
@@ -69,24 +64,21 @@ fn nodes_come_and_go() {
 
 #[test]
 fn a_taint_that_is_not_tolerated_drives_pods_out_only_if_it_says_so() {
-    let mut stage = stage(&[("a", json!({})), ("b", json!({}))]);
+    let mut stage = stage([node("a"), node("b")]);
     stage.put(set(json!({})));
     stage.run_all();
-    stage.put(node("a", json!({"taints": [{"key": "x", "effect": "NoSchedule"}]})));
+    stage.put(node("a").taint("x:NoSchedule"));
     assert_eq!(meant(&stage), ["a", "b"]);
     assert_eq!(stage.get("DaemonSet", "w")["status"]["numberMisscheduled"], 1);
-    stage.put(node("a", json!({"taints": [{"key": "x", "effect": "NoExecute"}]})));
+    stage.put(node("a").taint("x:NoExecute"));
     assert_eq!(meant(&stage), ["b"]);
-    stage.put(node(
-        "a",
-        json!({"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}),
-    ));
+    stage.put(node("a").taint("node.kubernetes.io/unreachable:NoExecute"));
     assert_eq!(meant(&stage), ["a", "b"]);
 }
 
 #[test]
 fn a_failed_pod_is_replaced_and_the_next_one_later() {
-    let mut stage = stage(&[("a", json!({}))]);
+    let mut stage = stage([node("a")]);
     stage.put(set(json!({})));
     let first = stage.names("Pod");
     stage.end(&first[0], "Failed");
@@ -120,7 +112,7 @@ fn images(stage: &Stage) -> Vec<String> {
 
 #[test]
 fn a_new_template_is_rolled_out_one_node_after_the_other() {
-    let mut stage = stage(&[("a", json!({})), ("b", json!({})), ("c", json!({}))]);
+    let mut stage = stage([node("a"), node("b"), node("c")]);
     stage.put(set(
         json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}}),
     ));
@@ -143,7 +135,7 @@ fn a_new_template_is_rolled_out_one_node_after_the_other() {
 
 #[test]
 fn with_surge_the_new_pod_comes_first() {
-    let mut stage = stage(&[("a", json!({})), ("b", json!({}))]);
+    let mut stage = stage([node("a"), node("b")]);
     stage.put(set(json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}})));
     stage.run_all();
     image(&mut stage, "i:2");
@@ -154,7 +146,7 @@ fn with_surge_the_new_pod_comes_first() {
 
 #[test]
 fn on_delete_only_what_is_deleted_is_made_anew() {
-    let mut stage = stage(&[("a", json!({})), ("b", json!({}))]);
+    let mut stage = stage([node("a"), node("b")]);
     stage.put(set(json!({"updateStrategy": {"type": "OnDelete"}})));
     stage.run_all();
     image(&mut stage, "i:2");
@@ -166,26 +158,30 @@ fn on_delete_only_what_is_deleted_is_made_anew() {
 
 #[test]
 fn pods_that_were_there_before_are_known_by_their_generation() {
-    let mut stage = stage(&[("a", json!({}))]);
+    let mut stage = stage([node("a")]);
     let mut set = set(json!({}));
     set["metadata"]["annotations"] = json!({"deprecated.daemonset.template.generation": "4"});
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "w-x", "namespace": "shop", "uid": "p",
-        "creationTimestamp": "2026-11-15T00:00:00Z",
-        "labels": {"app": "w", "pod-template-generation": "4", "controller-revision-hash": "kept"},
-        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "w", "uid": "w-uid", "controller": true}]},
-        "spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
+    let pod = pod("w-x")
+        .namespace("shop")
+        .created("2026-11-15T00:00:00Z")
+        .label("app", "w")
+        .label("pod-template-generation", "4")
+        .label("controller-revision-hash", "kept")
+        .owner_with_uid("DaemonSet", "w", "w-uid")
+        .on("a")
+        .phase("Running");
     stage.put(pod);
     stage.put(set);
     assert_eq!(stage.names("Pod"), ["w-x"]);
     assert_eq!(stage.names("ControllerRevision"), ["w-kept"]);
-    stage.put(node("b", json!({})));
+    stage.put(node("b"));
     let made = stage.all("Pod").into_iter().find(|pod| pod["metadata"]["name"] != "w-x").unwrap();
     assert_eq!(made["metadata"]["labels"]["controller-revision-hash"], "kept");
 }
 
 #[test]
 fn two_pods_on_a_node_are_one_too_many() {
-    let mut stage = stage(&[("a", json!({}))]);
+    let mut stage = stage([node("a")]);
     stage.put(set(json!({})));
     stage.run_all();
     let mut twin = stage.all("Pod")[0].clone();

@@ -17,15 +17,12 @@ fn stage(spec: Value) -> Stage {
 }
 
 fn pod(stage: &mut Stage, name: &str, is_ready: bool, owner: Option<(&str, &str)>) {
-    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "uid": name,
-        "labels": {"app": "w"}}, "spec": {}, "status": {"phase": "Pending"}});
-    if is_ready {
-        pod["status"] = ready(stage.now);
-    }
-    if let Some((kind, uid)) = owner {
-        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": if kind == "Job" { "batch/v1" } else { "apps/v1" }, "kind": kind, "name": "w", "uid": uid, "controller": true}]);
-    }
-    stage.put(pod);
+    let pod = testobjects::pod(name).namespace("shop").label("app", "w").phase("Pending");
+    let pod = if is_ready { pod.set("status", ready(stage.now)) } else { pod };
+    stage.put(match owner {
+        Some((kind, uid)) => pod.owner_with_uid(kind, "w", uid),
+        None => pod,
+    });
 }
 
 /// Allowed, healthy, wanted, expected.

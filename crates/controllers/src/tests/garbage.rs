@@ -1,6 +1,7 @@
 //! What goes with its owner.
 
 use serde_json::json;
+use testobjects::pod;
 
 use super::{ALL, Stage, workload};
 use crate::Controller;
@@ -17,11 +18,11 @@ fn pods_go_with_their_replica_set_and_that_with_its_deployment() {
 #[test]
 fn what_has_another_owner_stays_until_its_controller_goes() {
     let mut stage = Stage::new(&ALL);
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "uid": "p",
-        "ownerReferences": [
-            {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
-            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "w-uid"}]}, "spec": {}});
-    stage.put(pod);
+    let owners = json!([
+        {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "w-uid"},
+    ]);
+    stage.put(pod("p").namespace("shop").set("metadata.ownerReferences", owners));
     let mut set = workload("apps/v1", "StatefulSet", json!({"replicas": 0}));
     set["metadata"]["name"] = "s".into();
     stage.put(set);
@@ -57,8 +58,7 @@ fn an_owner_in_the_foreground_waits_only_for_what_goes_and_has_it_so() {
         ("own", json!([owner("w-uid", true)])),
     ];
     for (name, owners) in owners {
-        stage.put(json!({"apiVersion": "v1", "kind": "Pod", "spec": {},
-            "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": owners}}));
+        stage.put(pod(name).namespace("shop").set("metadata.ownerReferences", owners));
     }
     stage.is_graceful = true;
     let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": 0}));

@@ -1,6 +1,7 @@
 //! Jobs.
 
 use serde_json::{Value, json};
+use testobjects::pod;
 
 use super::{ALL, Stage, text, workload};
 
@@ -222,11 +223,8 @@ fn what_is_not_looked_at_is_said() {
 #[test]
 fn pods_of_a_job_that_is_gone_are_not_remembered() {
     let mut stage = Stage::new(&ALL);
-    stage.set(
-        json!({"apiVersion": "v1", "kind": "Pod", "spec": {}, "metadata": {"name": "p", "namespace": "shop",
-        "uid": "p", "finalizers": ["batch.kubernetes.io/job-tracking"], "ownerReferences": [
-            {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "gone", "controller": true}]}}),
-    );
+    let pod = pod("p").namespace("shop").owner_with_uid("Job", "w", "gone");
+    stage.set(pod.set("metadata.finalizers", json!(["batch.kubernetes.io/job-tracking"])).json());
     stage.remove("Pod", "p");
     let remembered = format!("{:?}", stage.controllers.jobs);
     assert!(remembered.contains("vanished: {}"), "{remembered}");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
-use model::{Moment, Object};
+use model::Moment;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn pods_go_in_the_order_of_kubernetes_own_code() {
         let now: Moment = case.now.parse().unwrap();
         let pods = || {
             case.pods.iter().zip(&case.neighbours).map(|(pod, neighbours)| {
-                let object = Object::parse(&pod.to_string()).unwrap();
+                let object = testobjects::object(pod);
                 let pod = Entry::read(&object).pod(&name_of(&object)).clone();
                 Ranked { pod, neighbours: *neighbours }
             })

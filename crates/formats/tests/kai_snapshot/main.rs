@@ -11,8 +11,8 @@ use std::io::{Cursor, Write};
 
 use formats::kai_snapshot;
 use formats::{Input, Item};
-use model::Object;
 use serde_json::{Value, json};
+use testobjects::resource;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -94,10 +94,8 @@ fn items_get_the_kind_of_their_list() {
     let items = read(json!({"rawObjects": lists}).to_string().into_bytes()).unwrap();
     let found: BTreeSet<String> = told(&items).into_iter().collect();
     let expected = KINDS.map(|(_, api_version, kind)| {
-        let name = Object::parse(
-            &json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}).to_string(),
-        );
-        format!("{api_version} {}", name.unwrap().key(&"s".into()))
+        let key = resource(api_version, kind, "a").object().key(&"s".into());
+        format!("{api_version} {key}")
     });
     assert_eq!(found, expected.into_iter().collect());
 }

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use super::{CLAIMS, KINDS, OLD_CLAIMS, OLD_CONFIG, PARAMS, TOPOLOGIES, read};
 
-fn object(api_version: &str, kind: &str, more: &Value) -> Object {
+fn of_kind(api_version: &str, kind: &str, more: &Value) -> Object {
     let mut value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}});
     value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Object::parse(&value.to_string()).unwrap()
+    testobjects::object(&value)
 }
 
 fn labelled(api_version: &str, kind: &str, name: &str, pool: Option<&str>) -> Object {
     let labels = pool.map(|pool| json!({"kai.scheduler/node-pool": pool}));
-    object(api_version, kind, &json!({"metadata": {"name": name, "labels": labels}}))
+    of_kind(api_version, kind, &json!({"metadata": {"name": name, "labels": labels}}))
 }
 
 fn write(objects: &[Object], partition: Option<Partition>) -> (Vec<u8>, Written) {
@@ -88,7 +88,7 @@ fn all_lists_are_written_and_read_back() {
     let objects: Vec<Object> = KINDS
         .iter()
         .map(|(_, api_version, kind)| {
-            object(
+            of_kind(
                 api_version,
                 kind,
                 &json!({"spec": {"text": "<é&>", "big": 9_223_372_036_854_775_807_i64}}),
@@ -195,16 +195,16 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
 #[test]
 fn what_has_no_place_is_counted() {
     let phase = |name: &str, phase: &str| {
-        object("v1", "Pod", &json!({"metadata": {"name": name}, "status": {"phase": phase}}))
+        of_kind("v1", "Pod", &json!({"metadata": {"name": name}, "status": {"phase": phase}}))
     };
     let settings =
-        |name: &str| object("kai.kinescope.io/v1", "SnapshotSettings", &json!({"metadata": {"name": name}}));
+        |name: &str| of_kind("kai.kinescope.io/v1", "SnapshotSettings", &json!({"metadata": {"name": name}}));
     let objects = [
         phase("a", "Running"),
         phase("b", "Succeeded"),
         phase("c", "Failed"),
-        object("apps/v1", "Deployment", &json!({})),
-        object("metrics.k8s.io/v1beta1", "Node", &json!({})),
+        of_kind("apps/v1", "Deployment", &json!({})),
+        of_kind("metrics.k8s.io/v1beta1", "Node", &json!({})),
         settings("first"),
         settings("second"),
     ];
@@ -244,7 +244,7 @@ fn objects_of_older_releases_are_written_as_v1() {
     for (key, expected) in lists.as_object().unwrap() {
         assert_eq!(&json["rawObjects"][key], expected, "{key}");
     }
-    let own = object("kai.scheduler/v1alpha1", "Topology", &json!({"metadata": {"name": "own"}}));
+    let own = of_kind("kai.scheduler/v1alpha1", "Topology", &json!({"metadata": {"name": "own"}}));
     let (bytes, written) = write(&[objects, vec![own]].concat(), None);
     assert_eq!(written_json(&bytes)["rawObjects"]["topologies"], json!([{"metadata": {"name": "own"}}]));
     assert_eq!(left_out(&written)["objects of Kueue's Topology"], 1);

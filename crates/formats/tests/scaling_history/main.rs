@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use formats::{Format, Given, Input, Item, Writer, Written, scaling_history};
 use kubernetes::quantity::Quantity;
-use model::{Change, Gap, Moment, Object, Observed, What};
+use model::{Change, Gap, Moment, Observed, What};
 use rand::{RngExt, SeedableRng};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -68,7 +68,7 @@ fn recorded() -> Vec<Recorded> {
 }
 
 fn change(seq: i64, line: &Value) -> Change {
-    let object = Object::parse(&line["object"].to_string()).unwrap();
+    let object = testobjects::object(&line["object"]);
     let what = match line["type"].as_str().unwrap() {
         "ADDED" => What::Added(object),
         "MODIFIED" => What::Modified(object),

@@ -1,12 +1,12 @@
 //! When objects came: each in the life it has.
 
-use model::{Moment, Object, Observed, What};
+use model::{Moment, Observed};
+use testobjects::NodeBuilder;
 
 use crate::{Bulk, History, Selection};
 
-fn node(name: &str, uid: &str) -> Object {
-    let json = format!(r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}","uid":"{uid}"}}}}"#);
-    Object::parse(&json).unwrap()
+fn node(name: &str, uid: &str) -> NodeBuilder {
+    testobjects::node(name).uid(uid)
 }
 
 #[test]
@@ -15,13 +15,13 @@ fn an_object_came_when_the_life_it_has_began() {
     let path = folder.path().join("h.kine");
     let mut bulk = Bulk::into(&path).unwrap();
     for (at, what) in [
-        (1, What::Added(node("b", "1"))),
-        (2, What::Added(node("a", "2"))),
-        (3, What::Modified(node("b", "1"))),
-        (4, What::Deleted(node("b", "1"))),
-        (5, What::Added(node("b", "3"))),
+        (1, node("b", "1").added()),
+        (2, node("a", "2").added()),
+        (3, node("b", "1").modified()),
+        (4, node("b", "1").deleted()),
+        (5, node("b", "3").added()),
         // Another life, though nobody saw the end of the one before.
-        (6, What::Modified(node("a", "4"))),
+        (6, node("a", "4").modified()),
     ] {
         bulk.push(&Observed::received(Moment::from_nanos(at), &"east".into(), what)).unwrap();
     }

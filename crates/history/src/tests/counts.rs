@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use model::{Moment, Object, Observed, What};
+use model::{Moment, Observed};
 use rusqlite::Connection;
+use testobjects::pod;
 
 use crate::{Batch, History, Summary, Writer, doctor};
 
@@ -11,12 +12,8 @@ use crate::{Batch, History, Summary, Writer, doctor};
 fn written(path: &Path) -> Writer {
     let writer = Writer::open(path).unwrap();
     for n in 0..100 {
-        let json = format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}}}}"#,
-            n % 7
-        );
-        let object = Object::parse(&json).unwrap();
-        let what = if n % 5 == 0 { What::Deleted(object) } else { What::Modified(object) };
+        let pod = pod(&format!("pod-{}", n % 7)).namespace("web");
+        let what = if n % 5 == 0 { pod.deleted() } else { pod.modified() };
         let changes = vec![Observed::received(Moment::from_nanos(n), &"east".into(), what)];
         writer.append(Batch { changes, ..Batch::default() }).unwrap();
     }

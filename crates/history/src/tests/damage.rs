@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use model::{Change, Gap, Kind, Moment, Object, Observed, What, Window};
 use rusqlite::{Connection, params};
+use testobjects::resource;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::schema::PAGE_BYTES;
@@ -381,7 +382,7 @@ fn left_open() -> Film {
     let path = folder.path().join("h.kine");
     record(&path, 0..200);
     let connection = Connection::open(&path).unwrap();
-    let samples: Vec<String> = (0..100).map(|n| object(n, 0, n)).collect();
+    let samples: Vec<String> = (0..100).map(|n| object(n, 0, n).as_str().to_owned()).collect();
     let bytes = zstd::dict::from_samples(&samples, 4096).unwrap();
     connection
         .execute(
@@ -464,7 +465,7 @@ fn import(path: &Path) {
 }
 
 fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> Observed {
-    let object = Object::parse(&object(n, kind, name)).unwrap();
+    let object = object(n, kind, name);
     let what = match n % 6 {
         0 => What::Added(object),
         5 => What::Deleted(object),
@@ -477,15 +478,16 @@ fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> Observ
 }
 
 /// Some are small, some fill more than a page.
-fn object(n: usize, kind: usize, name: usize) -> String {
+fn object(n: usize, kind: usize, name: usize) -> Object {
     let kind = ["Pod", "Node", "Event", "Service"][kind];
     let mut chance = Chance::new(n as u64 + 1000);
     let length = if n.is_multiple_of(13) { 3000 } else { 60 };
     let filler: String = (0..length).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
-    format!(
-        r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"n{name}","namespace":"shop","uid":"u{}"}},"f":"{filler}"}}"#,
-        n / 100
-    )
+    resource("v1", kind, &format!("n{name}"))
+        .namespace("shop")
+        .uid(&format!("u{}", n / 100))
+        .set("f", filler)
+        .object()
 }
 
 fn numbers(connection: &Connection, sql: &str) -> Vec<i64> {

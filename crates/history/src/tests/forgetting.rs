@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use model::{Moment, Object, Observed, What, Window};
+use model::{Moment, Observed, Window};
 use rusqlite::Connection;
+use testobjects::resource;
 
 use crate::{Batch, Error, History, Selection, Writer, doctor, wal};
 
@@ -16,12 +17,8 @@ fn batch(moment: i64) -> Batch {
             format!("{noise:x}")
         })
         .collect();
-    let json = format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"pod-{}","namespace":"web"}},"words":"{}"}}"#,
-        moment % 10,
-        words.concat()
-    );
-    let what = What::Modified(Object::parse(&json).unwrap());
+    let pod = resource("v1", "Pod", &format!("pod-{}", moment % 10)).namespace("web");
+    let what = pod.set("words", words.concat()).modified();
     let observed = Observed::received(Moment::from_nanos(moment), &"east".into(), what);
     Batch { changes: vec![observed], ..Batch::default() }
 }

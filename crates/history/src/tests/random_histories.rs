@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use model::{Moment, Object, Observed, What, Window};
+use model::{Moment, Observed, What, Window};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use testobjects::resource;
 
 use super::naive::Naive;
 use crate::forget::{Cut, ForgetStep, forget as forget_in_steps};
@@ -70,11 +71,8 @@ impl Seen {
         // The last uid is none, as in a manifest.
         let uid = if self.uid == 2 { String::new() } else { format!("u{}", self.uid) };
         let filler = "x".repeat(usize::from(self.filler) * 30);
-        let json = format!(
-            r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"n{}","namespace":"{namespace}","uid":"{uid}"}},"f":"{filler}"}}"#,
-            self.name
-        );
-        let object = Object::parse(&json).unwrap();
+        let name = format!("n{}", self.name);
+        let object = resource("v1", kind, &name).namespace(namespace).uid(&uid).set("f", filler).object();
         let what = match self.word {
             0 => What::Added(object),
             1 | 2 => What::Modified(object),

@@ -65,7 +65,7 @@ fn object(mut fields: Value) -> Object {
     map.insert("apiVersion".to_owned(), json!("example.com/v1"));
     map.insert("kind".to_owned(), json!("Thing"));
     map.entry("metadata").or_insert(json!({"name": "thing"}));
-    Object::parse(&fields.to_string()).unwrap()
+    testobjects::object(&fields)
 }
 
 fn value(object: &Object) -> Value {

@@ -1,6 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use testobjects::pod;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -21,7 +22,7 @@ fn seconds(ran: Ran) -> Vec<i64> {
 fn one_version_is_read_as_simkube_reads_it() {
     for line in include_str!("../../../../testdata/kubernetes/pod_ran.jsonl").lines() {
         let case: Value = serde_json::from_str(line).unwrap();
-        let pod = Object::parse(&case["pod"].to_string()).unwrap();
+        let pod = testobjects::object(&case["pod"]);
         assert_eq!(json!(seconds(ran(&pod))), case["ran"], "{line}");
     }
 }
@@ -36,8 +37,8 @@ fn what_kubernetes_does_not_write_tells_nothing() {
         json!({"containerStatuses": [{"state": {"running": {"startedAt": "yesterday"}}}]}),
     ];
     for status in statuses {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": status});
-        assert_eq!(ran(&Object::parse(&pod.to_string()).unwrap()), Ran::Not, "{pod}");
+        let pod = pod("p").set("status", status).object();
+        assert_eq!(ran(&pod), Ran::Not, "{}", pod.as_str());
     }
 }
 
@@ -70,14 +71,14 @@ fn change(line: &str) -> (Moment, What) {
         status[list].as_array_mut().unwrap().push(json!({"state": state(now), "lastState": state(before)}));
     }
     // A version without any word on its containers still has one.
-    let spec = json!({"containers": vec![json!({}); containers.max(1)]});
-    // `a5` was created at second 5.
-    let created = uid.get(1..).and_then(|second| second.parse().ok()).map(|second| at(second).to_string());
-    let metadata = json!({"name": "p", "uid": uid, "creationTimestamp": created});
     let pod =
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status});
-    let pod = Object::parse(&pod.to_string()).unwrap();
-    (at(second.parse().unwrap()), if deleted { What::Deleted(pod) } else { What::Modified(pod) })
+        pod("p").uid(uid).set("spec.containers", vec![json!({}); containers.max(1)]).set("status", status);
+    // `a5` was created at second 5.
+    let pod = match uid.get(1..).and_then(|second| second.parse().ok()) {
+        Some(second) => pod.created(at(second)),
+        None => pod,
+    };
+    (at(second.parse().unwrap()), if deleted { pod.deleted() } else { pod.modified() })
 }
 
 fn state(text: &str) -> Value {

@@ -1,12 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use testobjects::{NodeBuilder, object, pod};
 
 use super::*;
 use crate::recording::on;
-
-fn object(value: Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
-}
 
 fn key(object: &Object) -> Key {
     object.key(&"test".into())
@@ -31,18 +28,13 @@ fn check(changes: &[What], expected: &str) {
 }
 
 fn modified(value: Value) -> What {
-    What::Modified(object(value))
+    What::Modified(object(&value))
 }
 
-fn node(version: u32, heartbeat: &str, ready: &str, images: Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": "n", "uid": "u", "resourceVersion": version.to_string()},
-        "status": {
-            "conditions": [{"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}],
-            "images": images,
-        },
-    })
+fn node(version: u64, heartbeat: &str, ready: &str, images: Value) -> NodeBuilder {
+    let condition = json!({"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat});
+    let node = testobjects::node("n").version(version);
+    node.set("status.conditions", json!([condition])).set("status.images", images)
 }
 
 #[test]
@@ -50,11 +42,11 @@ fn heartbeats_and_reordered_images_are_dropped() {
     let images = json!([{"names": ["a"]}, {"names": ["b"]}]);
     check(
         &[
-            What::Added(object(node(1, "t1", "True", images.clone()))),
-            modified(node(2, "t2", "True", images)),
-            modified(node(3, "t3", "True", json!([{"names": ["b"]}, {"names": ["a"]}]))),
-            modified(node(4, "t3", "True", json!([{"names": ["b"]}]))),
-            modified(node(5, "t3", "False", json!([{"names": ["b"]}]))),
+            node(1, "t1", "True", images.clone()).added(),
+            node(2, "t2", "True", images).modified(),
+            node(3, "t3", "True", json!([{"names": ["b"]}, {"names": ["a"]}])).modified(),
+            node(4, "t3", "True", json!([{"names": ["b"]}])).modified(),
+            node(5, "t3", "False", json!([{"names": ["b"]}])).modified(),
         ],
         "kddkk",
     );
@@ -87,25 +79,21 @@ fn renewals_are_dropped_and_new_holders_kept() {
 
 #[test]
 fn there_and_back_again_is_three_changes() {
-    let pod = |node: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": node}});
-    check(&[modified(pod("a")), modified(pod("b")), modified(pod("a")), modified(pod("a"))], "kkkd");
+    check(&["a", "b", "a", "a"].map(|node| pod("p").on(node).modified()), "kkkd");
 }
 
 #[test]
 fn a_relist_is_dropped_and_another_life_kept() {
-    let pod =
-        |uid: &str| object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": uid}}));
-    check(&[What::Added(pod("1")), What::Added(pod("1")), What::Added(pod("2"))], "kdk");
-    let (added, deleted) = (What::Added(pod("1")), What::Deleted(pod("1")));
+    check(&["1", "1", "2"].map(|uid| pod("p").uid(uid).added()), "kdk");
+    let (added, deleted) = (pod("p").added(), pod("p").deleted());
     check(&[added.clone(), deleted.clone(), deleted, added], "kkkk");
 }
 
 #[test]
 fn a_sieve_that_is_told_what_was_kept_goes_on_where_another_stopped() {
-    let pod = |version: u32, password: &str| {
-        modified(json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "p", "resourceVersion": version.to_string(), "managedFields": [version]},
-            "spec": {"containers": [{"env": [{"name": "PASSWORD", "value": password}]}]}}))
+    let pod = |version: u64, password: &str| {
+        let pod = pod("p").version(version).set("metadata.managedFields", json!([version]));
+        pod.set("spec.containers.0.env", json!([{"name": "PASSWORD", "value": password}])).modified()
     };
     let first = pod(1, "secret");
     let Verdict::Keep(kept) = Sieve::new(keyed()).pass(&key(first.object()), &first) else {
@@ -120,7 +108,7 @@ fn a_sieve_that_is_told_what_was_kept_goes_on_where_another_stopped() {
 
 #[test]
 fn a_deleted_object_is_forgotten() {
-    let pod = object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}));
+    let pod = pod("p").object();
     let mut sieve = Sieve::new(Rules::default());
     sieve.pass(&key(&pod), &What::Added(pod.clone()));
     assert_eq!(sieve.last.len(), 1);

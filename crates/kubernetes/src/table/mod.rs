@@ -340,15 +340,13 @@ fn object_age(object: Field<'_>, now: Moment) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+    use testobjects::object;
+
+    use super::*;
 
     fn lines(text: &str) -> Vec<Value> {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    fn object(value: &Value) -> Object {
-        Object::parse(&value.to_string()).unwrap()
     }
 
     fn moment(value: &Value) -> Moment {

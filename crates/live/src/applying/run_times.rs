@@ -87,15 +87,15 @@ impl RunTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Object;
     use serde_json::json;
+    use testobjects::{Builder, PodBuilder, resource};
 
     fn at(second: i64) -> Moment {
         Moment::from_nanos(second * 1_000_000_000)
     }
 
-    fn seen(times: &mut RunTimes, second: i64, object: Value) {
-        let object = Object::parse(&object.to_string()).unwrap();
+    fn seen<K>(times: &mut RunTimes, second: i64, object: Builder<K>) {
+        let object = object.object();
         let key = object.key(&"film".into());
         times.see(&Change {
             seq: 1,
@@ -107,31 +107,31 @@ mod tests {
         });
     }
 
-    fn pod(name: &str, restart: &str, owner: Value, from: i64, to: Option<i64>) -> Value {
+    fn pod(name: &str, restart: &str, from: i64, to: Option<i64>) -> PodBuilder {
         let state = match to {
             Some(to) => {
                 json!({"terminated": {"startedAt": at(from).to_string(), "finishedAt": at(to).to_string()}})
             }
             None => json!({"running": {"startedAt": at(from).to_string()}}),
         };
-        json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": owner},
-            "spec": {"restartPolicy": restart, "containers": [{"name": "c"}]},
-            "status": {"phase": if to.is_some() { "Succeeded" } else { "Running" },
-                "containerStatuses": [{"name": "c", "state": state}]}})
+        testobjects::pod(name)
+            .namespace("shop")
+            .set("spec.restartPolicy", restart)
+            .phase(if to.is_some() { "Succeeded" } else { "Running" })
+            .set("status.containerStatuses", json!([{"name": "c", "state": state}]))
     }
 
     #[test]
     fn pods_have_the_times_of_those_they_belong_to() {
-        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sums", "namespace": "shop", "uid": "j",
-            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "c", "controller": true}]}});
-        let of_job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sums", "uid": "j", "controller": true}]);
+        let job = resource("batch/v1", "Job", "sums").namespace("shop").uid("j");
+        let job = job.owner_with_uid("CronJob", "nightly", "c");
+        let of_job = |pod: PodBuilder| pod.owner_with_uid("Job", "sums", "j");
         let mut times = RunTimes::new(Templates::default());
         seen(&mut times, 1, job);
-        seen(&mut times, 40, pod("late", "Never", of_job.clone(), 30, Some(40)));
-        seen(&mut times, 41, pod("early", "OnFailure", of_job, 10, Some(41)));
-        seen(&mut times, 50, pod("bare", "Never", json!([]), 20, None));
-        seen(&mut times, 60, pod("always", "Always", json!([]), 20, Some(60)));
+        seen(&mut times, 40, of_job(pod("late", "Never", 30, Some(40))));
+        seen(&mut times, 41, of_job(pod("early", "OnFailure", 10, Some(41))));
+        seen(&mut times, 50, pod("bare", "Never", 20, None));
+        seen(&mut times, 60, pod("always", "Always", 20, Some(60)));
         let times = times.finish();
         let nightly = "CronJob.batch shop/nightly";
         let seconds = |owner: &str, place| times.of(owner, place).map(|it| it.as_secs());

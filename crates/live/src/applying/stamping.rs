@@ -187,13 +187,19 @@ mod tests {
     use super::*;
 
     fn seen(name: &str, owners: Value) -> Seen {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "virtual-shop", "uid": "u", "resourceVersion": "7",
-                "ownerReferences": owners, "labels": {"app": "a", COMPLETE: "true"},
-                "annotations": {OWNER: "Pod shop/a", COMPLETE_TIME: "2026-11-15T00:00:00Z"}},
-            "spec": {"nodeName": "n1", "serviceAccountName": "default", "containers": [{"name": "c"}]},
-            "status": {"phase": "Running"}});
-        Seen::of(&Object::parse(&pod.to_string()).unwrap()).unwrap()
+        let pod = testobjects::pod(name)
+            .namespace("virtual-shop")
+            .uid("u")
+            .version(7)
+            .set("metadata.ownerReferences", owners)
+            .label("app", "a")
+            .label(COMPLETE, "true")
+            .annotation(OWNER, "Pod shop/a")
+            .annotation(COMPLETE_TIME, "2026-11-15T00:00:00Z")
+            .on("n1")
+            .set("spec.serviceAccountName", "default")
+            .phase("Running");
+        Seen::of(&pod.object()).unwrap()
     }
 
     #[test]

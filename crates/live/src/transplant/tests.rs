@@ -4,6 +4,7 @@ mod volumes;
 use std::time::Duration;
 
 use serde_json::json;
+use testobjects::resource;
 
 use super::*;
 
@@ -12,8 +13,7 @@ fn at(second: i64) -> Moment {
 }
 
 fn seen(transplant: &mut Transplant, second: i64, how: fn(Object) -> What, object: &Value) -> Vec<Doing> {
-    let object = Object::parse(&object.to_string()).unwrap();
-    let key = object.key(&"film".into());
+    let (key, object) = parsed(object);
     let deeds = transplant.see(at(second), &key, &how(object));
     assert!(deeds.iter().all(|deed| deed.at == at(second) && deed.address == Address::of(&key)));
     deeds.into_iter().map(|deed| deed.doing).collect()
@@ -24,13 +24,24 @@ fn changed(patch: Value) -> Doing {
 }
 
 fn pod(uid: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "web", "namespace": "shop", "uid": uid, "resourceVersion": "7", "generation": 2,
-            "creationTimestamp": "2026-11-15T00:00:00Z", "managedFields": [{}], "finalizers": ["a/b"],
-            "labels": {"app": "web"}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "set", "controller": true}]},
-        "spec": {"serviceAccountName": "web", "priority": 7, "volumes": [{"name": "kube-api-access-x2x2x"}, {"name": "data"}],
-            "containers": [{"name": "a", "image": "a", "volumeMounts": [{"name": "kube-api-access-x2x2x", "mountPath": "/x"}]}]},
-        "status": {"phase": "Pending"}})
+    let token = "kube-api-access-x2x2x";
+    let mounts = json!([{"name": token, "mountPath": "/x"}]);
+    testobjects::pod("web")
+        .namespace("shop")
+        .uid(uid)
+        .version(7)
+        .created("2026-11-15T00:00:00Z")
+        .label("app", "web")
+        .owner_with_uid("ReplicaSet", "web", "set")
+        .set("metadata.generation", 2)
+        .set("metadata.managedFields", json!([{}]))
+        .set("metadata.finalizers", json!(["a/b"]))
+        .set("spec.serviceAccountName", "web")
+        .set("spec.volumes", json!([{"name": token}, {"name": "data"}]))
+        .set("spec.containers", json!([{"name": "a", "image": "a", "volumeMounts": mounts}]))
+        .priority(7)
+        .phase("Pending")
+        .json()
 }
 
 fn with(object: &Value, place: &str, value: Value) -> Value {
@@ -107,7 +118,7 @@ fn pods_that_had_ended_and_what_makes_pods_are_left_out() {
     let mut transplant = Transplant::default();
     let ended = with(&pod("u1"), "/status/phase", json!("Failed"));
     assert_eq!(seen(&mut transplant, 1, What::Added, &ended), []);
-    let object = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a", "namespace": "shop"}});
+    let object = |version: &str, kind: &str| resource(version, kind, "a").namespace("shop").json();
     for (version, kind) in [("apps/v1", "Deployment"), ("v1", "Event"), ("coordination.k8s.io/v1", "Lease")] {
         assert_eq!(seen(&mut transplant, 1, What::Added, &object(version, kind)), [], "{kind}");
     }
@@ -120,11 +131,7 @@ fn pods_that_had_ended_and_what_makes_pods_are_left_out() {
 
 #[test]
 fn what_others_need_comes_first() {
-    let object = |kind: &str, name: &str| {
-        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
-        let object = Object::parse(&object.to_string()).unwrap();
-        (object.key(&"film".into()), object)
-    };
+    let object = |kind: &str, name: &str| parsed(&resource("v1", kind, name).json());
     let objects =
         [("Pod", "p"), ("PersistentVolume", "v"), ("ConfigMap", "c"), ("Node", "n"), ("Namespace", "s")];
     let mut transplant = Transplant::default();
@@ -144,7 +151,7 @@ fn simkube() -> Manner {
 }
 
 fn parsed(object: &Value) -> (Key, Object) {
-    let object = Object::parse(&object.to_string()).unwrap();
+    let object = testobjects::object(object);
     (object.key(&"film".into()), object)
 }
 
@@ -188,8 +195,7 @@ fn simkubes_way_is_written_on_every_template() {
 
 #[test]
 fn simkubes_way_gives_workloads_and_what_they_need() {
-    let object =
-        |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+    let object = |version: &str, kind: &str| resource(version, kind, "a").json();
     for (version, kind) in [("v1", "Node"), ("v1", "PersistentVolume"), ("v1", "Service")] {
         assert_eq!(given(simkube(), &object(version, kind)), None, "{kind}");
     }
@@ -222,9 +228,7 @@ fn owners_come_before_what_they_own() {
         let owners = json!([{"apiVersion": "v1", "kind": "X", "name": owner, "uid": owner}]);
         let owners = if owner.is_empty() { json!([]) } else { owners };
         let version = if matches!(kind, "Box" | "Ring") { "x.io/v1" } else { "v1" };
-        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "uid": name, "ownerReferences": owners}});
-        let object = Object::parse(&object.to_string()).unwrap();
-        (object.key(&"film".into()), object)
+        parsed(&resource(version, kind, name).set("metadata.ownerReferences", owners).json())
     };
     // A claim of a pod's own, a chain against the alphabet, and two that own each other.
     let objects = [
@@ -279,8 +283,7 @@ fn secrets_are_not_given_even_if_they_are_chosen() {
     for kinds in [None, Some(chosen)] {
         let mut transplant = Transplant::new(Manner { kinds, ..Manner::default() });
         for version in ["v1", "example.com/v1"] {
-            let secret =
-                json!({"apiVersion": version, "kind": "Secret", "metadata": {"name": "s", "namespace": "d"}});
+            let secret = resource(version, "Secret", "s").namespace("d").json();
             assert_eq!(seen(&mut transplant, 1, What::Added, &secret), []);
         }
         assert_eq!(transplant.left_out().get("a Secret, which is never given"), Some(&2));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use kubernetes::labels::Labels;
-use model::{Kind, Object};
+use model::Kind;
 use serde_json::Value;
 
 use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod};
@@ -83,7 +83,7 @@ impl World {
     fn of(case: &Value) -> World {
         let mut world = World::default();
         for value in case["objects"].as_array().unwrap() {
-            let object = Object::parse(&value.to_string()).unwrap();
+            let object = testobjects::object(value);
             let kind = Kind::of(&object.meta().api_version, &object.meta().kind);
             if let Some(kind) = StorageKind::of(&kind) {
                 world.storage.apply(kind, &object).unwrap();

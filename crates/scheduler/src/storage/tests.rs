@@ -24,7 +24,7 @@ impl Storage {
     }
 
     pub(crate) fn apply_value(&mut self, object: &Value) -> Result<(), Arc<Unreadable>> {
-        let object = Object::parse(&object.to_string()).unwrap();
+        let object = testobjects::object(object);
         let meta = object.meta();
         self.apply(StorageKind::of(&Kind::of(&meta.api_version, &meta.kind)).unwrap(), &object)
     }
@@ -154,7 +154,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Title = (StorageKind, Arc<str>, Arc<str>);
 
 fn title(object: &Value) -> Title {
-    let object = Object::parse(&object.to_string()).unwrap();
+    let object = testobjects::object(object);
     let meta = object.meta();
     let kind = StorageKind::of(&Kind::of(&meta.api_version, &meta.kind)).unwrap();
     (kind, (*meta.namespace).into(), (*meta.name).into())

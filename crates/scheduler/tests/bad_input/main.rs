@@ -6,9 +6,10 @@ mod fields;
 mod objects;
 mod sizes;
 
-use model::{Moment, Object, What};
+use model::{Moment, What};
 use scheduler::{Code, Decision, Explanation, NodeVerdict, Plugin, Scheduler, Settings};
 use serde_json::{Value, json};
+use testobjects::object;
 
 const NOW: Moment = Moment::from_nanos(0);
 
@@ -61,10 +62,6 @@ impl Bench {
     }
 }
 
-fn object(json: &Value) -> Object {
-    Object::parse(&json.to_string()).expect("it can be recorded")
-}
-
 fn outcome(decision: &Decision) -> String {
     match decision {
         Decision::Placed(placement) => format!("-> {}", placement.node),
@@ -94,19 +91,13 @@ fn unreadable_node(explanation: &Explanation) -> Option<String> {
 }
 
 fn node(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
-    })
+    let node = testobjects::node(name).allocatable("cpu", "4").allocatable("memory", "8Gi");
+    node.allocatable("pods", "10").json()
 }
 
 fn pod(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": "default", "name": name, "uid": name, "labels": {"app": "a"}},
-        "spec": {"containers": [{"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}]},
-    })
+    let pod = testobjects::pod(name).label("app", "a").request("cpu", "1");
+    pod.set("spec.containers.0.image", "web").json()
 }
 
 fn on(mut pod: Value, node: &str) -> Value {

@@ -5,72 +5,70 @@ use BlockingReason::{
     NotSafeToEvictAnnotation, UnmovableKubeSystemPod,
 };
 use Verdict::{Blocks, Moves, Skipped, Waits};
+use model::What;
 use serde_json::{Value, json};
+use testobjects::{ObjectBuilder, PodBuilder, resource};
 
-use super::super::tests::{Fixture, START, pod, replica_set};
+use super::super::tests::{START, harness, node, pod, replica_set};
 use super::*;
 
 /// A budget for pods that are `critical`.
-fn budget(namespace: &str, allowed: i64) -> Value {
-    json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b", "namespace": namespace},
-        "spec": {"selector": {"matchLabels": {"critical": "true"}}},
-        "status": {"disruptionsAllowed": allowed}
-    })
+fn budget(namespace: &str, allowed: i64) -> ObjectBuilder {
+    resource("policy/v1", "PodDisruptionBudget", "b")
+        .namespace(namespace)
+        .set("spec.selector", json!({"matchLabels": {"critical": "true"}}))
+        .set("status.disruptionsAllowed", allowed)
 }
 
-fn verdict(settings: Settings, others: &[Value], change: impl FnOnce(&mut Value)) -> Verdict {
-    let mut fixture = Fixture::new(settings, &[("g", 0)]);
-    fixture.node("g", "n", |_| ());
-    fixture.apply(replica_set());
+/// A pod `p` that may be changed; the ReplicaSet that it belongs to is there.
+fn plain() -> PodBuilder {
+    pod("p", "n", "1m", "1")
+}
+
+fn verdict(settings: Settings, others: &[ObjectBuilder], pod: PodBuilder) -> Verdict {
+    let mut harness = harness(settings, 0);
+    harness.add_node("g", node("g", "n"));
+    harness.apply(replica_set().added());
     for other in others {
-        fixture.apply(other.clone());
+        harness.apply(other.clone().added());
     }
-    let mut value = pod("p", "n", "1m", "1");
-    change(&mut value);
-    fixture.apply(value.clone());
-    let namespace = value["metadata"]["namespace"].as_str().expect("every pod has one");
-    let name = NamespacedName { namespace: namespace.into(), name: "p".into() };
-    let id = fixture.cluster.find_pod(&name).expect("it was just added");
-    let disruptions = Disruptions::of(&fixture.cluster);
+    let pod = pod.object();
+    let namespace = pod.meta().namespace.to_string();
+    harness.apply(What::Added(pod));
+    let id = harness.pod(&namespace, "p");
+    let disruptions = Disruptions::of(&harness.state.cluster);
     let rules = Rules {
-        settings: &fixture.settings,
+        settings: &harness.state.settings,
         clock: &Clock::at(START),
-        controllers: Some(&fixture.cluster),
+        controllers: Some(&harness.state.cluster),
         disruptions: Some(&disruptions),
     };
-    rules.verdict(fixture.cluster.snapshot.pod(id))
+    rules.verdict(harness.state.cluster.snapshot.pod(id))
 }
 
 #[track_caller]
-fn check(expected: Verdict, change: impl FnOnce(&mut Value)) {
-    assert_eq!(verdict(Settings::default(), &[], change), expected);
+fn check(expected: Verdict, pod: PodBuilder) {
+    assert_eq!(verdict(Settings::default(), &[], pod), expected);
 }
 
-fn annotate(key: &'static str, value: &'static str) -> impl Fn(&mut Value) {
-    move |pod| pod["metadata"]["annotations"][key] = json!(value)
+fn own(kind: &str, api_version: &str, name: &str) -> PodBuilder {
+    let owner =
+        json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": true});
+    plain().set("metadata.ownerReferences", json!([owner]))
 }
 
-fn own(kind: &'static str, api_version: &'static str, name: &'static str) -> impl Fn(&mut Value) {
-    move |pod| {
-        pod["metadata"]["ownerReferences"] = json!([
-            {"apiVersion": api_version, "kind": kind, "name": name, "uid": "u", "controller": true}
-        ]);
-    }
+fn alone() -> PodBuilder {
+    plain().set("metadata.ownerReferences", json!([]))
 }
 
 #[test]
 fn pods_that_do_not_count_are_skipped() {
-    check(Skipped, annotate("kubernetes.io/config.mirror", ""));
+    check(Skipped, plain().annotation("kubernetes.io/config.mirror", ""));
     // 30 s of its own, and 30 s more.
-    check(Skipped, |pod| pod["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:58:59Z"));
-    check(Moves, |pod| pod["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:59:00Z"));
+    check(Skipped, plain().terminating("2025-12-31T23:58:59Z"));
+    check(Moves, plain().terminating("2025-12-31T23:59:00Z"));
     let terminating = |grace: i64| {
-        move |pod: &mut Value| {
-            pod["metadata"]["deletionTimestamp"] = json!("2025-12-31T23:50:00Z");
-            pod["spec"]["terminationGracePeriodSeconds"] = json!(grace);
-        }
+        plain().terminating("2025-12-31T23:50:00Z").set("spec.terminationGracePeriodSeconds", grace)
     };
     check(Skipped, terminating(120));
     check(Moves, terminating(20 * 60));
@@ -78,7 +76,7 @@ fn pods_that_do_not_count_are_skipped() {
 
 #[test]
 fn a_controller_must_be_there() {
-    check(Moves, |_| ());
+    check(Moves, plain());
     check(Blocks(ControllerNotFound), own("ReplicaSet", "apps/v1", "missing"));
     check(Blocks(ControllerNotFound), own("ReplicationController", "v1", "missing"));
     check(Blocks(ControllerNotFound), own("Job", "batch/v1", "missing"));
@@ -88,12 +86,11 @@ fn a_controller_must_be_there() {
     check(Moves, own("StatefulSet", "other/v1", "missing"));
     check(Moves, own("DaemonSet", "other/v1", "missing"));
     check(Blocks(NotReplicated), own("Foo", "bar/v1", "missing"));
-    check(Blocks(NotReplicated), |pod| pod["metadata"]["ownerReferences"] = json!([]));
+    check(Blocks(NotReplicated), alone());
     let trusting = Settings { skip_nodes_with_custom_controller_pods: false, ..Settings::default() };
     assert_eq!(verdict(trusting.clone(), &[], own("Foo", "bar/v1", "missing")), Moves);
     assert_eq!(verdict(trusting.clone(), &[], own("ReplicaSet", "apps/v1", "missing")), Moves);
-    let alone = |pod: &mut Value| pod["metadata"]["ownerReferences"] = json!([]);
-    assert_eq!(verdict(trusting, &[], alone), Blocks(NotReplicated));
+    assert_eq!(verdict(trusting, &[], alone()), Blocks(NotReplicated));
 }
 
 #[test]
@@ -101,24 +98,20 @@ fn a_controller_must_have_enough_replicas() {
     // The ReplicaSet has three.
     for (least, expected) in [(3, Moves), (4, Blocks(MinReplicasReached))] {
         let settings = Settings { min_replica_count: least, ..Settings::default() };
-        assert_eq!(verdict(settings, &[], |_| ()), expected);
+        assert_eq!(verdict(settings, &[], plain()), expected);
     }
 }
 
 #[test]
 fn annotations_decide() {
     const KEY: &str = SAFE_TO_EVICT;
-    check(Blocks(NotSafeToEvictAnnotation), annotate(KEY, "false"));
-    check(Waits, annotate(KEY, "on-completion"));
+    check(Blocks(NotSafeToEvictAnnotation), plain().annotation(KEY, "false"));
+    check(Waits, plain().annotation(KEY, "on-completion"));
     let older = Settings::for_version(Version::V1_35);
-    assert_eq!(verdict(older, &[], annotate(KEY, "on-completion")), Moves);
-    let alone_and = |value: &'static str| {
-        move |pod: &mut Value| {
-            pod["metadata"]["ownerReferences"] = json!([]);
-            pod["metadata"]["namespace"] = json!("kube-system");
-            pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
-            pod["metadata"]["annotations"][KEY] = json!(value);
-        }
+    assert_eq!(verdict(older, &[], plain().annotation(KEY, "on-completion")), Moves);
+    let alone_and = |value: &str| {
+        let volumes = json!([{"name": "scratch", "emptyDir": {}}]);
+        alone().namespace("kube-system").set("spec.volumes", volumes).annotation(KEY, value)
     };
     check(Moves, alone_and("true"));
     check(Blocks(NotReplicated), alone_and("false"));
@@ -126,11 +119,8 @@ fn annotations_decide() {
 
 #[test]
 fn local_storage_stays_unless_it_is_given_up() {
-    let with = |volumes: Value, given_up: &'static str| {
-        move |pod: &mut Value| {
-            pod["spec"]["volumes"] = volumes;
-            pod["metadata"]["annotations"][SAFE_LOCAL_VOLUMES] = json!(given_up);
-        }
+    let with = |volumes: Value, given_up: &str| {
+        plain().set("spec.volumes", volumes).annotation(SAFE_LOCAL_VOLUMES, given_up)
     };
     let two =
         || json!([{"name": "v1", "emptyDir": {"medium": ""}}, {"name": "v2", "hostPath": {"path": "/x"}}]);
@@ -146,17 +136,12 @@ fn local_storage_stays_unless_it_is_given_up() {
 
 #[test]
 fn system_pods_stay_for_an_hour_unless_a_budget_guards_them() {
-    let system = |created: &'static str| {
-        move |pod: &mut Value| {
-            pod["metadata"]["namespace"] = json!("kube-system");
-            pod["metadata"]["creationTimestamp"] = json!(created);
-            pod["metadata"]["labels"]["critical"] = json!("true");
-            // What comes after is not looked at once it is old enough.
-            pod["metadata"]["annotations"][SAFE_TO_EVICT] = json!("false");
-        }
+    let system = |created: &str| {
+        let pod = plain().namespace("kube-system").created(created).label("critical", "true");
+        // What comes after is not looked at once it is old enough.
+        pod.annotation(SAFE_TO_EVICT, "false")
     };
-    let mut owner = replica_set();
-    owner["metadata"]["namespace"] = json!("kube-system");
+    let owner = replica_set().namespace("kube-system");
     let others = [owner.clone()];
     let default = Settings::default;
     assert_eq!(verdict(default(), &others, system("2025-12-31T23:00:00Z")), Blocks(UnmovableKubeSystemPod));
@@ -174,30 +159,28 @@ fn system_pods_stay_for_an_hour_unless_a_budget_guards_them() {
 
 #[test]
 fn a_budget_must_allow_it() {
-    let critical = |pod: &mut Value| pod["metadata"]["labels"]["critical"] = json!("true");
+    let critical = || plain().label("critical", "true");
     for (namespace, allowed, expected) in
         [("default", 0, Blocks(NotEnoughPdb)), ("default", 1, Moves), ("other", 0, Moves)]
     {
-        assert_eq!(verdict(Settings::default(), &[budget(namespace, allowed)], critical), expected);
+        assert_eq!(verdict(Settings::default(), &[budget(namespace, allowed)], critical()), expected);
     }
-    assert_eq!(verdict(Settings::default(), &[budget("default", 0)], |_| ()), Moves);
+    assert_eq!(verdict(Settings::default(), &[budget("default", 0)], plain()), Moves);
 }
 
 #[test]
 fn budgets_are_spent() {
-    let mut fixture = Fixture::new(Settings::default(), &[("g", 0)]);
-    fixture.node("g", "n", |_| ());
-    fixture.apply(budget("default", 2));
+    let mut harness = harness(Settings::default(), 0);
+    harness.add_node("g", node("g", "n"));
+    harness.apply(budget("default", 2).added());
     for name in ["a", "b", "c"] {
-        let mut value = pod(name, "n", "1m", "1");
-        value["metadata"]["labels"]["critical"] = json!("true");
-        fixture.apply(value);
+        harness.apply(pod(name, "n", "1m", "1").label("critical", "true").added());
     }
-    let snapshot = &fixture.cluster.snapshot;
+    let snapshot = &harness.state.cluster.snapshot;
     let on_it = snapshot.pods_on(snapshot.find("n").expect("it is there"));
     let pods: Vec<&Pod> = on_it.iter().map(|id| &**snapshot.pod(*id)).collect();
-    let mut disruptions = Disruptions::of(&fixture.cluster);
+    let mut disruptions = Disruptions::of(&harness.state.cluster);
     assert!(disruptions.spend(pods[..2].iter().copied()));
     assert!(disruptions.forbid(pods[2]));
-    assert!(!Disruptions::of(&fixture.cluster).spend(pods.iter().copied()));
+    assert!(!Disruptions::of(&harness.state.cluster).spend(pods.iter().copied()));
 }

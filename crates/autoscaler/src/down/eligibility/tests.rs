@@ -4,31 +4,25 @@ use UnremovableReason::{
     CurrentlyBeingDeleted, NotUnderutilized, ScaleDownDisabledAnnotation, ScaleDownUnreadyDisabled,
     UnexpectedError,
 };
-use serde_json::{Value, json};
+use serde_json::json;
+use testobjects::NodeBuilder;
 
 use super::super::super::TO_BE_DELETED;
 use super::super::super::settings::Settings;
-use super::super::tests::{Fixture, START, pod};
+use super::super::tests::{START, harness, node, pod};
 use super::*;
 
 #[track_caller]
-fn check(
-    settings: &Settings,
-    node: impl FnOnce(&mut Value),
-    pods: &[(&str, bool)],
-    expected: Option<UnremovableReason>,
-) {
-    let mut fixture = Fixture::new(settings.clone(), &[("g", 0)]);
-    let id = fixture.node("g", "n", node);
+fn check(settings: &Settings, node: NodeBuilder, pods: &[(&str, bool)], expected: Option<UnremovableReason>) {
+    let mut harness = harness(settings.clone(), 0);
+    let id = harness.add_node("g", node);
     for (number, (cpu, of_daemon_set)) in pods.iter().enumerate() {
-        let mut pod = pod(&format!("p{number}"), "n", cpu, "0");
-        if *of_daemon_set {
-            pod["metadata"]["ownerReferences"][0]["kind"] = json!("DaemonSet");
-        }
-        fixture.apply(pod);
+        let pod = pod(&format!("p{number}"), "n", cpu, "0");
+        let pod = if *of_daemon_set { pod.owner("DaemonSet", "web") } else { pod };
+        harness.apply(pod.added());
     }
     let candidate = Candidate { node: id, group: super::super::GroupId(0) };
-    let (reason, _) = fixture.with(|context| {
+    let (reason, _) = harness.with(|context| {
         let groups = Groups::of(context);
         eligibility(context, &groups, &mut Summaries::default(), candidate)
     });
@@ -39,36 +33,32 @@ fn check(
 fn nodes_are_left_alone_for_a_reason() {
     let default = Settings::default();
     let now = START.nanos() / 1_000_000_000;
-    let marked = |ago: i64| {
-        move |node: &mut Value| {
-            let value = (now - ago).to_string();
-            node["spec"]["taints"] = json!([{"key": TO_BE_DELETED, "value": value, "effect": "NoSchedule"}]);
-        }
-    };
-    let unready = |node: &mut Value| node["status"]["conditions"][0]["status"] = json!("False");
-    check(&default, |_| (), &[], None);
+    let plain = || node("g", "n");
+    let marked = |ago: i64| plain().taint(&format!("{TO_BE_DELETED}={}:NoSchedule", now - ago));
+    let unready = || plain().not_ready_since("2025-12-31T00:00:00Z");
+    check(&default, plain(), &[], None);
     check(&default, marked(30), &[], Some(CurrentlyBeingDeleted));
     check(&default, marked(299), &[], Some(CurrentlyBeingDeleted));
     check(&default, marked(300), &[], None);
-    let disabled = |node: &mut Value| node["metadata"]["annotations"][DISABLED] = json!("true");
+    let disabled = plain().annotation(DISABLED, "true");
     check(&default, disabled, &[], Some(ScaleDownDisabledAnnotation));
-    check(&default, |_| (), &[("1200m", false)], Some(NotUnderutilized));
-    check(&default, |_| (), &[("1", false)], None);
-    check(&default, |_| (), &[("200m", false)], None);
-    let broken = |node: &mut Value| node["status"]["allocatable"] = json!({"cpu": "0", "memory": "0"});
+    check(&default, plain(), &[("1200m", false)], Some(NotUnderutilized));
+    check(&default, plain(), &[("1", false)], None);
+    check(&default, plain(), &[("200m", false)], None);
+    let broken = plain().set("status.allocatable", json!({"cpu": "0", "memory": "0"}));
     check(&default, broken, &[("200m", false)], Some(UnexpectedError));
-    check(&default, unready, &[], None);
+    check(&default, unready(), &[], None);
     let picky = Settings { scale_down_unready_enabled: false, ..default };
-    check(&picky, unready, &[], Some(ScaleDownUnreadyDisabled));
+    check(&picky, unready(), &[], Some(ScaleDownUnreadyDisabled));
 }
 
 #[test]
 fn daemon_sets_count_unless_they_are_ignored() {
     let mut settings = Settings::default();
     let pods = [("200m", false), ("1", true)];
-    check(&settings, |_| (), &pods, Some(NotUnderutilized));
+    check(&settings, node("g", "n"), &pods, Some(NotUnderutilized));
     settings.group_defaults.ignore_daemonsets_utilization = true;
-    check(&settings, |_| (), &pods, None);
+    check(&settings, node("g", "n"), &pods, None);
     settings.group_defaults.scale_down_utilization_threshold = 0.0;
-    check(&settings, |_| (), &[("1", true)], None);
+    check(&settings, node("g", "n"), &[("1", true)], None);
 }

@@ -1,15 +1,15 @@
 //! Cases of cluster-autoscaler's own tests of unneeded nodes.
 
 use kubernetes::time::seconds;
-use serde_json::json;
 
 use super::super::super::settings::Settings;
-use super::super::tests::Fixture;
+use super::super::super::testing::Harness;
+use super::super::tests::{harness, node};
 use super::*;
 
-fn found(fixture: &Fixture, names: &[&str]) -> Vec<(Arc<str>, Removable)> {
+fn found(harness: &Harness, names: &[&str]) -> Vec<(Arc<str>, Removable)> {
     let removable = |name: &&str| {
-        let node = fixture.cluster.snapshot.find(name).expect("it is there");
+        let node = harness.state.cluster.snapshot.find(name).expect("it is there");
         let candidate = Candidate { node, group: GroupId(0) };
         let drains = name.starts_with("drain");
         (Arc::from(*name), Removable { candidate, drains, waits: false, risky: false })
@@ -17,11 +17,11 @@ fn found(fixture: &Fixture, names: &[&str]) -> Vec<(Arc<str>, Removable)> {
     names.iter().map(removable).collect()
 }
 
-fn may_go(fixture: &mut Fixture, unneeded: &Unneeded, deleting: i64) -> MayGo {
+fn may_go(harness: &mut Harness, unneeded: &Unneeded, deleting: i64) -> MayGo {
     let mut in_progress = InProgress::default();
     in_progress.by_group.insert(GroupId(0), deleting);
-    let nodes: Vec<_> = fixture.cluster.nodes().collect();
-    fixture.with(|context| {
+    let nodes: Vec<_> = harness.state.cluster.nodes().collect();
+    harness.with(|context| {
         context.cluster.snapshot.begin(nodes);
         let groups = Groups::of(context);
         let quotas = Quotas::of(context).expect("there are no GPUs");
@@ -31,17 +31,17 @@ fn may_go(fixture: &mut Fixture, unneeded: &Unneeded, deleting: i64) -> MayGo {
 
 #[test]
 fn moments_are_kept_as_long_as_a_node_stays_unneeded() {
-    let mut fixture = Fixture::new(Settings::default(), &[("g", 0)]);
+    let mut harness = harness(Settings::default(), 0);
     for name in ["n1", "n2", "n3"] {
-        fixture.node("g", name, |_| ());
+        harness.add_node("g", node("g", name));
     }
-    let (first, then) = (fixture.now, fixture.now.plus_nanos(seconds(60)));
+    let (first, then) = (harness.now, harness.now.plus_nanos(seconds(60)));
     let mut unneeded = Unneeded::default();
-    unneeded.update(found(&fixture, &["n2"]), first);
-    unneeded.update(found(&fixture, &["n1", "n2", "n3"]), then);
+    unneeded.update(found(&harness, &["n2"]), first);
+    unneeded.update(found(&harness, &["n1", "n2", "n3"]), then);
     let since: Vec<Moment> = unneeded.iter().map(|(_, since)| since).collect();
     assert_eq!(since, [then, first, then]);
-    unneeded.update(found(&fixture, &["n1"]), then.plus_nanos(1));
+    unneeded.update(found(&harness, &["n1"]), then.plus_nanos(1));
     assert_eq!(unneeded.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["n1"]);
 }
 
@@ -51,18 +51,18 @@ fn a_group_keeps_its_least_size() {
     for (empty, drained, min, target, deleting, expected) in
         [(3, 2, 1, 10, 2, (3, 2)), (3, 5, 1, 10, 2, (3, 4)), (3, 5, 1, 5, 2, (2, 0))]
     {
-        let mut fixture = Fixture::new(Settings::default(), &[("g", min)]);
+        let mut harness = harness(Settings::default(), min);
         let names = (0..empty).map(|number| format!("empty-{number}"));
         let names: Vec<String> = names.chain((0..drained).map(|number| format!("drain-{number}"))).collect();
         for name in &names {
-            fixture.node("g", name, |_| ());
+            harness.add_node("g", node("g", name));
         }
-        fixture.cloud.targets[0] = target;
+        harness.cloud.targets[0] = target;
         let mut unneeded = Unneeded::default();
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-        unneeded.update(found(&fixture, &names), fixture.now);
-        fixture.wait(3600);
-        let MayGo { empty, drained, .. } = may_go(&mut fixture, &unneeded, deleting);
+        unneeded.update(found(&harness, &names), harness.now);
+        harness.wait(3600);
+        let MayGo { empty, drained, .. } = may_go(&mut harness, &unneeded, deleting);
         assert_eq!((empty.len(), drained.len()), expected);
     }
 }
@@ -81,14 +81,14 @@ fn a_node_waits_longer_than_the_time_unless_there_is_none() {
         let mut settings = Settings::default();
         settings.group_defaults.scale_down_unneeded_time = Duration::from_secs(if ready { wait } else { 0 });
         settings.group_defaults.scale_down_unready_time = Duration::from_secs(if ready { 0 } else { wait });
-        let mut fixture = Fixture::new(settings, &[("g", 0)]);
-        fixture.node("g", "n", |node| {
-            node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
-        });
+        let mut harness = harness(settings, 0);
+        let node = node("g", "n");
+        let node = if ready { node } else { node.not_ready_since("2025-12-31T00:00:00Z") };
+        harness.add_node("g", node);
         let mut unneeded = Unneeded::default();
-        unneeded.update(found(&fixture, &["n"]), fixture.now);
-        fixture.wait(waited);
-        let not = may_go(&mut fixture, &unneeded, 0).not;
+        unneeded.update(found(&harness, &["n"]), harness.now);
+        harness.wait(waited);
+        let not = may_go(&mut harness, &unneeded, 0).not;
         assert_eq!(not.first().map(|(_, reason)| *reason), expected);
     }
 }
@@ -97,14 +97,14 @@ fn a_node_waits_longer_than_the_time_unless_there_is_none() {
 fn the_cluster_keeps_its_least_cores() {
     let mut settings = Settings::default();
     settings.cores_total.min = 3;
-    let mut fixture = Fixture::new(settings, &[("g", 0)]);
+    let mut harness = harness(settings, 0);
     for name in ["n1", "n2", "n3"] {
-        fixture.node("g", name, |_| ());
+        harness.add_node("g", node("g", name));
     }
     let mut unneeded = Unneeded::default();
-    unneeded.update(found(&fixture, &["n1", "n2", "n3"]), fixture.now);
-    fixture.wait(3600);
-    let MayGo { empty, not, .. } = may_go(&mut fixture, &unneeded, 0);
+    unneeded.update(found(&harness, &["n1", "n2", "n3"]), harness.now);
+    harness.wait(3600);
+    let MayGo { empty, not, .. } = may_go(&mut harness, &unneeded, 0);
     // Of six cores one node's two may go: then there are four, and two would be too few.
     assert_eq!(empty.len(), 1);
     assert!(not.iter().all(|(_, reason)| *reason == UnremovableReason::MinimalResourceLimitExceeded));

@@ -1,55 +1,59 @@
+use model::What;
 use scheduler::ids::{NodeId, PodId};
 use serde_json::{Value, json};
+use testobjects::{NodeBuilder, PodBuilder};
 
-use super::super::super::cluster::Cluster;
-use super::super::tests::{Fixture, node, object, pods, template};
+use super::super::super::testing::Harness;
+use super::super::tests::{harness, node, pods, template};
 use super::*;
 
 /// Pods, and what a new node is like. There is an old node in another zone, with little room.
 struct Case {
-    fixture: Fixture,
+    harness: Harness,
     template: Template,
     groups: Vec<PodGroup>,
 }
 
 impl Case {
-    fn new(template_node: Value, pending: &[Vec<Value>]) -> Case {
+    fn new(template_node: NodeBuilder, pending: &[Vec<PodBuilder>]) -> Case {
         Case::with_daemons(template_node, &[], pending)
     }
 
-    fn with_daemons(template_node: Value, daemons: &[Value], pending: &[Vec<Value>]) -> Case {
-        let mut fixture = Fixture::new(&[]);
-        fixture.apply([in_zone(node("oldnode", 100, 100, 10), "jupiter")]);
-        let daemons: Vec<_> = daemons.iter().map(object).collect();
-        let template = template(&mut fixture.cluster, &object(&in_zone(template_node, "mars")), &daemons);
+    fn with_daemons(template_node: NodeBuilder, daemons: &[PodBuilder], pending: &[Vec<PodBuilder>]) -> Case {
+        let mut harness = harness(&[]);
+        harness.apply(in_zone(node("oldnode", 100, 100, 10), "jupiter").added());
+        let daemons: Vec<_> = daemons.iter().map(|pod| pod.clone().object()).collect();
+        let node = in_zone(template_node, "mars").object();
+        let template = template(&mut harness.state.cluster, &node, &daemons);
         let mut groups = Vec::new();
         for pods in pending {
-            fixture.apply(pods.iter().cloned());
-            let id = |pod: &Value| {
-                fixture.cluster.snapshot.trial.find_pod("universe", pod["metadata"]["name"].as_str().unwrap())
-            };
-            let ids: Vec<PodId> = pods.iter().map(|pod| id(pod).unwrap()).collect();
-            groups.push(PodGroup::of(&fixture.cluster.snapshot, ids));
+            let pods: Vec<_> = pods.iter().map(|pod| pod.clone().object()).collect();
+            let mut ids: Vec<PodId> = Vec::new();
+            for pod in pods {
+                let name = pod.meta().name.to_string();
+                harness.apply(What::Added(pod));
+                ids.push(harness.pod("universe", &name));
+            }
+            groups.push(PodGroup::of(&harness.state.cluster.snapshot, ids));
         }
-        let nodes: Vec<NodeId> = fixture.cluster.nodes().collect();
-        fixture.cluster.snapshot.begin(nodes);
-        Case { fixture, template, groups }
+        let nodes: Vec<NodeId> = harness.state.cluster.nodes().collect();
+        harness.state.cluster.snapshot.begin(nodes);
+        Case { harness, template, groups }
     }
 
     fn snapshot(&mut self) -> &mut Snapshot {
-        let cluster: &mut Cluster = &mut self.fixture.cluster;
-        &mut cluster.snapshot
+        &mut self.harness.state.cluster.snapshot
     }
 
     fn estimate(&mut self, most: i64, manner: Manner) -> Estimate {
         let which: Vec<usize> = (0..self.groups.len()).collect();
-        let snapshot = &mut self.fixture.cluster.snapshot;
+        let snapshot = &mut self.harness.state.cluster.snapshot;
         estimate(snapshot, &self.template, &self.groups, &which, Limit::least(&[most]), manner)
     }
 
     fn by_trying(&mut self, most: i64, manner: Manner) -> Estimate {
         let which: Vec<usize> = (0..self.groups.len()).collect();
-        let snapshot = &mut self.fixture.cluster.snapshot;
+        let snapshot = &mut self.harness.state.cluster.snapshot;
         let (order, fast) = order(snapshot, &self.template.node, &self.groups, &which, manner);
         let limit = Limit::least(&[most]);
         by_trying(snapshot, &self.template, &self.groups, (&order, fast), limit, manner)
@@ -59,21 +63,26 @@ impl Case {
 const PLAIN: Manner = Manner { version: Version::V1_36, fastpath: false };
 const FAST: Manner = Manner { version: Version::V1_36, fastpath: true };
 
-fn in_zone(mut node: Value, zone: &str) -> Value {
-    node["metadata"]["labels"]["topology.kubernetes.io/zone"] = zone.into();
-    node
+fn in_zone(node: NodeBuilder, zone: &str) -> NodeBuilder {
+    node.label("topology.kubernetes.io/zone", zone)
 }
 
-fn spread(skew: i64, key: &str, domains: i64) -> Value {
-    json!({"topologySpreadConstraints": [{
+/// The same pods with another field in their specs.
+fn with(pods: Vec<PodBuilder>, field: &str, value: &Value) -> Vec<PodBuilder> {
+    pods.into_iter().map(|pod| pod.set(&format!("spec.{field}"), value.clone())).collect()
+}
+
+fn spread(pods: Vec<PodBuilder>, skew: i64, key: &str, domains: i64) -> Vec<PodBuilder> {
+    let constraints = json!([{
         "maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "minDomains": domains,
         "labelSelector": {"matchLabels": {"app": "a"}},
-    }]})
+    }]);
+    with(pods, "topologySpreadConstraints", &constraints)
 }
 
 /// The numbers are those of TestBinpackingEstimate of cluster-autoscaler.
 #[track_caller]
-fn check(node: (i64, i64), pending: &[Vec<Value>], most: i64, expected: (i64, &[(usize, usize)])) {
+fn check(node: (i64, i64), pending: &[Vec<PodBuilder>], most: i64, expected: (i64, &[(usize, usize)])) {
     let mut case = Case::new(super::super::tests::node("template", node.0, node.1, 10), pending);
     let found = case.estimate(most, PLAIN);
     assert_eq!((found.nodes, &*found.helped), expected);
@@ -87,34 +96,33 @@ fn check(node: (i64, i64), pending: &[Vec<Value>], most: i64, expected: (i64, &[
 
 #[test]
 fn pods_are_packed_by_what_they_ask_for() {
-    check((1000, 2000), &[pods("a", 10, 350, 1000, &Value::Null)], 0, (5, &[(0, 10)]));
-    check((10000, 20000), &[pods("a", 20, 10, 100, &Value::Null)], 0, (2, &[(0, 20)]));
-    check((1000, 5000), &[pods("a", 20, 500, 1000, &Value::Null)], 5, (5, &[(0, 10)]));
-    let two = [pods("a", 10, 50, 1000, &Value::Null), pods("b", 10, 500, 1000, &Value::Null)];
+    check((1000, 2000), &[pods("a", 10, 350, 1000)], 0, (5, &[(0, 10)]));
+    check((10000, 20000), &[pods("a", 20, 10, 100)], 0, (2, &[(0, 20)]));
+    check((1000, 5000), &[pods("a", 20, 500, 1000)], 5, (5, &[(0, 10)]));
+    let two = [pods("a", 10, 50, 1000), pods("b", 10, 500, 1000)];
     check((1000, 5000), &two, 5, (5, &[(1, 10)]));
 }
 
 #[test]
 fn a_port_of_the_host_is_there_once_a_node() {
-    let port = json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": 5555}],
-        "resources": {"requests": {"cpu": "200m", "memory": "1000Mi"}}}]});
-    check((1000, 5000), &[pods("a", 8, 0, 0, &port)], 0, (8, &[(0, 8)]));
+    let pods = pods("a", 8, 200, 1000).into_iter().map(|pod| pod.host_port(5555));
+    check((1000, 5000), &[pods.collect()], 0, (8, &[(0, 8)]));
 }
 
 #[test]
 fn pods_are_spread_over_new_nodes() {
     let host = "kubernetes.io/hostname";
-    check((1000, 5000), &[pods("a", 8, 200, 200, &spread(2, host, 1))], 0, (4, &[(0, 8)]));
+    check((1000, 5000), &[spread(pods("a", 8, 200, 200), 2, host, 1)], 0, (4, &[(0, 8)]));
     let zone = "topology.kubernetes.io/zone";
-    check((1000, 5000), &[pods("a", 8, 20, 100, &spread(2, zone, 1))], 0, (1, &[(0, 2)]));
+    check((1000, 5000), &[spread(pods("a", 8, 20, 100), 2, zone, 1)], 0, (1, &[(0, 2)]));
     // Earlier nodes are gone back to when the last one has one too many. The old node takes its share of the pods, and is
     // counted with the new ones.
-    check((1000, 5000), &[pods("a", 12, 20, 0, &spread(1, host, 3))], 0, (3, &[(0, 12)]));
+    check((1000, 5000), &[spread(pods("a", 12, 20, 0), 1, host, 3)], 0, (3, &[(0, 12)]));
 }
 
 #[test]
 fn before_1_33_earlier_nodes_are_not_gone_back_to() {
-    let pending = [pods("a", 12, 20, 0, &spread(1, "kubernetes.io/hostname", 3))];
+    let pending = [spread(pods("a", 12, 20, 0), 1, "kubernetes.io/hostname", 3)];
     let mut case = Case::new(node("template", 1000, 5000, 10), &pending);
     let old = Manner { version: Version::V1_32, fastpath: false };
     assert_ne!(case.estimate(0, old), case.estimate(0, PLAIN));
@@ -123,7 +131,7 @@ fn before_1_33_earlier_nodes_are_not_gone_back_to() {
 /// BenchmarkBinpackingEstimate of cluster-autoscaler.
 #[test]
 fn many_pods_are_counted() {
-    let pending = [pods("a", 50_000, 50, 100, &Value::Null), pods("b", 1000, 95, 190, &Value::Null)];
+    let pending = [pods("a", 50_000, 50, 100), pods("b", 1000, 95, 190)];
     let mut case = Case::new(node("template", 1000, 5000, 100), &pending);
     let found = case.estimate(3000, PLAIN);
     assert_eq!(found, Estimate { nodes: 2595, helped: vec![(1, 1000), (0, 50_000)] });
@@ -143,13 +151,13 @@ fn limits_of_zero_do_not_count_and_negative_ones_forbid_all() {
 fn the_group_that_saves_most_is_packed_by_arithmetic() {
     let check = |pending: &[(usize, i64, i64)], expected: Option<usize>| {
         let name = |n: usize| format!("g{n}");
-        let pending: Vec<Vec<Value>> = (0..)
+        let pending: Vec<Vec<PodBuilder>> = (0..)
             .zip(pending)
-            .map(|(n, (count, cpu, memory))| pods(&name(n), *count, *cpu, *memory, &Value::Null))
+            .map(|(n, (count, cpu, memory))| pods(&name(n), *count, *cpu, *memory))
             .collect();
         let case = Case::new(node("template", 100, 100, 10), &pending);
         let order: Vec<usize> = (0..case.groups.len()).collect();
-        let snapshot = &case.fixture.cluster.snapshot;
+        let snapshot = &case.harness.state.cluster.snapshot;
         assert_eq!(fastpath::best(snapshot, &case.template.node, &case.groups, &order), expected);
     };
     check(&[(5, 30, 0), (3, 50, 0)], Some(0));
@@ -158,9 +166,12 @@ fn the_group_that_saves_most_is_packed_by_arithmetic() {
     check(&[(3, 80, 0), (3, 70, 0), (4, 50, 0)], Some(2));
     check(&[(2, 60, 0), (100, 1, 0)], Some(0));
     check(&[(2, 0, 0), (4, 0, 0)], Some(1));
-    let hosts = spread(2, "kubernetes.io/hostname", 1);
-    let case = Case::new(node("template", 100, 100, 10), &[pods("a", 10, 5, 5, &hosts)]);
-    assert_eq!(fastpath::best(&case.fixture.cluster.snapshot, &case.template.node, &case.groups, &[0]), None);
+    let spread = spread(pods("a", 10, 5, 5), 2, "kubernetes.io/hostname", 1);
+    let case = Case::new(node("template", 100, 100, 10), &[spread]);
+    assert_eq!(
+        fastpath::best(&case.harness.state.cluster.snapshot, &case.template.node, &case.groups, &[0]),
+        None
+    );
 }
 
 /// A small generator, so that a case is its seed.
@@ -181,21 +192,20 @@ fn counting_is_the_same_as_trying() {
         let mut dice = Dice(seed);
         let mut amount = |from: u64, to: u64| (from + dice.throw(to - from)) as i64;
         let template = node("template", amount(500, 4000), amount(500, 4000), amount(2, 15));
-        let daemons: Vec<Value> = if amount(0, 2) == 0 {
-            pods("daemon", 1, amount(0, 400), amount(0, 400), &Value::Null)
-        } else {
-            Vec::new()
-        };
-        let pending: Vec<Vec<Value>> = (0..amount(1, 6))
+        let daemons: Vec<PodBuilder> =
+            if amount(0, 2) == 0 { pods("daemon", 1, amount(0, 400), amount(0, 400)) } else { Vec::new() };
+        let pending: Vec<Vec<PodBuilder>> = (0..amount(1, 6))
             .map(|n| {
                 let size = if amount(0, 5) == 0 { 0 } else { 1 };
-                let spec = match amount(0, 12) {
-                    0 => json!({"nodeSelector": {"nowhere": "yes"}}),
-                    1 => json!({"tolerations": [{"operator": "Exists"}]}),
-                    _ => Value::Null,
-                };
+                // The amounts are drawn in this order: a seed stays the same case.
+                let kind = amount(0, 12);
                 let count = amount(1, 40) as usize;
-                pods(&format!("g{n}"), count, size * amount(1, 1500), size * amount(1, 1500), &spec)
+                let pods = pods(&format!("g{n}"), count, size * amount(1, 1500), size * amount(1, 1500));
+                match kind {
+                    0 => with(pods, "nodeSelector", &json!({"nowhere": "yes"})),
+                    1 => with(pods, "tolerations", &json!([{"operator": "Exists"}])),
+                    _ => pods,
+                }
             })
             .collect();
         let most = if amount(0, 2) == 0 { amount(1, 12) } else { 0 };
@@ -207,7 +217,7 @@ fn counting_is_the_same_as_trying() {
         let tried_match = case.snapshot().last_match();
         case.snapshot().set_last_match(start);
         let which: Vec<usize> = (0..case.groups.len()).collect();
-        let snapshot = &mut case.fixture.cluster.snapshot;
+        let snapshot = &mut case.harness.state.cluster.snapshot;
         counted += u32::from(Counted::new(snapshot, &case.template, &case.groups, &which).is_some());
         assert_eq!(case.estimate(most, manner), tried, "seed {seed}");
         assert_eq!(case.snapshot().last_match(), tried_match, "seed {seed}");
@@ -217,21 +227,22 @@ fn counting_is_the_same_as_trying() {
 
 #[test]
 fn what_depends_on_other_pods_is_not_counted() {
-    let anti = |app: &str| {
-        json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+    let anti = |pods: Vec<PodBuilder>, app: &str| {
+        let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}},
-        ]}}})
+        ]}});
+        with(pods, "affinity", &affinity)
     };
-    let check = |daemons: &[Value], pending: Vec<Value>, expected: bool, nodes: i64| {
+    let check = |daemons: &[PodBuilder], pending: Vec<PodBuilder>, expected: bool, nodes: i64| {
         let mut case = Case::with_daemons(node("template", 1000, 1000, 10), daemons, &[pending]);
-        let snapshot = &mut case.fixture.cluster.snapshot;
+        let snapshot = &mut case.harness.state.cluster.snapshot;
         let can = Counted::new(snapshot, &case.template, &case.groups, &[0]).is_some();
         assert_eq!(can, expected);
         assert_eq!(case.estimate(0, PLAIN).nodes, nodes);
     };
-    check(&[], pods("a", 4, 100, 100, &Value::Null), true, 1);
-    check(&[], pods("a", 4, 100, 100, &anti("a")), false, 4);
+    check(&[], pods("a", 4, 100, 100), true, 1);
+    check(&[], anti(pods("a", 4, 100, 100), "a"), false, 4);
     // A pod that comes with the node wants none of them near, or none of others.
-    check(&pods("d", 1, 1, 1, &anti("a")), pods("a", 4, 100, 100, &Value::Null), false, 0);
-    check(&pods("d", 1, 1, 1, &anti("b")), pods("a", 4, 100, 100, &Value::Null), true, 1);
+    check(&anti(pods("d", 1, 1, 1), "a"), pods("a", 4, 100, 100), false, 0);
+    check(&anti(pods("d", 1, 1, 1), "b"), pods("a", 4, 100, 100), true, 1);
 }

@@ -3,7 +3,7 @@
 
 use super::super::super::cloud::Pricing;
 use super::super::super::node::Node;
-use super::super::super::{Context, gpu};
+use super::super::super::{AutoscalingContext, gpu};
 use super::super::pods::PodGroup;
 use super::Candidate;
 
@@ -17,7 +17,7 @@ const GPU_UNFITNESS: f64 = 1000.0;
 /// By the place of a candidate, for those whose price is known. Without prices cluster-autoscaler does not start; then
 /// all are worth the same.
 pub(super) fn scores(
-    context: &Context<'_>,
+    context: &AutoscalingContext<'_>,
     groups: &[PodGroup],
     candidates: &[Candidate],
     left: &[usize],

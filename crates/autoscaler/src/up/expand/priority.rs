@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::super::cluster::PRIORITIES;
 use super::super::super::decision::{About, Event};
-use super::super::super::{Context, yaml};
+use super::super::super::{AutoscalingContext, yaml};
 use super::Candidate;
 
 const KEY: &str = "priorities";
@@ -15,7 +15,7 @@ const KEY: &str = "priorities";
 /// By the place of a candidate, its highest priority; nothing for those that are not named. No scores at all mean no
 /// opinion.
 pub(super) fn scores(
-    context: &mut Context<'_>,
+    context: &mut AutoscalingContext<'_>,
     candidates: &[Candidate],
     left: &[usize],
 ) -> Vec<(usize, f64)> {

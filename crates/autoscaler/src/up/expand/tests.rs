@@ -1,14 +1,18 @@
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
 use scheduler::ids::PodId;
 use serde_json::{Value, json};
+use testobjects::resource;
 
 use super::super::super::cloud::Pricing;
 use super::super::super::settings::Expander;
-use super::super::tests::{Fixture, node, pod};
+use super::super::super::testing::Harness;
+use super::super::tests::{add_pods, harness, node, pod};
 use super::*;
 
 /// Groups by name, with cpu and memory (MiB) of a node, and an option for each: nodes, and how many of the pods.
 struct Case {
-    fixture: Fixture,
+    harness: Harness,
     groups: Vec<PodGroup>,
     candidates: Vec<Candidate>,
 }
@@ -19,12 +23,12 @@ impl Case {
             .iter()
             .map(|(name, cpu, memory, ..)| (*name, 0, 10, node(name, *cpu, *memory, 10)))
             .collect();
-        let mut fixture = Fixture::new(&groups);
+        let mut harness = harness(&groups);
         for (n, (cpu, memory)) in pods.iter().enumerate() {
-            fixture.apply([pod(&format!("p{n}"), &format!("c{n}"), *cpu, *memory, Value::Null)]);
+            add_pods(&mut harness, [pod(&format!("p{n}"), &format!("c{n}"), *cpu, *memory)]);
         }
-        let ids: Vec<PodId> = fixture.cluster.waiting().collect();
-        let groups = PodGroup::all(&fixture.cluster.snapshot, &ids);
+        let ids: Vec<PodId> = harness.state.cluster.waiting().collect();
+        let groups = PodGroup::all(&harness.state.cluster.snapshot, &ids);
         let candidates = (0..).zip(options).map(|(place, (name, _, _, nodes, helped))| Candidate {
             group: GroupId(place),
             name: (*name).into(),
@@ -32,13 +36,14 @@ impl Case {
             helped: (0..*helped).map(|pods| (pods, 1)).collect(),
             similar: Vec::new(),
         });
-        Case { candidates: candidates.collect(), fixture, groups }
+        Case { candidates: candidates.collect(), harness, groups }
     }
 
     fn choose(&mut self, expanders: &[Expander]) -> (Option<String>, Vec<Choice>) {
-        self.fixture.settings.expander = expanders.to_vec();
-        let Case { fixture, groups, candidates } = self;
-        let (best, choices) = fixture.with(|context| choose(context, groups, candidates));
+        self.harness.state.settings.expander = expanders.to_vec();
+        self.harness.state.dice = Pcg64::seed_from_u64(0);
+        let Case { harness, groups, candidates } = self;
+        let (best, choices) = harness.with(|context| choose(context, groups, candidates));
         (best.map(|place| self.candidates[place].name.to_string()), choices)
     }
 
@@ -98,9 +103,11 @@ fn the_cheapest_wins_all_things_considered() {
     let check = |nodes: [i64; 2], helped: [usize; 2], prices: [f64; 2], there: usize, expected: &str| {
         let options = [("ng1", 1000, 1000, nodes[0], helped[0]), ("ng2", 4000, 1000, nodes[1], helped[1])];
         let mut case = Case::new(&options, &[(1000, 0), (500, 0)]);
-        case.fixture.apply((0..there).map(|n| node(&format!("n{n}"), 1, 1, 1)));
-        case.fixture.cloud.pricing = Some(pricing);
-        for (group, price) in case.fixture.cloud.groups.iter_mut().zip(prices) {
+        for n in 0..there {
+            case.harness.apply(node(&format!("n{n}"), 1, 1, 1).added());
+        }
+        case.harness.cloud.pricing = Some(pricing);
+        for (group, price) in case.harness.cloud.groups.iter_mut().zip(prices) {
             group.price = Some(price);
         }
         assert_eq!(case.choose(&[Expander::Price]).0.as_deref(), Some(expected));
@@ -116,9 +123,9 @@ fn the_cheapest_wins_all_things_considered() {
 #[test]
 fn groups_without_a_price_are_dropped() {
     let mut case = Case::new(&[("a", 1000, 1000, 1, 1), ("b", 1000, 1000, 1, 1)], &[(1, 1)]);
-    case.fixture.cloud.pricing = Some(Pricing { cpu: 1.0, memory_gib: 1.0 });
+    case.harness.cloud.pricing = Some(Pricing { cpu: 1.0, memory_gib: 1.0 });
     assert_eq!(case.choose(&[Expander::Price]).0, None);
-    case.fixture.cloud.groups[1].price = Some(9.0);
+    case.harness.cloud.groups[1].price = Some(9.0);
     assert_eq!(case.choose(&[Expander::Price]).0.as_deref(), Some("b"));
 }
 
@@ -134,16 +141,16 @@ const CONFIG: &str = "5:\n  - \".*t2\\\\.micro.*\"\n10: \n  - \".*t2\\\\.large.*
 fn check_priority(data: Option<Value>, groups: &[&str], left: &[&str], events: &[&str]) {
     let options: Vec<_> = groups.iter().map(|name| (*name, 1, 1, 1, 1)).collect();
     let mut case = Case::new(&options, &[(1, 1)]);
-    case.fixture.apply(data.map(|data| {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data, "metadata": {
-            "namespace": "kube-system", "name": "cluster-autoscaler-priority-expander"}})
-    }));
+    if let Some(data) = data {
+        let map = resource("v1", "ConfigMap", "cluster-autoscaler-priority-expander");
+        case.harness.apply(map.namespace("kube-system").set("data", data).added());
+    }
     let found = case.left(Expander::Priority);
     assert_eq!(found.iter().map(|name| &**name).collect::<Vec<_>>(), left);
     let told: Vec<String> =
-        case.fixture.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
+        case.harness.events.iter().map(|event| format!("{} {}", event.reason, event.message)).collect();
     assert_eq!(told, events);
-    assert!(case.fixture.events.iter().all(|event| event.warning));
+    assert!(case.harness.events.iter().all(|event| event.warning));
 }
 
 /// Cases of TestPriorityExpander… of cluster-autoscaler.

@@ -129,7 +129,7 @@ fn groups_and_templates_are_hashed_by_the_rule() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "t", "labels": {"a": "b"}},
         "spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
         "status": {"capacity": {"cpu": "2", "memory": "8Gi"}}});
-    let node = Object::parse(&node.to_string()).unwrap();
+    let node = testobjects::object(&node);
     let template = NodeTemplate {
         instance_type: "m5.large".to_owned(),
         region: "eu-west-1".to_owned(),

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::super::*;
 use super::given;
 
-fn object(version: &str, kind: &str) -> Value {
-    json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": {"x": 1}})
+fn of_kind(version: &str, kind: &str) -> Value {
+    testobjects::resource(version, kind, "a").set("spec.x", 1).json()
 }
 
 const EXTERNAL: &[(&str, &str)] = &[
@@ -44,7 +44,7 @@ const EXTERNAL: &[(&str, &str)] = &[
 #[test]
 fn kinds_that_act_outside_are_given_if_they_are_named_or_that_is_allowed() {
     for (version, kind) in EXTERNAL {
-        let object = object(version, kind);
+        let object = of_kind(version, kind);
         assert_eq!(given(Manner::default(), &object), None, "{kind}");
         let named = Manner { kinds: Some(vec![Kind::of(version, kind)]), ..Manner::default() };
         assert!(given(named, &object).is_some(), "{kind}");
@@ -52,7 +52,7 @@ fn kinds_that_act_outside_are_given_if_they_are_named_or_that_is_allowed() {
         assert!(given(allowed, &object).is_some(), "{kind}");
     }
     // A claim of Karpenter's says where something was put, besides.
-    assert_eq!(given(Manner::default(), &object("karpenter.sh/v1", "NodeClaim")), None);
+    assert_eq!(given(Manner::default(), &of_kind("karpenter.sh/v1", "NodeClaim")), None);
 }
 
 #[test]
@@ -69,14 +69,14 @@ fn what_workloads_and_schedulers_need_is_given() {
         ("scheduling.run.ai/v2alpha2", "PodGroup"),
     ] {
         let manner = Manner { target_kinds: vec![Kind::of(version, kind)], ..Manner::default() };
-        assert!(given(manner, &object(version, kind)).is_some(), "{kind}");
+        assert!(given(manner, &of_kind(version, kind)).is_some(), "{kind}");
     }
 }
 
 #[test]
 fn kinds_of_others_are_given_where_nobody_can_be_at_work_on_them() {
     let kind = || Kind::new("x.io", "Box");
-    let boxed = object("x.io/v1", "Box");
+    let boxed = of_kind("x.io/v1", "Box");
     assert!(given(Manner::default(), &boxed).is_some());
     let had = || Manner { target_kinds: vec![kind()], ..Manner::default() };
     assert_eq!(given(had(), &boxed), None);

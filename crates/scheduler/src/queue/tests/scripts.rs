@@ -5,9 +5,10 @@
 //! `pop -> NAME` tries the next pod (`NAME@NODE` if it is placed, `nobody` if none is ready), `wakes at MOMENT` says when
 //! time alone moves a pod next, and anything else says where all pods wait. Words of a pod: `on=NODE`, `promised=NODE`, `priority=N`, `app=LABEL`, `gate`, `far` from its own kind, `going`.
 
-use model::{Moment, Object, What};
+use model::Moment;
 use proptest::prelude::*;
 use serde_json::json;
+use testobjects::{NodeBuilder, PodBuilder};
 
 use super::super::super::{Scheduler, Settings, Version};
 use super::{node, places};
@@ -47,12 +48,12 @@ fn pop(scheduler: &mut Scheduler, now: Moment) -> String {
 fn happen(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
     let words: Vec<&str> = words.split(' ').collect();
     match words[..] {
-        ["node+", name, cpu] => scheduler.apply(now, &What::Modified(node_object(name, cpu))),
-        ["node-", name] => scheduler.apply(now, &What::Deleted(node_object(name, "0"))),
+        ["node+", name, cpu] => scheduler.apply(now, &node_object(name, cpu).modified()),
+        ["node-", name] => scheduler.apply(now, &node_object(name, "0").deleted()),
         ["pod+", name, cpu, ref words @ ..] => {
-            scheduler.apply(now, &What::Modified(pod_object(name, cpu, words)));
+            scheduler.apply(now, &pod_object(name, cpu, words).modified());
         }
-        ["pod-", name] => scheduler.apply(now, &What::Deleted(pod_object(name, "0", &[]))),
+        ["pod-", name] => scheduler.apply(now, &pod_object(name, "0", &[]).deleted()),
         ["bound", name] => scheduler.placed(now, "d", name),
         ["unbound", name] => scheduler.bind_failed(now, "d", name),
         _ => return false,
@@ -60,43 +61,32 @@ fn happen(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
     true
 }
 
-fn node_object(name: &str, cpu: &str) -> Object {
-    let node = json!({
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": cpu, "pods": "10"}},
-    });
-    Object::parse(&node.to_string()).unwrap()
+fn node_object(name: &str, cpu: &str) -> NodeBuilder {
+    testobjects::node(name).allocatable("cpu", cpu).allocatable("pods", "10")
 }
 
-fn pod_object(name: &str, cpu: &str, words: &[&str]) -> Object {
+fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
     let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-    let has = |word: &str| words.contains(&word);
     let app = value("app").unwrap_or(name);
-    let term =
-        json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
-    let affinity = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "d",
-            "uid": name,
-            "labels": {"app": app},
-            "deletionTimestamp": has("going").then_some("2026-01-01T00:00:00Z"),
-        },
-        "spec": {
-            "nodeName": value("on"),
-            "priority": value("priority").map(|text| text.parse::<i32>().unwrap()),
-            "schedulingGates": if has("gate") { json!([{"name": "g"}]) } else { json!([]) },
-            "affinity": has("far").then_some(affinity),
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-        },
-        "status": {"nominatedNodeName": value("promised")},
-    });
-    Object::parse(&pod.to_string()).unwrap()
+    let mut pod = testobjects::pod(name).namespace("d").label("app", app).request("cpu", cpu);
+    for word in words {
+        pod = match word.split_once('=').unwrap_or((word, "")) {
+            ("on", node) => pod.on(node),
+            ("promised", node) => pod.set("status.nominatedNodeName", node),
+            ("priority", priority) => pod.priority(priority.parse().unwrap()),
+            ("app", _) => pod,
+            ("gate", _) => pod.set("spec.schedulingGates", json!([{"name": "g"}])),
+            ("far", _) => {
+                let term = json!({"topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": app}}});
+                let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+                pod.set("spec.affinity.podAntiAffinity", required)
+            }
+            ("going", _) => pod.terminating("2026-01-01T00:00:00Z"),
+            _ => panic!("{word} means nothing"),
+        };
+    }
+    pod
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! A cluster and a cloud for the tests of all parts of a loop.
+
+use std::sync::Arc;
+
+use model::{Moment, NamespacedName, What};
+use scheduler::ids::{NodeId, PodId};
+use testobjects::NodeBuilder;
+
+use super::AutoscalingContext;
+use super::clock::Clock;
+use super::cloud::{Cloud, CloudError, GroupId, Instance, InstanceState, Pricing, Registered};
+use super::context::SharedState;
+use super::decision::{Action, Event};
+use super::groups::{Membership, NodeGroup, Provisioning};
+use super::settings::Settings;
+use super::standing::Standing;
+
+/// What a part of a loop works with, and what it has said and asked for so far.
+pub(crate) struct Harness {
+    pub state: SharedState,
+    pub cloud: FakeCloud,
+    pub now: Moment,
+    pub events: Vec<Event>,
+    pub actions: Vec<Action>,
+}
+
+/// A cloud that does as it is told at once, but for groups that refuse. A node is of the group that its `providerID` names:
+/// `fake://GROUP/NODE`.
+#[derive(Default)]
+pub(crate) struct FakeCloud {
+    pub groups: Vec<NodeGroup>,
+    pub targets: Vec<i64>,
+    /// By group.
+    pub instances: Vec<Vec<Arc<str>>>,
+    /// All that were deleted so far.
+    pub deleted: Vec<Arc<str>>,
+    /// The groups that get no other size.
+    pub refuses: Vec<&'static str>,
+    pub pricing: Option<Pricing>,
+}
+
+/// A group that nothing is known of but its name.
+pub(crate) fn group(name: &str) -> NodeGroup {
+    NodeGroup {
+        name: name.into(),
+        min: 0,
+        max: 1000,
+        target: None,
+        members: Membership::Named(Default::default()),
+        template: testobjects::node("template").object(),
+        pods: Vec::new(),
+        believed: Vec::new(),
+        price: None,
+        options: None,
+        provisioning: Provisioning::default(),
+        failures: Vec::new(),
+    }
+}
+
+/// Events as `REASON: MESSAGE`.
+pub(crate) fn messages(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| format!("{}: {}", event.reason, event.message)).collect()
+}
+
+// === impl Harness ===
+
+impl Harness {
+    /// A cluster without nodes, and a cloud without groups.
+    pub(crate) fn new(settings: Settings, now: Moment) -> Harness {
+        Harness {
+            state: SharedState::new(settings, now),
+            cloud: FakeCloud::default(),
+            now,
+            events: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// The cloud has a group more, with that target.
+    pub(crate) fn add_group(&mut self, group: NodeGroup, target: i64) {
+        self.cloud.groups.push(group);
+        self.cloud.targets.push(target);
+        self.cloud.instances.push(Vec::new());
+    }
+
+    /// A group gets a node, and its target is one more.
+    pub(crate) fn add_node(&mut self, group: &str, node: NodeBuilder) -> NodeId {
+        let node = node.object();
+        let name = node.meta().name.to_string();
+        let id = format!("fake://{group}/{name}");
+        if let Some(group) = self.cloud.group_by_name(group) {
+            self.cloud.targets[group.index()] += 1;
+            self.cloud.instances[group.index()].push(id.into());
+        }
+        self.apply(What::Added(node));
+        self.state.cluster.snapshot.find(&name).expect("it was just added")
+    }
+
+    /// The cluster hears of a change.
+    pub(crate) fn apply(&mut self, what: What) {
+        self.state.cluster.apply(&what);
+    }
+
+    /// The pod of that name.
+    #[track_caller]
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> PodId {
+        let name = NamespacedName { namespace: namespace.into(), name: name.into() };
+        self.state.cluster.find_pod(&name).expect("the test made it")
+    }
+
+    pub(crate) fn wait(&mut self, seconds: i64) {
+        self.now = self.now.plus_nanos(kubernetes::time::seconds(seconds));
+    }
+
+    /// Runs a part of a loop, for which all nodes are looked at anew: a test may have changed settings and groups.
+    pub(crate) fn with<R>(&mut self, run: impl FnOnce(&mut AutoscalingContext<'_>) -> R) -> R {
+        self.update_standings();
+        let clock = Clock::at(self.now);
+        run(&mut self.state.context(&clock, &mut self.cloud, &mut self.events, &mut self.actions))
+    }
+
+    /// Works out what new nodes would be like.
+    pub(crate) fn recompute_templates(&mut self) {
+        self.update_standings();
+        self.state.recompute_templates(&Clock::at(self.now), &self.cloud);
+    }
+
+    fn update_standings(&mut self) {
+        let SharedState { settings, cluster, standings, .. } = &mut self.state;
+        standings.clear();
+        for id in cluster.nodes() {
+            standings.set(id, Some(Standing::of(cluster.snapshot.node(id), settings, &self.cloud)));
+        }
+    }
+}
+
+// === impl FakeCloud ===
+
+impl FakeCloud {
+    fn group_by_name(&self, name: &str) -> Option<GroupId> {
+        self.groups.iter().position(|group| &*group.name == name).map(|place| GroupId(place as u32))
+    }
+
+    fn refuses(&self, group: GroupId) -> bool {
+        self.refuses.contains(&&*self.groups[group.index()].name)
+    }
+}
+
+impl Cloud for FakeCloud {
+    fn groups(&self) -> &[NodeGroup] {
+        &self.groups
+    }
+
+    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId> {
+        let (group, _) = node.provider_id().strip_prefix("fake://")?.split_once('/')?;
+        self.group_by_name(group)
+    }
+
+    fn target(&self, group: GroupId) -> i64 {
+        self.targets[group.index()]
+    }
+
+    fn instances(&self, group: GroupId) -> Arc<[Instance]> {
+        let running = |id: &Arc<str>| Instance { id: id.clone(), state: InstanceState::Running };
+        self.instances[group.index()].iter().map(running).collect()
+    }
+
+    fn has_instance(&self, _node: &Registered<'_>) -> Option<bool> {
+        None
+    }
+
+    fn increase(&mut self, _now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
+        if self.refuses(group) {
+            return Err(CloudError(String::from("no")));
+        }
+        self.targets[group.index()] += by;
+        Ok(())
+    }
+
+    fn delete(&mut self, _now: Moment, group: GroupId, instances: &[Arc<str>]) -> Result<(), CloudError> {
+        if self.refuses(group) {
+            return Err(CloudError(String::from("not today")));
+        }
+        self.targets[group.index()] -= instances.len() as i64;
+        self.instances[group.index()].retain(|id| !instances.contains(id));
+        self.deleted.extend(instances.iter().cloned());
+        Ok(())
+    }
+
+    fn decrease(&mut self, _now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
+        if self.refuses(group) {
+            return Err(CloudError(String::from("no less")));
+        }
+        self.targets[group.index()] -= by;
+        Ok(())
+    }
+
+    fn pricing(&self) -> Option<&Pricing> {
+        self.pricing.as_ref()
+    }
+
+    fn gpu_label(&self) -> &str {
+        "gpu"
+    }
+}

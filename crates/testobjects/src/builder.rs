@@ -1,0 +1,185 @@
+//! What the builders of all kinds of objects have in common: metadata, fields of any name, and the object that comes of it.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+
+use model::{Object, What};
+use serde_json::{Value, json};
+
+/// Builds an object of one kind, field by field: `pod("p").namespace("web").on("n1").added()`.
+#[derive(Debug)]
+#[must_use]
+pub struct Builder<K> {
+    json: Value,
+    kind: PhantomData<K>,
+}
+
+/// The kind of objects that have no builder methods of their own.
+#[derive(Debug)]
+pub enum Other {}
+
+/// Builds an object of a kind without builder methods of its own.
+pub type ObjectBuilder = Builder<Other>;
+
+/// An object of any kind; without a namespace until it is given one. Its uid is its name.
+pub fn resource(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
+    Builder::new(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "uid": name}}))
+}
+
+/// The object that a JSON document is. Panics if it is none.
+#[track_caller]
+pub fn object(json: &Value) -> Object {
+    Object::parse(&json.to_string()).expect("tests write objects")
+}
+
+// === impl Builder ===
+
+impl<K> Builder<K> {
+    pub(crate) fn new(json: Value) -> Builder<K> {
+        Builder { json, kind: PhantomData }
+    }
+
+    /// Sets `metadata.namespace`.
+    pub fn namespace(self, namespace: &str) -> Builder<K> {
+        self.at(&["metadata", "namespace"], namespace)
+    }
+
+    /// Sets `metadata.uid`.
+    pub fn uid(self, uid: &str) -> Builder<K> {
+        self.at(&["metadata", "uid"], uid)
+    }
+
+    /// Sets `metadata.resourceVersion`.
+    pub fn version(self, version: u64) -> Builder<K> {
+        self.at(&["metadata", "resourceVersion"], version.to_string())
+    }
+
+    /// Adds a label.
+    pub fn label(self, key: &str, value: &str) -> Builder<K> {
+        self.at(&["metadata", "labels", key], value)
+    }
+
+    /// Adds an annotation.
+    pub fn annotation(self, key: &str, value: &str) -> Builder<K> {
+        self.at(&["metadata", "annotations", key], value)
+    }
+
+    /// Sets `metadata.creationTimestamp`.
+    pub fn created(self, time: impl Display) -> Builder<K> {
+        self.at(&["metadata", "creationTimestamp"], time.to_string())
+    }
+
+    /// Sets `metadata.deletionTimestamp`: it is being deleted since then.
+    pub fn terminating(self, since: impl Display) -> Builder<K> {
+        self.at(&["metadata", "deletionTimestamp"], since.to_string())
+    }
+
+    /// Makes it the controlled object of an owner whose uid is its name. It has no other owner.
+    pub fn owner(self, kind: &str, name: &str) -> Builder<K> {
+        self.owner_with_uid(kind, name, name)
+    }
+
+    /// Makes it the controlled object of an owner. It has no other owner.
+    pub fn owner_with_uid(self, kind: &str, name: &str, uid: &str) -> Builder<K> {
+        let api_version = match kind {
+            "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Deployment" => "apps/v1",
+            "Job" | "CronJob" => "batch/v1",
+            _ => "v1",
+        };
+        let owner =
+            json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true});
+        self.at(&["metadata", "ownerReferences"], json!([owner]))
+    }
+
+    /// Sets a field that has no method of its own, by the names that lead to it: `spec.containers.0.image`. What is missing
+    /// on the way is made. A name that has a dot in it cannot be given: set the map around it.
+    pub fn set(self, path: &str, value: impl Into<Value>) -> Builder<K> {
+        let names: Vec<&str> = path.split('.').collect();
+        self.at(&names, value)
+    }
+
+    pub(crate) fn at(mut self, names: &[&str], value: impl Into<Value>) -> Builder<K> {
+        *self.field(names) = value.into();
+        self
+    }
+
+    /// The field that names lead to; numbers lead into lists.
+    pub(crate) fn field(&mut self, names: &[&str]) -> &mut Value {
+        names.iter().fold(&mut self.json, |field, name| match field {
+            Value::Array(list) => {
+                let place: usize = name.parse().expect("an element of a list has a number");
+                &mut list[place]
+            }
+            _ => &mut field[*name],
+        })
+    }
+
+    /// The object as JSON.
+    pub fn json(self) -> Value {
+        self.json
+    }
+
+    /// The object.
+    #[track_caller]
+    pub fn object(self) -> Object {
+        object(&self.json)
+    }
+
+    /// The object came.
+    #[track_caller]
+    pub fn added(self) -> What {
+        What::Added(self.object())
+    }
+
+    /// The object changed.
+    #[track_caller]
+    pub fn modified(self) -> What {
+        What::Modified(self.object())
+    }
+
+    /// The object went.
+    #[track_caller]
+    pub fn deleted(self) -> What {
+        What::Deleted(self.object())
+    }
+}
+
+impl<K> Clone for Builder<K> {
+    fn clone(&self) -> Builder<K> {
+        Builder::new(self.json.clone())
+    }
+}
+
+impl<K> From<Builder<K>> for Value {
+    fn from(builder: Builder<K>) -> Value {
+        builder.json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_made_on_the_way_and_lists_are_entered_by_number() {
+        let built = resource("apps/v1", "Deployment", "web")
+            .namespace("shop")
+            .set("spec.template.spec.containers", json!([{"name": "a"}, {"name": "b"}]))
+            .set("spec.template.spec.containers.1.image", "b:1")
+            .annotation("example.com/a.b", "c");
+        let expected = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "uid": "web", "annotations": {"example.com/a.b": "c"}},
+            "spec": {"template": {"spec": {"containers": [{"name": "a"}, {"name": "b", "image": "b:1"}]}}},
+        });
+        assert_eq!(built.clone().json(), expected);
+        assert_eq!(built.object().value().unwrap(), expected);
+    }
+
+    #[test]
+    fn the_owner_given_last_is_the_only_one() {
+        let built = resource("v1", "Thing", "a").owner("Job", "j").owner_with_uid("DaemonSet", "d", "u");
+        let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true});
+        assert_eq!(built.json()["metadata"]["ownerReferences"], json!([owner]));
+    }
+}

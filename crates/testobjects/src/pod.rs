@@ -1,0 +1,74 @@
+//! Pods.
+
+use serde_json::{Value, json};
+
+use crate::Builder;
+
+/// The kind of pods.
+#[derive(Debug)]
+pub enum Pod {}
+
+/// Builds a pod.
+pub type PodBuilder = Builder<Pod>;
+
+/// A pod in the namespace `default` whose uid is its name, with one container that requests nothing.
+pub fn pod(name: &str) -> PodBuilder {
+    Builder::new(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "c"}]},
+    }))
+}
+
+impl Builder<Pod> {
+    /// Sets what its first container requests of a resource.
+    pub fn request(self, resource: &str, amount: impl Into<Value>) -> PodBuilder {
+        self.at(&["spec", "containers", "0", "resources", "requests", resource], amount)
+    }
+
+    /// Binds it to a node.
+    pub fn on(self, node: &str) -> PodBuilder {
+        self.at(&["spec", "nodeName"], node)
+    }
+
+    /// Sets `spec.priority`.
+    pub fn priority(self, priority: i64) -> PodBuilder {
+        self.at(&["spec", "priority"], priority)
+    }
+
+    /// Adds a label that its node must have.
+    pub fn node_selector(self, key: &str, value: &str) -> PodBuilder {
+        self.at(&["spec", "nodeSelector", key], value)
+    }
+
+    /// Takes a port of its node for its first container.
+    pub fn host_port(self, port: u16) -> PodBuilder {
+        self.set("spec.containers.0.ports", json!([{"containerPort": port, "hostPort": port}]))
+    }
+
+    /// Sets `status.phase`.
+    pub fn phase(self, phase: &str) -> PodBuilder {
+        self.at(&["status", "phase"], phase)
+    }
+
+    /// The scheduler found no node for it, and says why.
+    pub fn unschedulable(self, message: &str) -> PodBuilder {
+        let condition =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+        self.at(&["status", "conditions"], json!([condition]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_those_of_the_first_container() {
+        let built = pod("p").request("cpu", "1").request("example.com/gpu", 2).on("n").json();
+        let requests = json!({"cpu": "1", "example.com/gpu": 2});
+        let spec =
+            json!({"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": requests}}]});
+        assert_eq!(built["spec"], spec);
+    }
+}
