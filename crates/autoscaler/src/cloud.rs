@@ -9,7 +9,7 @@ use kubernetes::read::nullable;
 use model::{Moment, Object};
 use serde::Deserialize;
 
-use super::groups::{Membership, NodeGroup};
+use super::groups::{Membership, NodeGroup, Pricing};
 use super::node::Node;
 
 pub use observed::ObservedCloud;
@@ -127,15 +127,6 @@ pub struct CreationError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CloudError(pub String);
-
-/// What pods cost an hour, by what they ask for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pricing {
-    /// For one core.
-    pub cpu: f64,
-    /// For one GiB of memory.
-    pub memory_gib: f64,
-}
 
 // === impl Registered ===
 

@@ -13,7 +13,7 @@ use scheduler::ids::{NodeId, PodId};
 use serde::Deserialize;
 
 use super::cloud::{Cloud, GroupId, Registered};
-use super::gpu;
+use super::gpu_names;
 use super::node::Node;
 use super::pod::{Pod, PodStatusUpdate};
 use super::settings::Settings;
@@ -139,7 +139,7 @@ struct ConfigMapJson {
 impl Cluster {
     pub(crate) fn new(settings: &Settings) -> Cluster {
         let mut snapshot = Snapshot::new(&settings.scheduler);
-        let gpus = gpu::RESOURCES.iter().map(|name| snapshot.trial.scalars().resource(name)).collect();
+        let gpus = gpu_names::RESOURCES.iter().map(|name| snapshot.trial.scalars().resource(name)).collect();
         Cluster {
             snapshot,
             gpus,

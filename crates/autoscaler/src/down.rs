@@ -1,13 +1,16 @@
 //! Scale-down: which nodes may go, and their way out.
 
 mod actuation;
+mod candidate;
 mod candidates;
 mod crop;
 mod disruptions;
 mod drainability;
 mod eligibility;
 mod eviction;
+mod glances;
 mod groups;
+mod marks;
 mod planner;
 mod quotas;
 mod removal;
@@ -30,7 +33,8 @@ use super::decision::{About, Event, RemovedNode, ScaleDown, ScaleDownResult};
 use super::settings::{Settings, Version};
 use super::{AutoscalingContext, CANDIDATE};
 use actuation::Actuator;
-use candidates::{Candidate, Ranking};
+use candidate::Candidate;
+use candidates::Ranking;
 use crop::{AtomicSize, Batch, Budget};
 use groups::{Groups, registered};
 use planner::Planner;
@@ -130,7 +134,7 @@ impl Down {
         }
         for id in nodes {
             let node = context.cluster.snapshot.node(*id).clone();
-            let Some(marked) = taints::marked_at(&node, CANDIDATE) else { continue };
+            let Some(marked) = marks::marked_at(&node, CANDIDATE) else { continue };
             if let Some(group) = context.cluster.group_of(*id, &*context.cloud)
                 && after(marked, ttl) >= begun
             {

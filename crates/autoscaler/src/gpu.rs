@@ -1,4 +1,4 @@
-//! GPUs as cluster-autoscaler knows them.
+//! The GPUs of nodes, also of those that have yet to say how many they have.
 
 use std::sync::Arc;
 
@@ -6,17 +6,8 @@ use kubernetes::quantity::Quantity;
 use serde::Deserialize;
 
 use super::cloud::{Cloud, GroupId};
+use super::gpu_names::{RESOURCES, allocatable};
 use super::node::Node;
-
-/// The resources that are GPUs, in the order in which they are looked for.
-pub const RESOURCES: [&str; 5] =
-    ["nvidia.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "amd.com/gpu", "microsoft.com/directx"];
-
-/// The first GPU resource that a node has any of, and how many.
-pub(crate) fn allocatable(node: &Node) -> Option<(&'static str, i64)> {
-    let amounts = RESOURCES.iter().map(|resource| (*resource, node.allocatable.value(resource)));
-    amounts.into_iter().find(|(_, amount)| *amount > 0)
-}
 
 /// The kind of GPU that a node's label names, and how many it has; while they are not there yet, as many as its group's
 /// cloud says that new nodes have.

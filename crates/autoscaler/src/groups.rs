@@ -19,6 +19,15 @@ pub const MOST_NODES: i64 = 100_000;
 pub use file::{BadGroups, NodeGroups};
 pub use prices::Prices;
 
+/// What pods cost an hour, by what they ask for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pricing {
+    /// For one core.
+    pub cpu: f64,
+    /// For one GiB of memory.
+    pub memory_gib: f64,
+}
+
 /// A group of like nodes that grows and shrinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeGroup {

@@ -13,6 +13,7 @@ mod delay;
 mod down;
 mod flags;
 mod gpu;
+mod gpu_names;
 mod groups;
 mod node;
 mod packing;
@@ -50,7 +51,7 @@ use status::Status;
 use timing::Timing;
 
 pub use cloud::{
-    Cloud, CloudError, CreationError, GroupId, Instance, InstanceState, ObservedCloud, Pricing, Registered,
+    Cloud, CloudError, CreationError, GroupId, Instance, InstanceState, ObservedCloud, Registered,
     RegisteredNode,
 };
 pub use cluster::KINDS;
@@ -61,10 +62,10 @@ pub use decision::{
 };
 pub use delay::{Delay, Work};
 pub use flags::{BadFlags, GroupSize, Running};
-pub use gpu::RESOURCES as GPU_RESOURCES;
+pub use gpu_names::RESOURCES as GPU_RESOURCES;
 pub use groups::{
-    BadGroups, Failure, FailureKind, MOST_NODES, Membership, NodeGroup, NodeGroups, Prices, Provisioning,
-    node_template,
+    BadGroups, Failure, FailureKind, MOST_NODES, Membership, NodeGroup, NodeGroups, Prices, Pricing,
+    Provisioning, node_template,
 };
 pub use pod::{PodStatusUpdate, Scheduled};
 pub use settings::{BadVersion, Expander, GroupDefaults, GroupOptions, Range, Settings, Version};

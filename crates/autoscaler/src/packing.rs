@@ -8,7 +8,6 @@ use scheduler::ids::{NodeId, PodId};
 
 use super::pod::Pod;
 use super::settings::Version;
-use super::similar::similar;
 use super::snapshot::Snapshot;
 
 /// Places pods, and remembers where.
@@ -121,7 +120,7 @@ impl Failed {
     fn has_similar(&self, pod: &Pod) -> bool {
         let Some(controller) = &pod.controller else { return false };
         let failed = self.0.get(&controller.uid).map_or(&[][..], Vec::as_slice);
-        failed.iter().any(|other| similar(other, pod))
+        failed.iter().any(|other| other.is_similar(pod))
     }
 
     fn add(&mut self, pod: &Arc<Pod>) {

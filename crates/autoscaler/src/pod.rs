@@ -219,6 +219,13 @@ impl Pod {
         }
     }
 
+    /// Whether pods are alike: labels and `spec`, as far as it counts. Not whether the same controller made them.
+    pub(crate) fn is_similar(&self, other: &Pod) -> bool {
+        self.likeness.is_known_to_be(&other.likeness)
+            || self.labels == other.labels
+                && self.likeness.is_like(self.object.as_str(), &other.likeness, other.object.as_str())
+    }
+
     /// Whether an autoscaler makes the same of both: when a pod has started, for one, is nothing to it.
     pub(crate) fn means_the_same(&self, other: &Pod) -> bool {
         self.created == other.created
@@ -228,7 +235,7 @@ impl Pod {
             && self.nominated == other.nominated
             && self.deleted == other.deleted
             && self.scheduled == other.scheduled
-            && self.likeness.text(self) == other.likeness.text(other)
+            && self.likeness.text(self.object.as_str()) == other.likeness.text(other.object.as_str())
             && ForFilters { started: other.spec.started, ..(*self.spec).clone() } == *other.spec
     }
 

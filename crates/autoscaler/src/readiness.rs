@@ -78,5 +78,5 @@ pub(crate) fn is_status(key: &str, settings: &Settings) -> bool {
 /// Whether a node's label promises a GPU that is not there.
 fn lacks_gpu(node: &Node, gpu_label: &str) -> bool {
     let promised = !gpu_label.is_empty() && node.label(gpu_label).is_some();
-    promised && super::gpu::allocatable(node).is_none()
+    promised && super::gpu_names::allocatable(node).is_none()
 }

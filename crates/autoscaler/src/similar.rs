@@ -6,8 +6,6 @@ use std::sync::{Arc, OnceLock};
 use kubernetes::quantity::Quantity;
 use serde_json::{Map, Value};
 
-use super::pod::Pod;
-
 /// What makes a pod like others, besides its labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Likeness {
@@ -37,26 +35,6 @@ const PLAIN: [&str; 9] = [
     "hostIPC",
 ];
 
-/// Whether pods are alike: labels and `spec`, but for projected volumes, the hostname and environments. Not whether the
-/// same controller made them.
-pub(crate) fn similar(a: &Pod, b: &Pod) -> bool {
-    let (ours, theirs) = (&a.likeness, &b.likeness);
-    if let (Some(ours), Some(theirs)) = (ours.mark.get(), theirs.mark.get())
-        && Arc::ptr_eq(ours, theirs)
-    {
-        return true;
-    }
-    // Of pods that one controller made the text is the same, but for what every pod has of its own.
-    let alike = a.labels == b.labels
-        && (same_but_for_token(ours.text(a).as_bytes(), theirs.text(b).as_bytes())
-            || same("", ours.counted(a), theirs.counted(b)));
-    if alike {
-        let mark = ours.mark.get_or_init(|| theirs.mark.get().cloned().unwrap_or_default());
-        theirs.mark.get_or_init(|| mark.clone());
-    }
-    alike
-}
-
 // === impl Likeness ===
 
 impl Likeness {
@@ -69,14 +47,33 @@ impl Likeness {
         Likeness { spec, ..Likeness::default() }
     }
 
-    /// The text of the pod's `spec`.
-    pub(crate) fn text<'p>(&self, pod: &'p Pod) -> &'p str {
-        pod.object.as_str().get(self.spec.clone()).unwrap_or_default()
+    /// Whether the pod was found to be like another one.
+    pub(crate) fn is_known_to_be(&self, other: &Likeness) -> bool {
+        matches!((self.mark.get(), other.mark.get()), (Some(ours), Some(theirs)) if Arc::ptr_eq(ours, theirs))
     }
 
-    fn counted(&self, pod: &Pod) -> &Value {
+    /// Whether the `spec` of a pod, with its object's text, is like that of another one: but for projected volumes, the
+    /// hostname and environments. Remembers that it is.
+    pub(crate) fn is_like(&self, object: &str, other: &Likeness, others_object: &str) -> bool {
+        // Of pods that one controller made the text is the same, but for what every pod has of its own.
+        let (ours, theirs) = (self.text(object), other.text(others_object));
+        let alike = same_but_for_token(ours.as_bytes(), theirs.as_bytes())
+            || same("", self.counted(object), other.counted(others_object));
+        if alike {
+            let mark = self.mark.get_or_init(|| other.mark.get().cloned().unwrap_or_default());
+            other.mark.get_or_init(|| mark.clone());
+        }
+        alike
+    }
+
+    /// The text of the pod's `spec`.
+    pub(crate) fn text<'o>(&self, object: &'o str) -> &'o str {
+        object.get(self.spec.clone()).unwrap_or_default()
+    }
+
+    fn counted(&self, object: &str) -> &Value {
         self.counted.get_or_init(|| {
-            let mut spec = serde_json::from_str(self.text(pod)).unwrap_or_default();
+            let mut spec = serde_json::from_str(self.text(object)).unwrap_or_default();
             if let Value::Object(spec) = &mut spec {
                 leave_out(spec);
             }
@@ -178,7 +175,7 @@ fn same_amount(a: &Value, b: &Value) -> bool {
 mod tests {
     use model::Object;
 
-    use super::*;
+    use crate::pod::Pod;
     use kubernetes::amounts::ScalarNames;
 
     fn pod(labels: &str, spec: &str) -> Pod {
@@ -192,8 +189,8 @@ mod tests {
     #[track_caller]
     fn check(a: &str, b: &str, expected: bool) {
         let (a, b) = (pod("{}", a), pod("{}", b));
-        assert_eq!(similar(&a, &b), expected);
-        assert_eq!(similar(&b, &a), expected);
+        assert_eq!(a.is_similar(&b), expected);
+        assert_eq!(b.is_similar(&a), expected);
     }
 
     /// What cluster-autoscaler's own PodSpecSemanticallyEqual says.
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn labels_count() {
         let (a, b) = (pod(r#"{"a":"b"}"#, "{}"), pod(r#"{"a":"c"}"#, "{}"));
-        assert!(!similar(&a, &b));
+        assert!(!a.is_similar(&b));
         assert!(similar(&a, &a.clone()));
     }
 
@@ -262,7 +259,7 @@ mod tests {
         let spec =
             |own: &str| format!(r#"{{"volumes":[{{"name":"kube-api-access-{own}","projected":{{}}}}]}}"#);
         let (a, b) = (pod("{}", &spec("abcde")), pod("{}", &spec("fghij")));
-        assert!(similar(&a, &b));
+        assert!(a.is_similar(&b));
         assert!(a.likeness.counted.get().is_none());
         let check =
             |a: &str, b: &str, expected| assert_eq!(same_but_for_token(a.as_bytes(), b.as_bytes()), expected);

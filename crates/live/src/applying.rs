@@ -43,7 +43,9 @@ pub use run_times::RunTimes;
 pub use stamping::{Stamped, stamp};
 pub use tally::{Done, Left, Outcome, Tally, Told};
 use target::Target;
-pub use target::{RUN, UID};
+pub use target::UID;
+
+pub use crate::run_label::RUN;
 
 /// Does deeds to an API server.
 pub struct Applier {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::kinds::encoded;
+use crate::url::encoded;
 use crate::watching::Failure;
 use crate::{Error, Result};
 use origin::Origin;
@@ -135,7 +135,7 @@ impl Connection {
         let is_real = |node: &&Value| {
             let has = |place: &str, key: &str| node.pointer(place).and_then(|it| it.get(key));
             has("/metadata/annotations", PLAYED).is_none()
-                && has("/metadata/labels", crate::applying::RUN).is_none_or(|label| label != run)
+                && has("/metadata/labels", crate::run_label::RUN).is_none_or(|label| label != run)
         };
         let mut next = String::new();
         loop {

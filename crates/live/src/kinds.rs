@@ -11,7 +11,7 @@ use kubernetes::recording::{DEFAULT_KINDS, EXCLUDED_OBJECTS, kinds_of};
 use model::Kind;
 
 use crate::{Error, Result};
-pub(crate) use discovery::{Served, discover, encoded};
+pub(crate) use discovery::{Served, discover};
 
 /// Which kinds to record, in the words kubectl takes for them. By default those that matter to scheduling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

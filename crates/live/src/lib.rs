@@ -10,8 +10,10 @@ mod event_filter;
 mod kinds;
 mod news;
 mod recording;
+mod run_label;
 mod supervision;
 pub mod transplant;
+mod url;
 pub mod watching;
 
 pub use connection::Connection;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use model::{Moment, What};
 
-use super::{Cloud, CloudError, GroupId, Instance, InstanceState, Pricing, Registered, RegisteredNode};
-use crate::groups::{MOST_NODES, NodeGroup};
+use super::{Cloud, CloudError, GroupId, Instance, InstanceState, Registered, RegisteredNode};
+use crate::groups::{MOST_NODES, NodeGroup, Pricing};
 
 /// A cloud that is only watched.
 #[derive(Clone, Debug)]

@@ -11,15 +11,10 @@ use scheduler::ids::NodeId;
 
 use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
+use super::candidate::Candidate;
+use super::glances::Glances;
 use super::groups::Groups;
 use super::summaries::Summaries;
-
-/// A node that might go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub node: NodeId,
-    pub group: GroupId,
-}
 
 /// Nodes of groups that may shrink, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +37,7 @@ pub(super) struct Ranking {
     generations: Vec<u64>,
     /// Up to this moment what was seen of the nodes holds.
     until: Option<Moment>,
+    glances: Glances,
     /// What each of the nodes is worth, if its group may shrink.
     ranked: Vec<Option<Ranked>>,
     sorted: Candidates,
@@ -129,7 +125,7 @@ impl Ranking {
                 continue;
             }
             self.generations[place] = generation;
-            let glance = summaries.glance(context, groups, node);
+            let glance = self.glances.get(summaries, context, groups, node);
             self.until = self.until.min(Some(glance.until));
             let ranked = glance.group.filter(|group| self.ground.shrinks[group.index()]).map(|group| {
                 let is_new = !self.ground.known.contains(&node);

@@ -3,7 +3,7 @@
 use scheduler::ids::NodeId;
 
 use super::super::cloud::GroupId;
-use super::candidates::Candidate;
+use super::candidate::Candidate;
 
 /// How many more nodes may be on their way out.
 #[derive(Clone, Copy, Debug)]

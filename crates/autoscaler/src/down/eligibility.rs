@@ -1,19 +1,11 @@
 //! Whether a node is worth a closer look.
 
-use kubernetes::time::seconds;
-use model::Moment;
-
 use super::super::AutoscalingContext;
-use super::super::clock::Clock;
 use super::super::decision::UnremovableReason;
-use super::super::node::Node;
-use super::candidates::Candidate;
+use super::candidate::Candidate;
 use super::groups::Groups;
+use super::marks::is_taken_for_going;
 use super::summaries::Summaries;
-
-const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
-/// A node that was marked longer ago is taken for one that could not be deleted, in seconds.
-const DELETION: i64 = 5 * 60;
 
 /// Why a node needs no closer look, if so; and how much of it is used, if that was looked at.
 pub(super) fn eligibility(
@@ -43,17 +35,6 @@ pub(super) fn eligibility(
     };
     let busy = utilization.highest > threshold;
     (busy.then_some(UnremovableReason::NotUnderutilized), Some(utilization.highest))
-}
-
-/// Whether a node asks to be left alone.
-pub(super) fn is_disabled(node: &Node) -> bool {
-    node.annotations.get(DISABLED) == Some("true")
-}
-
-/// Up to when a node that was marked at that moment is taken for one that is being deleted, if it is.
-pub(super) fn is_taken_for_going(marked: Moment, clock: &Clock) -> Option<Moment> {
-    let end = marked.plus_nanos(seconds(DELETION));
-    (!clock.has_come(end)).then(|| end.plus_nanos(-1))
 }
 
 #[cfg(test)]

@@ -3,13 +3,9 @@
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::super::cloud::GroupId;
 use super::super::{AutoscalingContext, TO_BE_DELETED};
-use super::candidates::Candidate;
 use super::drainability::{Rules, gone_after};
-use super::eligibility::{eligibility, is_disabled, is_taken_for_going};
-use super::groups::Groups;
-use super::taints::marked_at;
+use super::marks::{is_disabled, marked_at};
 use super::utilization::{Ignored, Utilization, gpu_of};
 
 /// Summaries of nodes.
@@ -17,23 +13,6 @@ use super::utilization::{Ignored, Utilization, gpu_of};
 pub(super) struct Summaries {
     /// By number.
     nodes: Vec<Option<Summary>>,
-    /// By number.
-    glances: Vec<Option<Glance>>,
-}
-
-/// As much of it as every loop wants to know of every node, so small that many are at hand at once.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
-    /// It holds for this generation of the node,
-    generation: u64,
-    /// and up to this moment.
-    pub until: Moment,
-    /// Without one nothing else is known.
-    pub group: Option<GroupId>,
-    pub empty: bool,
-    pub waits: bool,
-    /// It is worth a closer look.
-    pub eligible: bool,
 }
 
 /// What a node and the pods on it come to.
@@ -42,7 +21,7 @@ pub(super) struct Summary {
     /// It holds for this generation of the node,
     generation: u64,
     /// and up to this moment: then a pod that should be gone does not count any more.
-    until: Moment,
+    pub until: Moment,
     /// `None` for a node that does not say how much it has.
     pub utilization: Option<Utilization>,
     /// Nobody has to move, as far as pods tell by themselves.
@@ -78,55 +57,6 @@ impl Summaries {
         let summary = Summary::of(context, id, ignored, generation);
         self.nodes[id.index()] = Some(summary);
         summary
-    }
-
-    /// The most important of a node as it is in the snapshot now.
-    pub(super) fn glance(
-        &mut self,
-        context: &mut AutoscalingContext<'_>,
-        groups: &Groups,
-        id: NodeId,
-    ) -> Glance {
-        if self.glances.len() <= id.index() {
-            self.glances.resize(id.index() + 1, None);
-        }
-        let generation = context.cluster.snapshot.trial.generation(id);
-        if let Some(known) = self.glances[id.index()]
-            && known.generation == generation
-            && !context.clock.is_past(known.until)
-        {
-            return known;
-        }
-        let glance = self.look_closer(context, groups, id, generation);
-        self.glances[id.index()] = Some(glance);
-        glance
-    }
-
-    fn look_closer(
-        &mut self,
-        context: &mut AutoscalingContext<'_>,
-        groups: &Groups,
-        id: NodeId,
-        generation: u64,
-    ) -> Glance {
-        let mut glance = Glance {
-            generation,
-            until: Moment::MAX,
-            group: None,
-            empty: false,
-            waits: false,
-            eligible: false,
-        };
-        let Some(standing) = context.standing(id) else { return glance };
-        let Some(group) = standing.group else { return glance };
-        glance.group = Some(group);
-        let summary = self.get(context, id, groups.get(group).ignored);
-        (glance.empty, glance.waits) = (summary.empty, summary.waits);
-        let (reason, _) = eligibility(context, groups, self, Candidate { node: id, group });
-        glance.eligible = reason.is_none();
-        let going_until = summary.marked.and_then(|marked| is_taken_for_going(marked, context.clock));
-        glance.until = going_until.map_or(summary.until, |until| until.min(summary.until));
-        glance
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kubernetes::time::{after, seconds};
+use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
@@ -10,6 +10,7 @@ use super::super::decision::{About, Action, Event};
 use super::super::node::Node;
 use super::super::standing::Standing;
 use super::super::{AutoscalingContext, CANDIDATE, TO_BE_DELETED};
+use super::marks::marked_at;
 use super::unneeded::Unneeded;
 
 /// Marks a node that goes. One that is marked stays as it is.
@@ -103,12 +104,6 @@ fn tell_cleaned(context: &mut AutoscalingContext<'_>, node: &Node, key: &str) {
         reason: "ClusterAutoscalerCleanup",
         message: format!("removed {key} taint from node {}", node.name),
     });
-}
-
-/// When a node was marked, as the taint's value says.
-pub(super) fn marked_at(node: &Node, key: &str) -> Option<Moment> {
-    let marked: i64 = node.taint(key)?.value.parse().ok()?;
-    Some(Moment::from_nanos(seconds(marked)))
 }
 
 /// A moment as the value of a taint.

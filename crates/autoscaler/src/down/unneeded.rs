@@ -13,9 +13,9 @@ use super::super::cloud::GroupId;
 use super::super::decision::UnremovableReason;
 use super::super::settings::Version;
 use super::InProgress;
-use super::candidates::Candidate;
-use super::eligibility::is_disabled;
+use super::candidate::Candidate;
 use super::groups::Groups;
+use super::marks::is_disabled;
 use super::quotas::Quotas;
 
 /// Nodes that could go, by name.

@@ -6,7 +6,7 @@ use kubernetes::amounts::{Resource, ScalarNames};
 use kubernetes::requests::{CPU, MEMORY};
 
 use super::super::clock::Clock;
-use super::super::gpu;
+use super::super::gpu_names;
 use super::super::node::Node;
 use super::super::pod::Pod;
 use super::drainability::is_long_terminating;
@@ -65,8 +65,8 @@ impl fmt::Display for Utilization {
 
 /// The GPU resource of a node that has a GPU, or whose label promises one.
 pub(super) fn gpu_of(node: &Node, gpu_label: &str) -> Option<&'static str> {
-    let promised = || node.label(gpu_label).map(|_| gpu::RESOURCES[0]);
-    gpu::allocatable(node).map(|(name, _)| name).or_else(promised)
+    let promised = || node.label(gpu_label).map(|_| gpu_names::RESOURCES[0]);
+    gpu_names::allocatable(node).map(|(name, _)| name).or_else(promised)
 }
 
 /// How much of one resource is used; `None` if the node has none of it.

@@ -12,10 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::group::GroupFile;
-use super::super::cloud::Pricing;
 use super::super::settings::{Expander, Settings};
 use super::super::yaml;
-use super::NodeGroup;
+use super::{NodeGroup, Pricing};
 
 /// Node groups, and what else a cloud and its autoscaler may be told.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,7 +9,6 @@ use scheduler::ids::PodId;
 
 use super::super::cloud::GroupId;
 use super::super::decision::Remaining;
-use super::super::similar::similar;
 use super::super::snapshot::Snapshot;
 
 /// Words by the name of a node group.
@@ -43,7 +42,7 @@ impl PodGroup {
             let controller = pod.controller.as_ref().filter(|_| !pod.is_of_daemon_set());
             if let Some(controller) = controller {
                 let known = of_controller.entry(&controller.uid).or_default();
-                let found = known.iter().find(|group| similar(pod, snapshot.pod(groups[**group][0])));
+                let found = known.iter().find(|group| pod.is_similar(snapshot.pod(groups[**group][0])));
                 if let Some(group) = found {
                     groups[*group].push(id);
                     continue;

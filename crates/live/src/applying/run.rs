@@ -8,8 +8,9 @@ use std::time::Duration;
 use model::Moment;
 use serde_json::{Value, json};
 
-use super::target::{RUN, Target};
+use super::target::Target;
 use super::{Applier, lock};
+use crate::run_label::RUN;
 use crate::transplant::Address;
 use crate::watching::Failure;
 use crate::{Connection, Error, Result};

@@ -11,13 +11,13 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::connection::{Connection, Sent};
-use crate::kinds::{Served, discover, encoded};
+use crate::kinds::{Served, discover};
+use crate::run_label::RUN;
 use crate::transplant::Address;
+use crate::url::encoded;
 use crate::watching::Failure;
 use crate::{Error, Result};
 
-/// The label of all that a replay creates: the name of the run.
-pub const RUN: &str = "replay.kinescope.io/run";
 /// The annotation of all that a replay creates: the uid that the object has in the recording.
 pub const UID: &str = "replay.kinescope.io/uid";
 

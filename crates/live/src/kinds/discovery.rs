@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::connection::Connection;
+use crate::url::encoded;
 use crate::watching::Failure;
 
 /// A kind that a server has, in the newest version it serves.
@@ -149,18 +150,6 @@ impl Served {
             || self.kind.kind.eq_ignore_ascii_case(name)
             || self.short_names.iter().any(|short| short == name)
     }
-}
-
-/// A text as it may stand in a URL.
-pub(crate) fn encoded(text: &str) -> String {
-    let mut url = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {

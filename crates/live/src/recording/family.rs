@@ -7,8 +7,9 @@ use model::{Kind, Moment};
 use tokio::sync::{Mutex, Notify};
 
 use super::scope::Filter;
-use crate::kinds::{Served, encoded, field_selector};
+use crate::kinds::{Served, field_selector};
 use crate::news::{KindStatus, State};
+use crate::url::encoded;
 
 /// The watches of one kind.
 pub(super) struct Family {

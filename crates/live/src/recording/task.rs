@@ -11,9 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::family::Family;
 use super::{Desk, stopped};
-use crate::kinds::encoded;
 use crate::news::{Event, KindStatus, State};
 use crate::supervision::caught;
+use crate::url::encoded;
 use crate::watching::{Ask, Failure, Reply, Told, Watching};
 
 pub(super) struct Task {

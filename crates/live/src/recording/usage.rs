@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Desk, stopped};
-use crate::kinds::encoded;
 use crate::news::{Event, Known, Name, News, Seen};
+use crate::url::encoded;
 use crate::watching::{Failure, Subject};
 
 const API: &str = "/apis/metrics.k8s.io/v1beta1";

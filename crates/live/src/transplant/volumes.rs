@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::templates::map_in;
 use super::{LeftOut, Manner, fields};
-use crate::applying::RUN;
+use crate::run_label::RUN;
 
 /// A volume source that leads to storage outside the objects of a cluster.
 struct VolumeSource {

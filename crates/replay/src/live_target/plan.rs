@@ -10,11 +10,9 @@ use model::{Kind, Moment};
 use query::{Chosen, KindWords};
 use serde_json::{Value, json};
 
-use super::hooks::Hooks;
 use super::recorded_part::RecordedPart;
-use super::run::LiveRun;
-use super::summary::{DryRun, RunSummary};
-use super::{LiveReplayObserver, LiveReplayOptions, SHUTDOWN_TIMEOUT, VIRTUAL_NAMESPACE_PREFIX};
+use super::summary::DryRun;
+use super::{LiveReplayOptions, VIRTUAL_NAMESPACE_PREFIX};
 use crate::Speed;
 use crate::plan;
 
@@ -52,17 +50,6 @@ impl<'a> LivePlan<'a> {
         self.part.deeds(&mut transplant, |deed| counted.count(deed))?;
         counted.left_out.clone_from(transplant.left_out());
         Ok(counted)
-    }
-
-    /// Plays it, as often as is asked for. Returns what came of the last repetition.
-    ///
-    /// It blocks: inside an asynchronous context it is called from a thread for blocking work.
-    pub fn run(self, observer: &mut dyn LiveReplayObserver) -> anyhow::Result<RunSummary> {
-        let hooks = Hooks::read(&self.options.hooks)?;
-        let mut run = LiveRun { plan: self, hooks, runtime: recorder::runtime()? };
-        let outcome = run.play_all(observer);
-        run.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-        outcome
     }
 
     /// How fast API operations follow each other, if what happened at `from` is due now.

@@ -17,7 +17,7 @@ use super::plan::LivePlan;
 use super::safety;
 use super::summary::RunSummary;
 use super::target_recording::TargetRecorder;
-use super::{LiveNotice, LiveReplayObserver};
+use super::{LiveNotice, LiveReplayObserver, SHUTDOWN_TIMEOUT};
 
 /// A plan that is carried out.
 pub(super) struct LiveRun<'a> {
@@ -28,6 +28,21 @@ pub(super) struct LiveRun<'a> {
 
 /// How long a target is watched when everything was played.
 const USUAL_LINGER: Duration = Duration::from_secs(5);
+
+// === impl LivePlan ===
+
+impl LivePlan<'_> {
+    /// Plays it, as often as is asked for. Returns what came of the last repetition.
+    ///
+    /// It blocks: inside an asynchronous context it is called from a thread for blocking work.
+    pub fn run(self, observer: &mut dyn LiveReplayObserver) -> anyhow::Result<RunSummary> {
+        let hooks = Hooks::read(&self.options.hooks)?;
+        let mut run = LiveRun { plan: self, hooks, runtime: recorder::runtime()? };
+        let outcome = run.play_all(observer);
+        run.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+        outcome
+    }
+}
 
 // === impl LiveRun ===
 

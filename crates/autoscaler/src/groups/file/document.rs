@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::super::super::cloud::Pricing;
 use super::super::super::settings::GroupOptions;
-use super::super::{Delay, Failure, FailureKind, Membership, NodeGroup};
+use super::super::{Delay, Failure, FailureKind, Membership, NodeGroup, Pricing};
 use super::NodeGroups;
 
 // === impl NodeGroups ===

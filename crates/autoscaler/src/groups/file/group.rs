@@ -8,7 +8,7 @@ use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::super::gpu;
+use super::super::super::gpu_names;
 use super::super::super::settings::GroupOptions;
 use super::super::node_template::{INSTANCE_TYPE, Outline, POOL_LABELS, REGION, ZONE, object};
 use super::super::{Failure, FailureKind, MOST_NODES, Membership, NodeGroup, Provisioning};
@@ -275,7 +275,7 @@ impl TemplateFile {
         }
         outline.capacity.extend(amounts(&self.resources));
         if let Some(gpu) = &self.gpu {
-            let resource = if gpu.resource.is_empty() { gpu::RESOURCES[0] } else { &gpu.resource };
+            let resource = if gpu.resource.is_empty() { gpu_names::RESOURCES[0] } else { &gpu.resource };
             outline.capacity.insert(resource.to_owned(), gpu.count.0.clone());
         }
         if let Some((name, _)) = outline.capacity.iter().find(|(_, amount)| amount.sign() < 0) {

@@ -1,9 +1,9 @@
 //! `price`: what the nodes cost against what the pods are worth, and how far the nodes are from what suits a cluster of
 //! this size.
 
-use super::super::super::cloud::Pricing;
+use super::super::super::groups::Pricing;
 use super::super::super::node::Node;
-use super::super::super::{AutoscalingContext, gpu};
+use super::super::super::{AutoscalingContext, gpu_names};
 use super::super::pods::PodGroup;
 use super::Candidate;
 
@@ -60,7 +60,7 @@ fn preferred_cpu(nodes: usize) -> f64 {
 
 /// How far from what is preferred, which matters less the more nodes there are.
 fn unfitness(node: &Node, preferred: f64, nodes: i64, gpu_label: &str) -> f64 {
-    let has_gpu = node.label(gpu_label).is_some() || gpu::allocatable(node).is_some();
+    let has_gpu = node.label(gpu_label).is_some() || gpu_names::allocatable(node).is_some();
     if has_gpu {
         return GPU_UNFITNESS;
     }

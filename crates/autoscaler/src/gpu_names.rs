@@ -1,0 +1,13 @@
+//! The resources that cluster-autoscaler knows as GPUs.
+
+use super::node::Node;
+
+/// The resources that are GPUs, in the order in which they are looked for.
+pub const RESOURCES: [&str; 5] =
+    ["nvidia.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "amd.com/gpu", "microsoft.com/directx"];
+
+/// The first GPU resource that a node has any of, and how many.
+pub(crate) fn allocatable(node: &Node) -> Option<(&'static str, i64)> {
+    let amounts = RESOURCES.iter().map(|resource| (*resource, node.allocatable.value(resource)));
+    amounts.into_iter().find(|(_, amount)| *amount > 0)
+}
