@@ -1,0 +1,305 @@
+//! The components of a control plane over a store of somebody else's: objects as JSON, written as an API server would.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use autoscaler::{Action, NodeGroups, PodStatusUpdate};
+use controllers::{Controller, Do};
+use model::{Kind, Moment, NamespacedName, Object, What};
+use scheduler::{Attempted, Decision};
+use serde_json::{Value, json};
+use simulation::components::{
+    AutoscalerLoop, ControllerLoop, ObservedPod, PodNews, SchedulerLoop, TaintEviction,
+};
+use simulation::pace::{Pace, Pacer, Step};
+use simulation::{Agenda, AutoscalerSetup, CloudChange, SimulatedCloud, Task, made_ready};
+use testobjects::{node, object, resource};
+
+const START: Moment = Moment::from_nanos(1_790_000_000_000_000_000);
+
+/// What the control plane has begun.
+enum Begun {
+    Bind(NamespacedName, Arc<str>),
+    Run(NamespacedName),
+    Evict(NamespacedName, Moment),
+    Work,
+}
+
+impl Task for Begun {
+    fn finishes_soon(&self) -> bool {
+        true
+    }
+}
+
+/// A pod of the store.
+struct Stored {
+    name: NamespacedName,
+    value: Value,
+}
+
+impl ObservedPod for Stored {
+    fn name(&self) -> &NamespacedName {
+        &self.name
+    }
+
+    fn is_unschedulable(&self) -> bool {
+        self.value["spec"]["nodeName"].is_null() && self.value["status"]["conditions"].is_array()
+    }
+
+    fn object(&self) -> Object {
+        object(&self.value)
+    }
+
+    fn status_update(&self) -> PodStatusUpdate {
+        unreachable!("this store tells all of a pod")
+    }
+}
+
+/// The store, by kind and name, and those who watch it.
+struct ControlPlane {
+    now: Moment,
+    objects: BTreeMap<(Kind, NamespacedName), Value>,
+    agenda: Agenda<Begun>,
+    pacer: Pacer,
+    scheduler: SchedulerLoop,
+    autoscaler: AutoscalerLoop,
+    controllers: ControllerLoop<'static>,
+    taints: TaintEviction<NamespacedName>,
+}
+
+impl ControlPlane {
+    fn new(groups: &str) -> ControlPlane {
+        let cloud = SimulatedCloud::new(NodeGroups::parse(groups).unwrap().groups, 1);
+        let setup = AutoscalerSetup { settings: autoscaler::Settings::default(), cloud, start: START };
+        ControlPlane {
+            now: START,
+            objects: BTreeMap::new(),
+            agenda: Agenda::default(),
+            pacer: Pacer::new(Pace::usual(), 1),
+            scheduler: SchedulerLoop::new(scheduler::Settings::default(), START),
+            autoscaler: AutoscalerLoop::new(setup, START),
+            controllers: ControllerLoop::new(&Controller::ALL, 1, None, None),
+            taints: TaintEviction::default(),
+        }
+    }
+
+    /// Writes an object, and tells everybody.
+    fn write(&mut self, value: Value) {
+        let written = object(&value);
+        let (kind, name) = (kind_of(&written), name_of(&written));
+        let is_new = self.objects.insert((kind.clone(), name.clone()), value).is_none();
+        if kind.kind == "Node".into() {
+            if is_new {
+                self.autoscaler.node_added(&written);
+            }
+            if self.taints.node_changed(&name.name, &written) {
+                self.pods_on(&name.name).iter().for_each(|pod| self.consider_taints(pod));
+            }
+        }
+        self.tell(if is_new { What::Added(written) } else { What::Modified(written) });
+    }
+
+    fn delete(&mut self, kind: &Kind, name: &NamespacedName) {
+        if let Some(value) = self.objects.remove(&(kind.clone(), name.clone())) {
+            self.tell(What::Deleted(object(&value)));
+        }
+    }
+
+    fn tell(&mut self, what: What) {
+        self.scheduler.scheduler.apply(self.now, &what);
+        self.scheduler.wake();
+        if what.object().meta().kind == "Pod" {
+            let (name, value) = (name_of(what.object()), what.object().value().unwrap());
+            self.autoscaler.pod_changed(&Stored { name, value }, PodNews::All);
+        } else {
+            self.autoscaler.apply(&what);
+        }
+        if let Some(at) = self.controllers.apply(self.now, &what, &mut self.pacer) {
+            self.agenda.put(at, Begun::Work);
+        }
+    }
+
+    /// Lets everything happen for so long.
+    fn advance(&mut self, seconds: i64) {
+        let until = self.now.plus_nanos(seconds * 1_000_000_000);
+        loop {
+            let scheduler = self.scheduler.next(self.now);
+            let others =
+                [scheduler, Some(self.autoscaler.next()), self.controllers.next(), self.agenda.next()];
+            let next = others.into_iter().flatten().min().filter(|next| *next < until);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            self.step();
+        }
+        self.now = until;
+    }
+
+    fn step(&mut self) {
+        if let Some(begun) = self.agenda.take(self.now) {
+            match begun {
+                Begun::Bind(pod, node) => self.bind(&pod, &node),
+                Begun::Run(pod) => self.change_pod(&pod, |pod| pod["status"]["phase"] = "Running".into()),
+                Begun::Evict(pod, at) => {
+                    if self.taints.evicts(&pod, at).is_some() {
+                        self.taints.pod_deleted(&pod);
+                        self.delete(&Kind::new("", "Pod"), &pod);
+                    }
+                }
+                Begun::Work => self.work(),
+            }
+        } else if self.controllers.next().is_some_and(|next| next <= self.now) {
+            self.work();
+        } else if let Some(attempted) = self.scheduler.try_one(self.now) {
+            self.attempted(attempted);
+        } else {
+            self.scale();
+        }
+    }
+
+    fn attempted(&mut self, attempted: Attempted) {
+        self.scheduler.spend_attempt(self.now, &mut self.pacer);
+        match attempted.decision {
+            Decision::Placed(placement) => {
+                let at = self.now.plus_nanos(10_000_000);
+                self.agenda.put(at, Begun::Bind(attempted.pod, placement.node));
+            }
+            Decision::Refused(rejection) => {
+                self.scheduler.spend_status_write(self.now, &mut self.pacer);
+                let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": rejection.full_message(), "lastTransitionTime": self.now.to_string()});
+                self.change_pod(&attempted.pod, |pod| pod["status"]["conditions"] = json!([condition]));
+                self.autoscaler.pod_refused(self.now, &attempted.pod);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn bind(&mut self, name: &NamespacedName, node: &str) {
+        self.change_pod(name, |pod| {
+            pod["spec"]["nodeName"] = node.into();
+            pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
+        });
+        self.consider_taints(name);
+        let at = self.now.plus_nanos(self.pacer.draw(Step::Start, self.now).as_nanos() as i64);
+        self.agenda.put(at, Begun::Run(name.clone()));
+    }
+
+    fn consider_taints(&mut self, name: &NamespacedName) {
+        let Some(pod) = self.objects.get(&(Kind::new("", "Pod"), name.clone())) else { return };
+        let node: Option<Arc<str>> = pod["spec"]["nodeName"].as_str().map(Into::into);
+        if let Some(at) = self.taints.pod_changed(self.now, name, node.as_ref(), || object(pod)) {
+            self.agenda.put(at, Begun::Evict(name.clone(), at));
+        }
+    }
+
+    fn change_pod(&mut self, name: &NamespacedName, change: impl FnOnce(&mut Value)) {
+        if let Some(mut pod) = self.objects.get(&(Kind::new("", "Pod"), name.clone())).cloned() {
+            change(&mut pod);
+            self.write(pod);
+        }
+    }
+
+    fn work(&mut self) {
+        loop {
+            let done = self.controllers.work(self.now);
+            if done.is_empty() {
+                return;
+            }
+            for one in done {
+                match one {
+                    Do::Create(object) | Do::Update(object) => self.write(object.value().unwrap()),
+                    Do::Delete(doomed) => {
+                        let name = NamespacedName { namespace: doomed.namespace, name: doomed.name };
+                        self.delete(&doomed.kind, &name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn scale(&mut self) {
+        for change in self.autoscaler.cloud_changes(self.now) {
+            match change {
+                CloudChange::Registered { node, .. } => self.write(node.value().unwrap()),
+                CloudChange::Ready { node, at } => {
+                    let name = NamespacedName { namespace: "".into(), name: node };
+                    let node = object(&self.objects[&(Kind::new("", "Node"), name)]);
+                    self.write(made_ready(&node, at).value().unwrap());
+                }
+                CloudChange::Gone { node } => {
+                    let name = NamespacedName { namespace: "".into(), name: node };
+                    self.delete(&Kind::new("", "Node"), &name);
+                }
+            }
+        }
+        let pods = self.pods();
+        self.autoscaler.report_pods(|name| pods.get(name));
+        let background = self.autoscaler.background(self.now);
+        let done = self.autoscaler.run_once(self.now, &mut self.pacer);
+        let actions = done.iter().flat_map(|done| &done.actions).chain(&background.actions);
+        let is_mark = |action: &&Action| matches!(action, Action::Taint { .. } | Action::Untaint { .. });
+        assert_eq!(actions.filter(|action| !is_mark(action)).count(), 0, "nothing is removed in this test");
+        if let Some(done) = done {
+            self.autoscaler.finish(done);
+        }
+    }
+
+    fn pods(&self) -> BTreeMap<NamespacedName, Stored> {
+        let pods = self.objects.iter().filter(|((kind, _), _)| *kind == Kind::new("", "Pod"));
+        pods.map(|((_, name), value)| (name.clone(), Stored { name: name.clone(), value: value.clone() }))
+            .collect()
+    }
+
+    fn pods_on(&self, node: &str) -> Vec<NamespacedName> {
+        self.pods()
+            .into_values()
+            .filter(|pod| pod.value["spec"]["nodeName"] == node)
+            .map(|pod| pod.name)
+            .collect()
+    }
+
+    /// The nodes of running pods, sorted.
+    fn running(&self) -> Vec<String> {
+        let pods = self.pods().into_values().filter(|pod| pod.value["status"]["phase"] == "Running");
+        let mut nodes: Vec<String> =
+            pods.map(|pod| pod.value["spec"]["nodeName"].as_str().unwrap().to_owned()).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+}
+
+fn kind_of(object: &Object) -> Kind {
+    let meta = object.meta();
+    Kind::of(&meta.api_version, &meta.kind)
+}
+
+fn name_of(object: &Object) -> NamespacedName {
+    let meta = object.meta();
+    NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
+}
+
+#[test]
+fn a_deployment_is_scaled_up_for_and_survives_a_tainted_node() {
+    let mut cluster = ControlPlane::new(
+        "groups:\n- name: small\n  min: 0\n  max: 5\n  template: {cpu: 1, memory: 4Gi, pods: 10}\n  \
+         provisioning: {registersAfter: 30s}\n",
+    );
+    let own = node("own").capacity("cpu", "1").capacity("memory", "4Gi").capacity("pods", "10").ready();
+    cluster.write(own.json());
+    let requests = json!({"requests": {"cpu": "600m"}});
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c", "image": "i", "resources": requests}]}}});
+    cluster.write(resource("apps/v1", "Deployment", "web").namespace("shop").set("spec", spec).json());
+    cluster.advance(10);
+    assert_eq!(cluster.running(), ["own"], "there is room for one");
+    cluster.advance(60);
+    assert_eq!(cluster.running(), ["own", "small-new-001", "small-new-002"]);
+
+    let own = node("own").capacity("cpu", "1").capacity("memory", "4Gi").capacity("pods", "10").ready();
+    cluster.write(own.taint("gone:NoExecute").json());
+    cluster.advance(90);
+    assert_eq!(cluster.running(), ["small-new-001", "small-new-002", "small-new-003"]);
+    assert_eq!(Duration::from_secs(160).as_nanos() as i64, cluster.now.nanos_since(START));
+}
