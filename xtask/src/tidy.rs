@@ -178,9 +178,13 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
+        // In a second work tree `.git` is a file.
+        if NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
         if kind.is_file() {
             files.push(entry.path());
-        } else if kind.is_dir() && !NOT_OURS.iter().any(|name| entry.file_name() == *name) {
+        } else if kind.is_dir() {
             walk(&entry.path(), files)?;
         }
     }

@@ -68,6 +68,7 @@ mod error;
 pub mod figures;
 pub mod film;
 pub mod level;
+#[cfg(feature = "live")]
 pub mod live_target;
 pub mod plan;
 pub mod play;
