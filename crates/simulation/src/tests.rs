@@ -5,9 +5,9 @@ mod repetition;
 use std::time::Duration;
 
 use autoscaler::{Delay, NodeGroups};
-use serde_json::{Value, json};
-
 use model::{Moment, NamespacedName, Object, What};
+use serde_json::{Value, json};
+use testobjects::object;
 
 use super::*;
 use crate::pace::{Pace, Step};
@@ -91,22 +91,18 @@ fn cluster<'m>(autoscaler: Option<AutoscalerSetup>) -> Run<'m, Notes> {
 }
 
 fn node(name: &str, taints: &Value) -> Object {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {"taints": taints},
-        "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    Object::parse(&node.to_string()).unwrap()
+    let node = testobjects::node(name).allocatable("cpu", "1").allocatable("memory", "1Gi");
+    node.allocatable("pods", "10").ready().set("spec.taints", taints.clone()).object()
 }
 
 fn demand(id: u64, name: &str, cpu: &str, priority: i32) -> Demand {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "generateName": "web-", "uid": format!("uid-{name}"),
-            "creationTimestamp": "1970-01-01T00:00:00Z",
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "set", "controller": true}]},
-        "spec": {"schedulerName": "default-scheduler", "priority": priority,
-            "containers": [{"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}});
+    let pod = testobjects::pod(name).namespace("shop").uid(&format!("uid-{name}")).request("cpu", cpu);
+    let pod = pod.created("1970-01-01T00:00:00Z").owner_with_uid("ReplicaSet", "web", "set");
+    let pod = pod.set("metadata.generateName", "web-").set("spec.containers.0.image", "i");
+    let pod = pod.set("spec.schedulerName", "default-scheduler").priority(priority.into()).object();
     Demand {
         id: DemandId(id),
-        pod: Object::parse(&pod.to_string()).unwrap(),
+        pod,
         after: None,
         begun: None,
         again: Again::AtOnce,
@@ -253,7 +249,7 @@ fn a_taint_drives_pods_out_when_their_time_is_over() {
     let mut pod = tolerant.pod.value().unwrap();
     pod["spec"]["tolerations"] =
         json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]);
-    tolerant.pod = Object::parse(&pod.to_string()).unwrap();
+    tolerant.pod = object(&pod);
     ask(&mut run, 100, tolerant);
     ask(&mut run, 100, demand(2, "other", "100m", 0));
     let tainted = node("n1", &json!([{"key": "gone", "effect": "NoExecute"}]));
@@ -272,7 +268,7 @@ fn tolerant(id: u64, name: &str, seconds: i64) -> Demand {
     let mut pod = demand.pod.value().unwrap();
     pod["spec"]["tolerations"] =
         json!([{"key": "gone", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
-    Demand { pod: Object::parse(&pod.to_string()).unwrap(), ..demand }
+    Demand { pod: object(&pod), ..demand }
 }
 
 fn tainted(name: &str) -> Object {
@@ -327,7 +323,7 @@ fn a_pod_may_come_to_tolerate_a_taint() {
     give(&mut run, 1_000, Given::Object(What::Modified(tainted("n1"))));
     let mut pod = demand(1, "a", "100m", 0).pod.value().unwrap();
     pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
-    let changed = Object::parse(&pod.to_string()).unwrap();
+    let changed = object(&pod);
     give(&mut run, 2_000, Given::Changed(DemandId(1), changed));
     run.advance(at(20_000));
     assert_eq!(lost(run.observer()), []);
@@ -346,7 +342,7 @@ fn what_another_scheduler_decided_is_given() {
     let mut other = demand(1, "other", "900m", 0);
     let mut pod = other.pod.value().unwrap();
     pod["spec"]["schedulerName"] = "kai".into();
-    other.pod = Object::parse(&pod.to_string()).unwrap();
+    other.pod = object(&pod);
     other.lives[0] = Life {
         node: Some("n2".into()),
         bind: Some(Took::exactly(Duration::from_millis(300))),
@@ -390,7 +386,7 @@ fn a_pod_that_is_held_goes_when_it_is_let_go() {
         let mut waits = demand(1, "waits", "100m", 0);
         let mut pod = waits.pod.value().unwrap();
         pod["metadata"]["finalizers"] = finalizers;
-        waits.pod = Object::parse(&pod.to_string()).unwrap();
+        waits.pod = object(&pod);
         ask(&mut run, 100, waits);
         give(&mut run, 5_000, Given::Withdrawn(DemandId(1)));
         run.advance(at(9_000));

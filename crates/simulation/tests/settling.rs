@@ -5,9 +5,8 @@
 use std::time::Duration;
 
 use autoscaler::Delay;
-use model::{Moment, Object, What};
+use model::{Moment, What};
 use scheduler::Settings;
-use serde_json::json;
 use simulation::pace::{Pace, Step};
 use simulation::{Again, Decided, Demand, DemandId, Given, Observer, Run, Runs, Setup};
 
@@ -38,25 +37,18 @@ fn cluster() -> Run<'static, Nobody> {
         Setup { start: START, scheduler: Settings::default(), autoscaler: None, pace, seed: 1 },
         Nobody,
     );
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
-        "status": {"allocatable": {"cpu": "1", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True"}]}});
-    run.give(START, Given::Object(What::Added(object(&node)))).unwrap();
+    let node = testobjects::node("n").allocatable("cpu", "1").allocatable("pods", "110").ready();
+    run.give(START, Given::Object(node.added())).unwrap();
     run
-}
-
-fn object(value: &serde_json::Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
 }
 
 /// Asks for a pod; if it has a predecessor it ends at once, as all of its kind.
 fn ask(run: &mut Run<'_, Nobody>, id: u64, cpu: &str, is_short: bool) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("p{id}"), "namespace": "d", "uid": format!("{id}")},
-        "spec": {"schedulerName": "default-scheduler",
-            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]}});
+    let pod = testobjects::pod(&format!("p{id}")).request("cpu", cpu);
+    let pod = pod.set("spec.schedulerName", "default-scheduler").object();
     let demand = Demand {
         id: DemandId(id),
-        pod: object(&pod),
+        pod,
         after: (is_short && id > 0).then(|| DemandId(id - 1)),
         begun: None,
         again: Again::Never,

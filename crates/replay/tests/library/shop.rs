@@ -35,7 +35,7 @@ impl Shop {
         let source: Arc<str> = "shop".into();
         let mut bulk = Bulk::into(&path).unwrap();
         for (second, how, object) in changes() {
-            let what = how(Object::parse(&object.to_string()).unwrap());
+            let what = how(testobjects::object(&object));
             bulk.push(&Observed::received(at(START + second), &source, what)).unwrap();
         }
         bulk.finish().unwrap();
@@ -165,24 +165,22 @@ fn autoscaler() -> Value {
 }
 
 fn node(name: &str, created: i64) -> Value {
-    let room = json!({ "cpu": "1920m", "memory": "7Gi", "pods": "110" });
-    json!({ "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": name, "uid": name, "labels": labels(), "creationTimestamp": time(created) },
-        "spec": { "providerID": format!("aws:///{name}") },
-        "status": { "allocatable": room, "capacity": { "cpu": "2", "memory": "8Gi", "pods": "110" },
-            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": time(created) }] } })
+    let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": time(created) });
+    let node = testobjects::node(name).created(time(created)).set("metadata.labels", labels());
+    let node = node.provider_id(&format!("aws:///{name}")).set("status.conditions", json!([ready]));
+    let node = node.capacity("cpu", "2").capacity("memory", "8Gi").capacity("pods", "110");
+    node.allocatable("cpu", "1920m").allocatable("memory", "7Gi").json()
 }
 
 /// A pod that no node takes.
 fn pod(name: &str, cpu: &str, created: i64) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": name, "namespace": "default", "uid": format!("uid-{name}"), "creationTimestamp": time(created) },
-        "spec": { "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30, "containers": [
-            { "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu, "memory": "10Mi" } } },
-        ] },
-        "status": { "phase": "Pending", "conditions": [
-            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": time(created) },
-        ] } })
+    let refused = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "lastTransitionTime": time(created) });
+    let pod = testobjects::pod(name).uid(&format!("uid-{name}")).created(time(created));
+    let pod = pod.request("cpu", cpu).request("memory", "10Mi").set("spec.containers.0.image", "i");
+    let pod =
+        pod.set("spec.schedulerName", "default-scheduler").set("spec.terminationGracePeriodSeconds", 30);
+    pod.phase("Pending").set("status.conditions", json!([refused])).json()
 }
 
 fn event(

@@ -13,7 +13,7 @@ fn group(name: &str, max: i64, failures: &[(i64, i64, FailureKind)]) -> NodeGrou
         max,
         target: None,
         members: Membership::ProviderIdPrefix(format!("fake://{name}/").into()),
-        template: Object::trusted(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"t"}}"#),
+        template: testobjects::node("t").object(),
         pods: Vec::new(),
         believed: Vec::new(),
         price: None,
@@ -27,9 +27,7 @@ fn group(name: &str, max: i64, failures: &[(i64, i64, FailureKind)]) -> NodeGrou
 }
 
 fn node(name: &str, id: &str) -> Object {
-    Object::trusted(format!(
-        r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{name}"}},"spec":{{"providerID":"{id}"}}}}"#
-    ))
+    testobjects::node(name).provider_id(id).object()
 }
 
 fn told(changes: Vec<CloudChange>) -> Vec<String> {

@@ -37,10 +37,6 @@ impl Memory for Forgetful {
     }
 }
 
-fn object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
-}
-
 fn template(image: &str, policy: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": {"restartPolicy": policy,
         "schedulerName": "default-scheduler",

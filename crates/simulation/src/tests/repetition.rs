@@ -106,7 +106,7 @@ fn wish(id: u64, dice: &mut Pcg64) -> Demand {
         3 => demand.again = Again::Never,
         _ => {}
     }
-    demand.pod = Object::parse(&pod.to_string()).unwrap();
+    demand.pod = object(&pod);
     if dice.random_bool(0.3) {
         let lasting = Duration::from_secs(dice.random_range(60..600));
         demand.runs = Some(Runs { lasting, fails: false });

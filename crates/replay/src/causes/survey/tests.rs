@@ -1,6 +1,7 @@
 use controllers::OwnerName;
 use serde_json::{Value, json};
 use simulation::{Memory, Remembered};
+use testobjects::{object, resource};
 
 use super::*;
 use crate::causes::made::Recall;
@@ -11,20 +12,14 @@ fn at(millis: i64) -> Moment {
     Moment::from_nanos(millis * 1_000_000)
 }
 
-fn object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).unwrap()
-}
-
 fn replica_set(replicas: i64) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
-        "metadata": {"name": "web", "namespace": "shop", "uid": "set"}, "spec": {"replicas": replicas}})
+    let set = resource("apps/v1", "ReplicaSet", "web").namespace("shop").uid("set");
+    set.set("spec.replicas", replicas).json()
 }
 
 fn owned(name: &str, kind: &str, uid: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"),
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]},
-        "spec": {"containers": [{"name": "main"}]}, "status": {"phase": "Pending"}})
+    let pod = testobjects::pod(name).namespace("shop").uid(&format!("uid-{name}")).phase("Pending");
+    pod.owner_with_uid(kind, "web", uid).json()
 }
 
 fn pod(name: &str) -> Value {
@@ -32,7 +27,7 @@ fn pod(name: &str) -> Value {
 }
 
 fn node(name: &str, taints: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints}})
+    testobjects::node(name).set("spec.taints", taints.clone()).json()
 }
 
 fn on(mut pod: Value, node: &str) -> Value {
