@@ -9,9 +9,10 @@ use std::time::Instant;
 use history::Bulk;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use model::{Moment, Object, Observed, What};
-use serde_json::{Value, json};
+use model::{Moment, Observed, What};
+use serde_json::Value;
 use testcluster::{Cluster, Options};
+use testobjects::{PodBuilder, resource};
 use tokio::task::JoinSet;
 
 use crate::figure::{Figure, Figures, Unit};
@@ -118,25 +119,27 @@ fn replay(history: &Path, target: &Path, arguments: &[&str]) -> Result<Value> {
 fn film(path: &Path, namespace: &str) -> Result<()> {
     let source: Arc<str> = "made-up".into();
     let mut bulk = Bulk::into(path)?;
-    let mut see = |number: usize, object: &Value| {
+    let mut see = |number: usize, what: What| {
         let at = Moment::from_nanos(1_790_000_000_000_000_000 + number as i64 * 1_000_000);
-        let object = Object::parse(&object.to_string()).map_err(|error| error.to_string())?;
-        bulk.push(&Observed::received(at, &source, What::Added(object))).map_err(|error| error.to_string())
+        bulk.push(&Observed::received(at, &source, what)).map_err(|error| error.to_string())
     };
-    let uid = format!("{namespace}-uid");
-    see(0, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "uid": uid}}))?;
+    see(0, resource("v1", "Namespace", namespace).uid(&format!("{namespace}-uid")).added())?;
     for number in 1..=PODS {
-        see(number, &pod(namespace, number))?;
+        see(number, pod(namespace, number).added())?;
     }
     bulk.finish()?;
     Ok(())
 }
 
-fn pod(namespace: &str, number: usize) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("pod-{number}"), "namespace": namespace, "uid": format!("{namespace}-{number}"),
-            "labels": {"app": "web", "tier": "front"}},
-        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]}})
+fn pod(namespace: &str, number: usize) -> PodBuilder {
+    testobjects::pod(&format!("pod-{number}"))
+        .namespace(namespace)
+        .uid(&format!("{namespace}-{number}"))
+        .label("app", "web")
+        .label("tier", "front")
+        .set("spec.containers.0.image", "i")
+        .request("cpu", "100m")
+        .request("memory", "64Mi")
 }
 
 /// Creates the same pods with nothing around it, and says how many a second.
@@ -147,7 +150,7 @@ async fn create(kubeconfig: &Path, namespace: &str) -> Result<f64> {
     let path: Arc<str> = format!("/api/v1/namespaces/{namespace}/pods").into();
     let mut bodies = Vec::with_capacity(PODS);
     for number in 1..=PODS {
-        let mut pod = pod(namespace, number);
+        let mut pod = pod(namespace, number).json();
         pod["metadata"].as_object_mut().ok_or("a pod without metadata")?.remove("uid");
         bodies.push(serde_json::to_vec(&pod)?);
     }

@@ -1,8 +1,9 @@
 //! Clusters for the autoscaler to look at.
 
 use autoscaler::{Autoscaler, Loop, Membership, NodeGroup, ObservedCloud, Provisioning, Settings};
-use model::{Moment, Object, What};
-use serde_json::{Value, json};
+use model::{Moment, What};
+use serde_json::json;
+use testobjects::{NodeBuilder, PodBuilder, resource};
 
 /// A cluster, its cloud, and an autoscaler that looks at them.
 pub(super) struct Stage {
@@ -10,7 +11,7 @@ pub(super) struct Stage {
     cloud: ObservedCloud,
     now: i64,
     /// Pods that may be changed, and whose turn it is.
-    placed: Vec<Value>,
+    placed: Vec<PodBuilder>,
     turn: usize,
 }
 
@@ -24,12 +25,12 @@ const SCAN_SECONDS: i64 = 10;
 pub(super) fn burst() -> Stage {
     let mut stage = Stage::new(1_000, 2);
     for node in 0..1_000 {
-        stage.add(pod(&format!("filler-{node}"), node % CONTROLLERS, 7_600, Some(node)));
+        stage.add(&pod(&format!("filler-{node}"), node % CONTROLLERS, 7_600, Some(node)).added());
     }
     for number in 0..30_000 {
         let controller = number % CONTROLLERS;
         let cpu = [100, 250, 500, 1_000, 2_000][controller % 5];
-        stage.add(pod(&format!("waiting-{number}"), controller, cpu, None));
+        stage.add(&pod(&format!("waiting-{number}"), controller, cpu, None).added());
     }
     stage
 }
@@ -42,7 +43,7 @@ pub(super) fn calm() -> Stage {
         for number in 0..30 {
             let pod = pod(&format!("app-{node}-{number}"), number % CONTROLLERS, cpu, Some(node));
             stage.placed.push(pod.clone());
-            stage.add(pod);
+            stage.add(&pod.added());
         }
     }
     stage
@@ -56,7 +57,7 @@ impl Stage {
             max: nodes as i64 / GROUPS as i64 * most + 1_000,
             target: None,
             members: Membership::Label { key: "pool".into(), value: format!("group-{group}").into() },
-            template: object(&node("template", group, group % 4)),
+            template: node("template", group, group % 4).object(),
             pods: Vec::new(),
             believed: Vec::new(),
             price: None,
@@ -69,30 +70,29 @@ impl Stage {
         let autoscaler = Autoscaler::new(Settings::default(), moment(now));
         let mut stage = Stage { autoscaler, cloud, now, placed: Vec::new(), turn: 0 };
         for controller in 0..CONTROLLERS {
-            stage.add(json!({
-                "apiVersion": "apps/v1", "kind": "ReplicaSet",
-                "metadata": { "name": format!("app-{controller}"), "namespace": "default", "uid": format!("rs-{controller}") },
-                "spec": { "replicas": 3_000 }, "status": { "replicas": 3_000 },
-            }));
+            let set = resource("apps/v1", "ReplicaSet", &format!("app-{controller}"))
+                .namespace("default")
+                .uid(&format!("rs-{controller}"))
+                .set("spec.replicas", 3_000)
+                .set("status.replicas", 3_000);
+            stage.add(&set.added());
         }
         for number in 0..nodes {
-            stage.add(node(&format!("node-{number}"), number % GROUPS, 0));
+            stage.add(&node(&format!("node-{number}"), number % GROUPS, 0).added());
         }
         stage
     }
 
-    fn add(&mut self, value: Value) {
-        let what = What::Added(object(&value));
-        self.cloud.see(&what);
-        self.autoscaler.apply(&what);
+    fn add(&mut self, what: &What) {
+        self.cloud.see(what);
+        self.autoscaler.apply(what);
     }
 
     /// A few pods are renewed, as in any cluster that lives.
     pub(super) fn change_some(&mut self) {
         for _ in 0..CHANGED {
             self.turn = (self.turn + 1_499) % self.placed.len();
-            let what = What::Modified(object(&self.placed[self.turn]));
-            self.autoscaler.apply(&what);
+            self.autoscaler.apply(&self.placed[self.turn].clone().modified());
         }
     }
 
@@ -104,70 +104,42 @@ impl Stage {
     }
 }
 
-fn node(name: &str, group: usize, size: usize) -> Value {
+fn node(name: &str, group: usize, size: usize) -> NodeBuilder {
     let (cpu, memory) = [("8", "32Gi"), ("4", "16Gi"), ("16", "64Gi"), ("32", "64Gi")][size];
-    let resources = json!({ "cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "100Gi" });
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {
-            "name": name,
-            "creationTimestamp": "2025-12-31T00:00:00Z",
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "pool": format!("group-{group}"),
-                "tier": if group.is_multiple_of(10) { "special" } else { "usual" },
-                "topology.kubernetes.io/zone": format!("zone-{}", group % 3),
-            },
-        },
-        "spec": { "providerID": format!("bench://{name}") },
-        "status": {
-            "capacity": resources, "allocatable": resources,
-            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:00Z" }],
-        },
-    })
+    testobjects::node(name)
+        .created("2025-12-31T00:00:00Z")
+        .label("pool", &format!("group-{group}"))
+        .label("tier", if group.is_multiple_of(10) { "special" } else { "usual" })
+        .label("topology.kubernetes.io/zone", &format!("zone-{}", group % 3))
+        .provider_id(&format!("bench://{name}"))
+        .capacity("cpu", cpu)
+        .capacity("memory", memory)
+        .capacity("pods", "110")
+        .capacity("ephemeral-storage", "100Gi")
+        .ready_since("2025-12-31T00:00:00Z")
 }
 
-fn pod(name: &str, controller: usize, cpu: usize, on: Option<usize>) -> Value {
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": "default", "uid": name,
-            "creationTimestamp": "2025-12-31T12:00:00Z",
-            "labels": { "app": format!("app-{controller}") },
-            "ownerReferences": [{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("app-{controller}"),
-                "uid": format!("rs-{controller}"), "controller": true,
-            }],
-        },
-        "spec": {
-            "schedulerName": "default-scheduler",
-            "containers": [{
-                "name": "main", "image": "app",
-                "resources": { "requests": { "cpu": format!("{cpu}m"), "memory": format!("{}Mi", cpu * 2) } },
-            }],
-        },
-        "status": { "phase": "Pending" },
-    });
-    if controller % 10 == 9 {
-        pod["spec"]["nodeSelector"] = json!({ "tier": "special" });
-    }
+fn pod(name: &str, controller: usize, cpu: usize, on: Option<usize>) -> PodBuilder {
+    let app = format!("app-{controller}");
+    let pod = testobjects::pod(name)
+        .created("2025-12-31T12:00:00Z")
+        .label("app", &app)
+        .owner_with_uid("ReplicaSet", &app, &format!("rs-{controller}"))
+        .set("spec.schedulerName", "default-scheduler")
+        .set("spec.containers.0.image", "app")
+        .request("cpu", format!("{cpu}m"))
+        .request("memory", format!("{}Mi", cpu * 2));
+    let pod = if controller % 10 == 9 { pod.node_selector("tier", "special") } else { pod };
     match on {
-        Some(node) => {
-            pod["spec"]["nodeName"] = format!("node-{node}").into();
-            pod["status"]["phase"] = "Running".into();
-        }
+        Some(node) => pod.on(&format!("node-{node}")).phase("Running"),
         None => {
-            pod["status"]["conditions"] = json!([{
+            let condition = json!({
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                 "lastTransitionTime": "2025-12-31T12:00:01Z",
-            }]);
+            });
+            pod.phase("Pending").set("status.conditions", json!([condition]))
         }
     }
-    pod
-}
-
-fn object(value: &Value) -> Object {
-    Object::parse(&value.to_string()).expect("it has an apiVersion, a kind and a name")
 }
 
 fn moment(seconds: i64) -> Moment {

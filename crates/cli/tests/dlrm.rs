@@ -12,7 +12,7 @@ use autoscaler::NodeGroups;
 use formats::{Format, Given, Input, Item};
 use model::{Moment, Object, What};
 use scheduler::{Fit, Settings};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use common::run;
 
@@ -86,25 +86,24 @@ fn every_instance_fits_an_empty_node_of_a_group() {
 #[test]
 fn a_node_takes_as_many_instances_of_a_service_as_the_trace_allows() {
     let node = |name: &str| {
-        Object::parse(
-            &json!({"apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-                "status": {"allocatable": {"cpu": "999", "memory": "9Ti", "ephemeral-storage": "99Ti", "pods": "99",
-                    "nvidia.com/gpu": "99", "koordinator.sh/rdma": "9999"}}})
-            .to_string(),
-        )
-        .unwrap()
+        testobjects::node(name)
+            .allocatable("cpu", "999")
+            .allocatable("memory", "9Ti")
+            .allocatable("ephemeral-storage", "99Ti")
+            .allocatable("pods", "99")
+            .allocatable("nvidia.com/gpu", "99")
+            .allocatable("koordinator.sh/rdma", "9999")
     };
     let on = |pod: &Object, node: &str| {
         let mut value: Value = pod.value().unwrap();
         value["spec"]["nodeName"] = node.into();
-        What::Modified(Object::parse(&value.to_string()).unwrap())
+        What::Modified(testobjects::object(&value))
     };
     let pods: Vec<Object> =
         pods(&sample()).filter(|pod| pod.value().unwrap()["metadata"]["labels"]["app"] == "app_3").collect();
     assert_eq!(pods.len(), 3, "each with at most two on a node");
     let mut fit = Fit::new(&Settings::default());
-    fit.apply(&What::Added(node("a")));
+    fit.apply(&node("a").added());
     for pod in &pods {
         fit.apply(&What::Added(pod.clone()));
     }
@@ -114,7 +113,7 @@ fn a_node_takes_as_many_instances_of_a_service_as_the_trace_allows() {
     assert_eq!(taken(&mut fit).as_deref(), Some("a"), "the second on a");
     fit.apply(&on(&pods[1], "a"));
     assert_eq!(taken(&mut fit), None, "there are two on a");
-    fit.apply(&What::Added(node("b")));
+    fit.apply(&node("b").added());
     assert_eq!(taken(&mut fit).as_deref(), Some("b"));
     // However many are elsewhere.
     fit.apply(&on(&pods[1], "b"));

@@ -72,23 +72,27 @@ fn time(second: u32) -> String {
 }
 
 fn node(name: &str, cpu: &str, memory: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "creationTimestamp": "2026-11-01T10:00:00Z"},
-        "status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}},
-    })
+    testobjects::node(name)
+        .uid(&format!("uid-of-{name}"))
+        .created("2026-11-01T10:00:00Z")
+        .allocatable("cpu", cpu)
+        .allocatable("memory", memory)
+        .allocatable("pods", "110")
+        .json()
 }
 
 fn pod(name: &str, cpu: &str, memory: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-of-{name}"), "creationTimestamp": "2026-11-01T14:00:00Z"},
-        "spec": {
-            "schedulerName": "default-scheduler", "priority": 0,
-            "containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
-        },
-        "status": {"phase": "Pending"},
-    })
+    testobjects::pod(name)
+        .namespace("shop")
+        .uid(&format!("uid-of-{name}"))
+        .created("2026-11-01T14:00:00Z")
+        .set("spec.schedulerName", "default-scheduler")
+        .set("spec.containers.0.image", "a:1")
+        .priority(0)
+        .request("cpu", cpu)
+        .request("memory", memory)
+        .phase("Pending")
+        .json()
 }
 
 fn on(mut pod: Value, node: &str) -> Value {

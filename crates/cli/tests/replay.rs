@@ -54,33 +54,29 @@ fn time(second: u32) -> String {
 }
 
 fn node(name: &str, cpu: &str, memory: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {
-            "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": "2026-11-01T10:00:00Z",
-            "labels": {"kubernetes.io/hostname": name},
-        },
-        "spec": {},
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
-            "capacity": {"cpu": cpu, "memory": memory, "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T10:00:00Z"}],
-        },
-    })
+    testobjects::node(name)
+        .uid(&format!("uid-of-{name}"))
+        .created("2026-11-01T10:00:00Z")
+        .capacity("cpu", cpu)
+        .capacity("memory", memory)
+        .capacity("pods", "110")
+        .ready_since("2026-11-01T10:00:00Z")
+        .set("spec", json!({}))
+        .json()
 }
 
 fn pod(name: &str, cpu: &str, second: u32) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": "shop", "uid": format!("uid-of-{name}"), "creationTimestamp": time(second),
-        },
-        "spec": {
-            "schedulerName": "default-scheduler", "priority": 0,
-            "containers": [{"name": "a", "image": "a:1", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}],
-        },
-        "status": {"phase": "Pending"},
-    })
+    testobjects::pod(name)
+        .namespace("shop")
+        .uid(&format!("uid-of-{name}"))
+        .created(time(second))
+        .set("spec.schedulerName", "default-scheduler")
+        .set("spec.containers.0.image", "a:1")
+        .priority(0)
+        .request("cpu", cpu)
+        .request("memory", "1Gi")
+        .phase("Pending")
+        .json()
 }
 
 fn on(mut pod: Value, node: &str) -> Value {

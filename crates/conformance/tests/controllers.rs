@@ -26,10 +26,14 @@ fn set(replicas: i64) -> Value {
 }
 
 fn pod(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "a"}, "creationTimestamp": "2026-11-15T00:00:00Z",
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "set", "controller": true}]},
-        "spec": {"nodeName": node}, "status": {"phase": "Pending"}})
+    testobjects::pod(name)
+        .namespace("shop")
+        .label("app", "a")
+        .created("2026-11-15T00:00:00Z")
+        .owner_with_uid("ReplicaSet", "a", "set")
+        .on(node)
+        .phase("Pending")
+        .json()
 }
 
 fn going(mut pod: Value) -> Value {

@@ -3,6 +3,7 @@
 use conformance::film::{Film, Verdicts};
 use conformance::{Error, Lines, film};
 use serde_json::{Value, json};
+use testobjects::NodeBuilder;
 
 const START: i64 = 1_794_710_400_000_000;
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are \
@@ -23,25 +24,22 @@ fn time(at: i64) -> String {
     model::Moment::from_micros(START + at * 1000).expect("a time of our days").to_string()
 }
 
-fn node(name: &str, cpu: &str, taints: Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": {"kubernetes.io/hostname": name}},
-        "spec": {"taints": taints},
-        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}}
-    })
+fn node(name: &str, cpu: &str) -> NodeBuilder {
+    let node = testobjects::node(name).version(1).allocatable("cpu", cpu);
+    node.allocatable("memory", "8Gi").allocatable("pods", "110")
 }
 
 fn pod(name: &str, version: u64, cpu: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": version.to_string()},
-        "spec": {
-            "schedulerName": "default-scheduler", "priority": 0, "preemptionPolicy": "PreemptLowerPriority",
-            "containers": [{"name": "main", "image": "main", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
-        },
-        "status": {"phase": "Pending"}
-    })
+    testobjects::pod(name)
+        .namespace("shop")
+        .version(version)
+        .set("spec.schedulerName", "default-scheduler")
+        .set("spec.preemptionPolicy", "PreemptLowerPriority")
+        .priority(0)
+        .request("cpu", cpu)
+        .request("memory", "1Gi")
+        .phase("Pending")
+        .json()
 }
 
 /// The next version of a pod, changed by a JSON merge of its spec and status.
@@ -98,7 +96,7 @@ fn the_scheduler_knows_its_own_decisions_before_its_watch_shows_them() {
     let (a, b) = (pod("a", 10, "800m"), pod("b", 11, "800m"));
     check(
         &[
-            (0, "ADDED", node("n", "1", json!([]))),
+            (0, "ADDED", node("n", "1").json()),
             (1, "ADDED", a.clone()),
             (2, "ADDED", b.clone()),
             (100, "MODIFIED", bound(&a, 12, "n")),
@@ -117,8 +115,8 @@ fn new_pods_are_decided_in_the_order_of_the_queue() {
     // The binding of the second was faster.
     check(
         &[
-            (0, "ADDED", node("m", "4", json!([]))),
-            (0, "ADDED", node("n", "4", json!([]))),
+            (0, "ADDED", node("m", "4").json()),
+            (0, "ADDED", node("n", "4").json()),
             (1, "ADDED", a.clone()),
             (2, "ADDED", b.clone()),
             (20, "MODIFIED", bound(&b, 12, "n")),
@@ -143,12 +141,11 @@ fn a_daemon_pod_is_not_compared_but_moves_where_the_next_search_begins() {
         json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d"}]);
     let daemon = with(&daemon, 10, json!({"affinity": affinity, "tolerations": tolerations}), json!({}));
     let a = pod("a", 11, "500m");
-    let taints = json!([{"key": "apart", "effect": "NoSchedule"}]);
     check(
         &[
-            (0, "ADDED", node("m", "4", json!([]))),
-            (0, "ADDED", node("n", "4", json!([]))),
-            (0, "ADDED", node("o", "4", taints)),
+            (0, "ADDED", node("m", "4").json()),
+            (0, "ADDED", node("n", "4").json()),
+            (0, "ADDED", node("o", "4").taint("apart:NoSchedule").json()),
             (1, "ADDED", daemon.clone()),
             (2, "ADDED", a.clone()),
             (20, "MODIFIED", bound(&daemon, 12, "o")),

@@ -28,7 +28,6 @@ groups:
 pub(super) fn member(name: &str, pool: &str) -> Value {
     let mut node = node(name, "4", "8Gi");
     node["metadata"]["labels"]["pool"] = pool.into();
-    node["metadata"]["uid"] = format!("uid-of-{name}").into();
     node["spec"]["providerID"] = format!("cloud://{name}").into();
     node["status"]["capacity"] = node["status"]["allocatable"].clone();
     node["status"]["conditions"] =

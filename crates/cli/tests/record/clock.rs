@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use history::{Batch, History, Writer};
-use model::{Gap, Moment, Object, Observed, What};
+use model::{Gap, Moment, Observed};
 use testcluster::Cluster;
 
 use crate::common::{command, run};
@@ -155,10 +155,9 @@ async fn a_history_that_ends_in_the_future_says_so() {
     let Some(cluster) = shared() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    let node = Object::parse(r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}"#).unwrap();
     let end = now().plus_nanos(YEAR * 1_000_000_000);
     let writer = Writer::open(&path).unwrap();
-    let changes = vec![Observed::received(end, &"s".into(), What::Added(node))];
+    let changes = vec![Observed::received(end, &"s".into(), testobjects::node("n").added())];
     writer.append(Batch { changes, ..Batch::default() }).unwrap();
     writer.close().unwrap();
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", "ns", "--keep-age", "1h"];

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use history::{Batch, History, Writer};
-use model::{Object, Observed, What};
+use model::Observed;
 
 use crate::common::run;
 use crate::film::{Film, has, has_listed};
@@ -44,10 +44,8 @@ async fn a_history_that_was_damaged_is_set_aside() {
         let writer = Writer::open(&path).unwrap();
         let changes = (0..100)
             .map(|number| {
-                let text = format!(
-                    r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"c-{number}","namespace":"d"}}}}"#
-                );
-                Observed::received(now(), &"s".into(), What::Added(Object::parse(&text).unwrap()))
+                let map = testobjects::resource("v1", "ConfigMap", &format!("c-{number}")).namespace("d");
+                Observed::received(now(), &"s".into(), map.added())
             })
             .collect();
         writer.append(Batch { changes, ..Batch::default() }).unwrap();

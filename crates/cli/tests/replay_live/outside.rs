@@ -68,11 +68,9 @@ fn recorded(folder: &Path, objects: &[Value]) {
 }
 
 fn object(kind: &str, namespace: &str, name: &str, rest: &Value) -> Value {
-    let mut metadata = json!({"name": name, "uid": format!("{kind}-{name}")});
-    if !namespace.is_empty() {
-        metadata["namespace"] = namespace.into();
-    }
-    merged(json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}), rest)
+    let object = testobjects::resource("v1", kind, name).uid(&format!("{kind}-{name}"));
+    let object = if namespace.is_empty() { object } else { object.namespace(namespace) };
+    merged(object.json(), rest)
 }
 
 fn claim(name: &str, spec: &Value) -> Value {

@@ -45,10 +45,15 @@ fn recording() -> String {
         }
     };
     let pod = |name: &str, owner: Value, phase: &str, state: Value| {
-        json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": owner},
-            "spec": {"restartPolicy": "Never", "nodeName": "old", "containers": [{"name": "c", "image": "i"}]},
-            "status": {"phase": phase, "containerStatuses": [{"name": "c", "state": state}]}})
+        testobjects::pod(name)
+            .namespace("shop")
+            .set("metadata.ownerReferences", owner)
+            .set("spec.restartPolicy", "Never")
+            .set("spec.containers.0.image", "i")
+            .on("old")
+            .phase(phase)
+            .set("status.containerStatuses", json!([{"name": "c", "state": state}]))
+            .json()
     };
     let of_job =
         json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sums", "uid": "j", "controller": true}]);

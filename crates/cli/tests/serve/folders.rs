@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Moment, Object, Observed, What};
-use serde_json::json;
+use model::{Moment, Observed, What};
 
 use crate::common::run;
 
@@ -41,12 +40,12 @@ pub(crate) fn many(pods: u64) -> tempfile::TempDir {
 
 pub(crate) fn added(source: &str, number: u64) -> Observed {
     let uid = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let text = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": format!("pod-{number}"), "namespace": "load", "uid": format!("{uid:016x}") },
-        "spec": { "nodeName": format!("node-{}", number % 100), "padding": "x".repeat(900) },
-    });
-    let object = Object::parse(&text.to_string()).unwrap();
+    let object = testobjects::pod(&format!("pod-{number}"))
+        .namespace("load")
+        .uid(&format!("{uid:016x}"))
+        .on(&format!("node-{}", number % 100))
+        .set("spec.padding", "x".repeat(900))
+        .object();
     Observed {
         seen: Moment::from_nanos(1_793_541_600_000_000_000 + number as i64 * 1_000_000),
         key: object.key(&Arc::from(source)),

@@ -53,26 +53,22 @@ pub(super) fn wants(set: &Value, node: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testobjects::{PodBuilder, node, pod, resource};
 
-    const NODE: &str = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n-1","labels":{"pool":"n"}},
-        "spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"1","pods":"9"}}}"#;
+    use super::*;
 
     #[test]
     fn a_daemon_set_wants_nodes_that_its_pods_select_and_tolerate_however_full() {
-        let set = |spec: &str| {
-            let set = format!(
-                r#"{{"metadata":{{"name":"d","namespace":"b"}},"spec":{{"template":{{"spec":{{{spec}
-                    "containers":[{{"name":"c","resources":{{"requests":{{"cpu":"99"}}}}}}]}}}}}}}}"#
-            );
-            serde_json::from_str::<Value>(&set).unwrap()
+        let set = |pod: PodBuilder| {
+            let set = resource("apps/v1", "DaemonSet", "d").namespace("b");
+            set.set("spec.template.spec", pod.request("cpu", "99").json()["spec"].take()).json()
         };
-        let node = Object::parse(NODE).unwrap();
-        let all = r#""tolerations":[{"operator":"Exists"}],"#;
-        assert!(wants(&set(all), &node));
-        assert!(!wants(&set(""), &node), "the taint");
-        assert!(!wants(&set(&format!(r#"{all}"nodeSelector":{{"pool":"m"}},"#)), &node));
-        let cordoned = NODE.replace(r#""taints""#, r#""unschedulable":true,"taints""#);
-        assert!(wants(&set(all), &Object::parse(&cordoned).unwrap()));
+        let plain = node("n-1").label("pool", "n").taint("gpu:NoSchedule").allocatable("cpu", "1");
+        let plain = plain.allocatable("pods", "9");
+        let tolerant = || pod("p").set("spec.tolerations", json!([{"operator": "Exists"}]));
+        assert!(wants(&set(tolerant()), &plain.clone().object()));
+        assert!(!wants(&set(pod("p")), &plain.clone().object()), "the taint");
+        assert!(!wants(&set(tolerant().node_selector("pool", "m")), &plain.clone().object()));
+        assert!(wants(&set(tolerant()), &plain.cordoned().object()));
     }
 }

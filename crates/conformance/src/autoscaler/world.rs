@@ -322,25 +322,30 @@ fn is_own(taint: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use testobjects::{NodeBuilder, PodBuilder};
+
     use super::*;
     use crate::autoscaler::case::moment;
 
-    const NODE: &str = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n-1","labels":{"pool":"n"}},
-        "spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]},"status":{"allocatable":{"cpu":"1","pods":"9"}}}"#;
+    fn node() -> NodeBuilder {
+        let node = testobjects::node("n-1").label("pool", "n").taint("gpu:NoSchedule");
+        node.allocatable("cpu", "1").allocatable("pods", "9")
+    }
 
-    fn world(objects: &[&str]) -> World {
-        let objects: Vec<Object> = objects.iter().map(|text| Object::parse(text).unwrap()).collect();
+    fn world(node: NodeBuilder, pods: impl IntoIterator<Item = PodBuilder>) -> World {
+        let mut objects = vec![node.object()];
+        objects.extend(pods.into_iter().map(PodBuilder::object));
         World::new(Autoscaler::new(autoscaler::Settings::default(), moment(0)), &objects)
     }
 
-    fn pod(name: &str, owner: &str, spec: &str) -> String {
-        format!(
-            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"namespace":"b","name":"{name}","uid":"u-{name}",
-                "creationTimestamp":"2025-12-31T00:00:00Z",
-                "ownerReferences":[{{"kind":"{owner}","name":"o","uid":"o","controller":true}}]}},
-                "spec":{{{spec}"tolerations":[{{"operator":"Exists"}}],"containers":[{{"name":"c",
-                "resources":{{"requests":{{"cpu":"600m"}}}}}}]}},"status":{{"phase":"Pending"}}}}"#
-        )
+    fn pod(name: &str, owner: &str) -> PodBuilder {
+        testobjects::pod(name)
+            .namespace("b")
+            .created("2025-12-31T00:00:00Z")
+            .owner(owner, "o")
+            .set("spec.tolerations", json!([{"operator": "Exists"}]))
+            .request("cpu", "600m")
+            .phase("Pending")
     }
 
     fn happened(world: &mut World) -> Vec<String> {
@@ -350,8 +355,8 @@ mod tests {
 
     #[test]
     fn the_strongest_is_bound_first_and_an_evicted_one_comes_again() {
-        let (weak, strong) = (pod("a", "ReplicaSet", ""), pod("z", "ReplicaSet", r#""priority":7,"#));
-        let mut world = world(&[NODE, &weak, &strong]);
+        let (weak, strong) = (pod("a", "ReplicaSet"), pod("z", "ReplicaSet").priority(7));
+        let mut world = world(node(), [weak, strong]);
         world.bind_all(moment(10), 10);
         assert_eq!(happened(&mut world), ["10 PodBound b/z n-1"]);
         let name = NamespacedName { namespace: "b".into(), name: "z".into() };
@@ -365,8 +370,8 @@ mod tests {
 
     #[test]
     fn nobody_makes_a_daemons_pod_again_and_nodes_take_theirs_along() {
-        let bound = |name, owner| pod(name, owner, r#""nodeName":"n-1","#);
-        let mut world = world(&[NODE, &bound("d", "DaemonSet"), &bound("r", "ReplicaSet")]);
+        let pods = [pod("d", "DaemonSet"), pod("r", "ReplicaSet")];
+        let mut world = world(node(), pods.map(|pod| pod.on("n-1")));
         let name = NamespacedName { namespace: "b".into(), name: "d".into() };
         world.act(&[Action::Evict { pod: name, grace: 0 }], true, moment(5), 5);
         assert_eq!(happened(&mut world), ["5 PodEvicted b/d n-1"]);
@@ -376,10 +381,10 @@ mod tests {
 
     #[test]
     fn an_update_leaves_the_autoscalers_own_taints() {
-        let mut world = world(&[NODE]);
+        let mut world = world(node(), []);
         world.force_taints(&["n-1".to_owned()], &[], moment(0));
-        let other = NODE.replace("gpu", "tpu").replace(r#""pool":"n""#, r#""pool":"m""#);
-        world.update_node(&Object::parse(&other).unwrap());
+        let tainted = json!([{"key": "tpu", "effect": "NoSchedule"}]);
+        world.update_node(&node().set("spec.taints", tainted).label("pool", "m").object());
         let node = world.nodes["n-1"].value().unwrap();
         let keys: Vec<String> =
             taints(&node).iter().map(|taint| taint["key"].as_str().unwrap().to_owned()).collect();
