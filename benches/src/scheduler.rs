@@ -5,6 +5,7 @@
 //! `valgrind --tool=callgrind --toggle-collect='*decide_all*' …`, or `perf record -g …`.
 
 pub(crate) mod child;
+mod filled;
 mod go;
 mod growth;
 mod manifest;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{self, Filled};
+use super::filled::{self, Filled};
 use super::play::{Played, play};
 use super::workloads::{self, Workload};
 use crate::Result;
@@ -44,7 +44,7 @@ pub(crate) fn be_one() -> Option<Result<()>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [CHILD, WORKLOAD, name, seconds, ref laps @ ..] => Some(report_workload(name, seconds, laps)),
-        [CHILD, MEMORY] => Some(memory::fill().and_then(|filled| tell(&filled))),
+        [CHILD, MEMORY] => Some(filled::fill().and_then(|filled| tell(&filled))),
         _ => None,
     }
 }

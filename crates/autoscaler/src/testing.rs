@@ -8,9 +8,10 @@ use testobjects::NodeBuilder;
 
 use super::AutoscalingContext;
 use super::clock::Clock;
-use super::cloud::{Cloud, CloudError, GroupId, Instance, InstanceState, Pricing, Registered};
+use super::cloud::{Cloud, CloudError, GroupId, Instance, InstanceState, Registered};
 use super::context::SharedState;
 use super::decision::{Action, Event};
+use super::groups::Pricing;
 use super::groups::{Membership, NodeGroup, Provisioning};
 use super::settings::Settings;
 use super::standing::Standing;

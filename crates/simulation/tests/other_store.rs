@@ -70,7 +70,7 @@ struct ControlPlane {
 
 impl ControlPlane {
     fn new(groups: &str) -> ControlPlane {
-        let cloud = SimulatedCloud::new(NodeGroups::parse(groups).unwrap().groups, 1);
+        let cloud = SimulatedCloud::new(NodeGroups::parse(groups).expect("the test writes groups").groups, 1);
         let setup = AutoscalerSetup { settings: autoscaler::Settings::default(), cloud, start: START };
         ControlPlane {
             now: START,
@@ -110,7 +110,7 @@ impl ControlPlane {
         self.scheduler.scheduler.apply(self.now, &what);
         self.scheduler.wake();
         if what.object().meta().kind == "Pod" {
-            let (name, value) = (name_of(what.object()), what.object().value().unwrap());
+            let (name, value) = (name_of(what.object()), json_of(what.object()));
             self.autoscaler.pod_changed(&Stored { name, value }, PodNews::All);
         } else {
             self.autoscaler.apply(&what);
@@ -208,7 +208,7 @@ impl ControlPlane {
             }
             for one in done {
                 match one {
-                    Do::Create(object) | Do::Update(object) => self.write(object.value().unwrap()),
+                    Do::Create(object) | Do::Update(object) => self.write(json_of(&object)),
                     Do::Delete(doomed) => {
                         let name = NamespacedName { namespace: doomed.namespace, name: doomed.name };
                         self.delete(&doomed.kind, &name);
@@ -221,11 +221,11 @@ impl ControlPlane {
     fn scale(&mut self) {
         for change in self.autoscaler.cloud_changes(self.now) {
             match change {
-                CloudChange::Registered { node, .. } => self.write(node.value().unwrap()),
+                CloudChange::Registered { node, .. } => self.write(json_of(&node)),
                 CloudChange::Ready { node, at } => {
                     let name = NamespacedName { namespace: "".into(), name: node };
                     let node = object(&self.objects[&(Kind::new("", "Node"), name)]);
-                    self.write(made_ready(&node, at).value().unwrap());
+                    self.write(json_of(&made_ready(&node, at)));
                 }
                 CloudChange::Gone { node } => {
                     let name = NamespacedName { namespace: "".into(), name: node };
@@ -263,10 +263,14 @@ impl ControlPlane {
     fn running(&self) -> Vec<String> {
         let pods = self.pods().into_values().filter(|pod| pod.value["status"]["phase"] == "Running");
         let mut nodes: Vec<String> =
-            pods.map(|pod| pod.value["spec"]["nodeName"].as_str().unwrap().to_owned()).collect();
+            pods.map(|pod| pod.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned()).collect();
         nodes.sort_unstable();
         nodes
     }
+}
+
+fn json_of(object: &Object) -> Value {
+    object.value().expect("objects are JSON")
 }
 
 fn kind_of(object: &Object) -> Kind {

@@ -6,7 +6,8 @@ use model::Moment;
 use super::super::clock::Clock;
 use super::super::node::Node;
 
-const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+/// The annotation of nodes that are to be left alone.
+pub(super) const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 /// A node that was marked longer ago is taken for one that could not be deleted, in seconds.
 const DELETION: i64 = 5 * 60;
 

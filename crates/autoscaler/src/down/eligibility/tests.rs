@@ -40,7 +40,7 @@ fn nodes_are_left_alone_for_a_reason() {
     check(&default, marked(30), &[], Some(CurrentlyBeingDeleted));
     check(&default, marked(299), &[], Some(CurrentlyBeingDeleted));
     check(&default, marked(300), &[], None);
-    let disabled = plain().annotation(DISABLED, "true");
+    let disabled = plain().annotation(super::super::marks::DISABLED, "true");
     check(&default, disabled, &[], Some(ScaleDownDisabledAnnotation));
     check(&default, plain(), &[("1200m", false)], Some(NotUnderutilized));
     check(&default, plain(), &[("1", false)], None);

@@ -4,7 +4,7 @@ use scheduler::ids::PodId;
 use serde_json::{Value, json};
 use testobjects::resource;
 
-use super::super::super::cloud::Pricing;
+use super::super::super::groups::Pricing;
 use super::super::super::settings::Expander;
 use super::super::super::testing::Harness;
 use super::super::tests::{add_pods, harness, node, pod};
