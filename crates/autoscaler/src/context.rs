@@ -1,4 +1,4 @@
-//! The state that every part of a loop works with, and how it is lent out.
+//! The state shared by all parts of a loop, and the context in which they borrow it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::settings::Settings;
 use super::standing::{Standing, Standings};
 use super::templates::Templates;
 
-/// What an autoscaler keeps from loop to loop and lends to every part of one.
+/// State that the autoscaler keeps from loop to loop and that all parts of a loop share.
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub settings: Settings,
@@ -28,8 +28,8 @@ pub(crate) struct SharedState {
     pub dice: Pcg64,
 }
 
-/// What every part of one loop works with, as cluster-autoscaler's `AutoscalingContext`: the shared state, the time, the
-/// cloud, and what the loop has said and asked for so far.
+/// What every part of one loop works with, like cluster-autoscaler's `AutoscalingContext`: the shared state, the time,
+/// the cloud, and the events and actions so far.
 pub(crate) struct AutoscalingContext<'a> {
     pub clock: &'a Clock,
     pub settings: &'a Settings,
@@ -38,7 +38,7 @@ pub(crate) struct AutoscalingContext<'a> {
     pub registry: &'a mut Registry,
     /// What a new node of each group would be like.
     pub templates: &'a Templates,
-    /// Of every node of the cluster as it was at the beginning of the last loop.
+    /// As of the beginning of the loop, or of the last one between loops.
     pub standings: &'a Standings,
     pub dice: &'a mut Pcg64,
     pub events: &'a mut Vec<Event>,
@@ -48,7 +48,7 @@ pub(crate) struct AutoscalingContext<'a> {
 // === impl SharedState ===
 
 impl SharedState {
-    /// That of an autoscaler that starts now, and knows no node and no pod.
+    /// The state of an autoscaler that starts now and knows no nodes or pods.
     pub(crate) fn new(settings: Settings, start: Moment) -> SharedState {
         SharedState {
             cluster: Cluster::new(&settings),
@@ -60,7 +60,7 @@ impl SharedState {
         }
     }
 
-    /// Lends it to the parts of a loop.
+    /// Borrows the state for a loop, or for work between two loops.
     pub(crate) fn context<'a>(
         &'a mut self,
         clock: &'a Clock,
@@ -82,7 +82,7 @@ impl SharedState {
         }
     }
 
-    /// Looks at the nodes that changed since this was last called.
+    /// Updates the standings of nodes that changed since the last call.
     pub(crate) fn update_standings(&mut self, cloud: &dyn Cloud) {
         for id in self.cluster.take_changed() {
             let node = self.cluster.snapshot.get_node(id);
@@ -90,7 +90,7 @@ impl SharedState {
         }
     }
 
-    /// Works out what new nodes would be like, at the beginning of a loop.
+    /// Recomputes the templates of all groups, at the beginning of a loop.
     pub(crate) fn recompute_templates(&mut self, clock: &Clock, cloud: &dyn Cloud) {
         let SharedState { settings, cluster, templates, standings, .. } = self;
         templates.recompute(clock, settings, cloud, cluster, standings);

@@ -147,7 +147,7 @@ pub(crate) struct Upcoming {
     pub registered: Vec<NodeId>,
 }
 
-/// What the registry looks at in every loop: the context without the registry itself.
+/// What the registry reads in every loop: the context without the registry itself.
 struct Looking<'a> {
     clock: &'a Clock,
     settings: &'a Settings,
@@ -163,7 +163,7 @@ const DELETION_TIME: Duration = Duration::from_secs(5 * 60);
 /// How often the instances of all groups are asked for.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2 * 60);
 
-/// Has the registry of a context take in all nodes and instances.
+/// Updates the registry of a context with all nodes and instances.
 pub(crate) fn update(context: &mut AutoscalingContext<'_>) {
     let AutoscalingContext {
         registry, clock, settings, cloud, cluster, templates, standings, events, ..

@@ -31,15 +31,15 @@ pub(crate) struct Standing {
     pub is_virtual: bool,
 }
 
-/// How every node stands, by number.
+/// The standings of all nodes, by node number.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
     nodes: Vec<Option<Standing>>,
-    /// How many nodes are ready and take pods.
+    /// The number of nodes that are ready and schedulable.
     pub open: usize,
-    /// How many nodes of groups are marked as such that could be deleted.
+    /// The number of nodes of groups that are marked as deletion candidates.
     pub marked: usize,
-    /// Another number whenever a node stands otherwise.
+    /// Increases with every update.
     pub revision: u64,
 }
 
@@ -79,12 +79,12 @@ impl Standing {
 // === impl Standings ===
 
 impl Standings {
-    /// How a node stood when it was last looked at.
+    /// The standing of a node as of its last update.
     pub(crate) fn get(&self, id: NodeId) -> Option<&Standing> {
         self.nodes.get(id.index())?.as_ref()
     }
 
-    /// A node stands otherwise now, or is gone.
+    /// Updates the standing of a node; `None` if the node is gone.
     pub(crate) fn set(&mut self, id: NodeId, standing: Option<Standing>) {
         self.revision += 1;
         if self.nodes.len() <= id.index() {

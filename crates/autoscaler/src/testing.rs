@@ -1,4 +1,4 @@
-//! A cluster and a cloud for the tests of all parts of a loop.
+//! A test harness for the parts of a loop: shared state, a fake cloud, and what they said and asked for.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::groups::{Membership, NodeGroup, Provisioning};
 use super::settings::Settings;
 use super::standing::Standing;
 
-/// What a part of a loop works with, and what it has said and asked for so far.
+/// The shared state and a cloud, with the events and actions so far.
 pub(crate) struct Harness {
     pub state: SharedState,
     pub cloud: FakeCloud,
@@ -25,22 +25,22 @@ pub(crate) struct Harness {
     pub actions: Vec<Action>,
 }
 
-/// A cloud that does as it is told at once, but for groups that refuse. A node is of the group that its `providerID` names:
-/// `fake://GROUP/NODE`.
+/// A cloud that carries out every request at once, except for groups that refuse. The `providerID` of a node names its
+/// group: `fake://GROUP/NODE`.
 #[derive(Default)]
 pub(crate) struct FakeCloud {
     pub groups: Vec<NodeGroup>,
     pub targets: Vec<i64>,
     /// By group.
     pub instances: Vec<Vec<Arc<str>>>,
-    /// All that were deleted so far.
+    /// All instances deleted so far.
     pub deleted: Vec<Arc<str>>,
-    /// The groups that get no other size.
+    /// The groups whose size cannot be changed.
     pub refuses: Vec<&'static str>,
     pub pricing: Option<Pricing>,
 }
 
-/// A group that nothing is known of but its name.
+/// An empty group with default settings.
 pub(crate) fn group(name: &str) -> NodeGroup {
     NodeGroup {
         name: name.into(),
@@ -77,14 +77,14 @@ impl Harness {
         }
     }
 
-    /// The cloud has a group more, with that target.
+    /// Adds a group to the cloud.
     pub(crate) fn add_group(&mut self, group: NodeGroup, target: i64) {
         self.cloud.groups.push(group);
         self.cloud.targets.push(target);
         self.cloud.instances.push(Vec::new());
     }
 
-    /// A group gets a node, and its target is one more.
+    /// Adds a node to the cluster and to a group of the cloud, whose target increases by one.
     pub(crate) fn add_node(&mut self, group: &str, node: NodeBuilder) -> NodeId {
         let node = node.object();
         let name = node.meta().name.to_string();
@@ -97,12 +97,12 @@ impl Harness {
         self.state.cluster.snapshot.find(&name).expect("it was just added")
     }
 
-    /// The cluster hears of a change.
+    /// Applies a change to the cluster.
     pub(crate) fn apply(&mut self, what: What) {
         self.state.cluster.apply(&what);
     }
 
-    /// The pod of that name.
+    /// The pod with that name.
     #[track_caller]
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> PodId {
         let name = NamespacedName { namespace: namespace.into(), name: name.into() };
@@ -113,14 +113,14 @@ impl Harness {
         self.now = self.now.plus_nanos(kubernetes::time::seconds(seconds));
     }
 
-    /// Runs a part of a loop, for which all nodes are looked at anew: a test may have changed settings and groups.
+    /// Runs a part of a loop. All standings are updated first, as a test may have changed settings or groups.
     pub(crate) fn with<R>(&mut self, run: impl FnOnce(&mut AutoscalingContext<'_>) -> R) -> R {
         self.update_standings();
         let clock = Clock::at(self.now);
         run(&mut self.state.context(&clock, &mut self.cloud, &mut self.events, &mut self.actions))
     }
 
-    /// Works out what new nodes would be like.
+    /// Recomputes the templates of all groups.
     pub(crate) fn recompute_templates(&mut self) {
         self.update_standings();
         self.state.recompute_templates(&Clock::at(self.now), &self.cloud);

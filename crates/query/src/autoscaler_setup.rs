@@ -278,6 +278,11 @@ impl Setup {
         }
     }
 
+    /// What of the settings does not do what it seems to.
+    pub fn doubts(&self) -> impl Iterator<Item = &String> {
+        self.doubts.iter()
+    }
+
     /// What of the flags is not simulated, and what does not do what it seems to.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.settings.left_out.iter().chain(&self.doubts)

@@ -81,5 +81,7 @@ pub mod snapshot;
 mod speed;
 
 pub use error::Error;
+/// Why a recorded cluster cannot be shown or played by a [`Replayer`].
+pub use replayer::Error as ReplayerError;
 pub use replayer::{Replay, ReplayReport, Replayer};
 pub use speed::Speed;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use calibration::{Level, NodesBy, ReplaySettings};
 use controllers::Controller;
-use model::{Gap, Kind, Moment, Object, Window};
+use model::{Kind, Moment, Object, Window};
 use query::autoscaler_setup::{GroupsBy, Setup};
 use query::scheduler_settings::Which;
 use query::{Chosen, Edit, Root, kept, scheduler_settings};
@@ -165,8 +165,13 @@ impl Plan {
     /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
     /// refused.
     pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<Known> {
-        let (known, unmeasured) = self.run.survey(&chosen.history, |at| watcher.reached(at))?;
+        let surveyed = self.run.survey(&chosen.history, |at| {
+            watcher.reached(at);
+            watcher.check().is_ok()
+        });
+        // A survey that was stopped says why.
         watcher.check()?;
+        let (known, unmeasured) = surveyed?;
         let (from, end) = (self.run.part.window.from, self.run.end);
         if known.causes.totals.demands == 0 && known.causes.made.controllers().is_empty() {
             bail!("there is no pod from {from} to {end}: there is nothing to replay");
@@ -175,8 +180,7 @@ impl Plan {
             bail!("there is no node from {from} to {end}: nothing can be said of where pods go");
         }
         if unmeasured {
-            let text = "no new node was recorded: how long one takes is assumed";
-            self.reservations.push(Reservation::new(About::Pace, text));
+            self.reservations.push(RunPlan::unmeasured());
         } else if self.run.measured.provisioning {
             self.autoscaler.groups.clone_from(&self.run.groups);
         }
@@ -241,38 +245,11 @@ impl Plan {
 
     /// What makes it uncertain.
     pub fn reservations(&self, chosen: &Chosen) -> anyhow::Result<Vec<Reservation>> {
-        let mut reservations = Vec::new();
-        let Window { from, to } = self.run.part.window;
-        for gap in chosen.history.gaps()? {
-            if gap.source == self.run.part.source && gap.from < to && from < gap.to {
-                // One that is open lasts as long as the replay.
-                let end = if gap.is_open() { to } else { gap.to };
-                reservations.push(Reservation::of_gap(&Gap { to: end, ..gap }));
-            }
-        }
-        let summary = chosen.history.summary()?;
-        if summary.sources.iter().any(|source| source.name == self.run.part.source && source.times_inferred) {
-            let text = "the times of the recording were not recorded but worked out";
-            reservations.push(Reservation::new(About::Times, text));
-        }
+        let mut reservations = self.run.reservations_of_recording(&chosen.history)?;
         reservations.extend(self.reservations.iter().cloned());
-        let unverified = |is_verified: bool, about, name: &str, version: String| {
-            let text = format!("the rules of {name} {version} are not verified");
-            (!is_verified).then(|| Reservation::new(about, text))
-        };
-        let version = self.scheduler.settings.version.to_string();
-        let is_verified = self.scheduler.is_verified();
-        reservations.extend(unverified(is_verified, About::Scheduler, "kube-scheduler", version));
-        let left_out = &self.scheduler.settings.left_out;
-        reservations.extend(left_out.iter().map(|text| Reservation::new(About::Scheduler, text)));
+        reservations.extend(self.run.reservations_of_settings());
         if self.run.nodes == Nodes::Autoscaled {
-            let version = self.autoscaler.settings.version.to_string();
-            let is_verified = self.autoscaler.is_verified();
-            reservations.extend(unverified(is_verified, About::Autoscaler, "cluster-autoscaler", version));
-            let text = "the autoscaler's memory starts afresh: a node that had been unneeded for a while counts from \
-                        the beginning";
-            reservations.push(Reservation::new(About::Autoscaler, text));
-            let others = self.autoscaler.warnings().chain(&self.autoscaler.assumed);
+            let others = self.autoscaler.doubts().chain(&self.autoscaler.assumed);
             reservations.extend(others.map(|text| Reservation::new(About::Autoscaler, text)));
         }
         Ok(reservations)

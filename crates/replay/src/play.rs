@@ -94,7 +94,8 @@ pub fn whole_from(
 }
 
 /// What stands behind the pods of a part of a history, for a run that `scales` and in which these controllers work; and
-/// what it came to, if that is to be counted. `class_of` tells what nodes are alike.
+/// what it came to, if that is to be counted. `class_of` tells what nodes are alike. An error
+/// of `each` ends it.
 pub fn survey(
     history: &History,
     part: &Part,
@@ -102,7 +103,7 @@ pub fn survey(
     controllers: &[Controller],
     class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
     mut recorded: Option<&mut Recorded>,
-    mut each: impl FnMut(Moment, &Seen),
+    mut each: impl FnMut(Moment, &Seen) -> Result<(), Error>,
 ) -> Result<Causes, Error> {
     let from = part.window.from;
     let mut survey = Survey::new(from, scales, controllers, class_of).map_err(Error::kept)?;
@@ -110,21 +111,20 @@ pub fn survey(
         if let Some(recorded) = &mut recorded {
             recorded.see(at, seen, class_of);
         }
-        each(at, seen);
+        each(at, seen)
     };
     let everything = Selection { source: Some(part.source.clone()), ..Selection::default() };
     for (key, object) in beginning(history, part, &everything)? {
         let seen = Seen::of(key, What::Added(object));
         survey.begin(&seen).map_err(Error::kept)?;
-        see(from, &seen);
+        see(from, &seen)?;
     }
     let changes = changes(history, part, &everything)?;
     each_ahead(
         changes.map(|change| Ok(change.map(|it| (it.at, Seen::of(it.key, it.what)))?)),
         |(at, seen)| {
             survey.see(at, &seen).map_err(Error::kept)?;
-            see(at, &seen);
-            Ok(())
+            see(at, &seen)
         },
     )?;
     survey.finish(part.window.to).map_err(Error::kept)

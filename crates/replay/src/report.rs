@@ -30,7 +30,7 @@ pub struct Report {
     pub target: Option<String>,
     /// From when to when.
     pub window: Span,
-    /// What was taken for given: `pods`.
+    /// What was taken for given: `pods` or `workloads`.
     pub level: Level,
     /// Decided between what is as likely.
     pub seed: u64,

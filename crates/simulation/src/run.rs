@@ -1,4 +1,7 @@
 //! A cluster in virtual time: the loop that lets one thing happen after the other.
+//!
+//! The files below are one module: what happens to pods in the order of their lives (`creation`, `binding`, `ending`), to nodes,
+//! and what is done for the autoscaler and for controllers. They call each other, as one thing leads to another.
 
 mod autoscaling;
 mod binding;
@@ -7,6 +10,7 @@ mod creation;
 mod ending;
 mod informers;
 mod nodes;
+mod telling;
 
 use std::time::Duration;
 
@@ -168,7 +172,7 @@ impl<'m, O: Observer> Run<'m, O> {
         !self.timeline.agenda.is_busy()
             && scheduler.is_idle()
             && self.informers.autoscaler.as_ref().is_none_or(|autoscaler| {
-                !autoscaler.awaits_node() && (!scheduler.scheduler.has_refused() || autoscaler.is_calm())
+                !autoscaler.awaits_node() && (!scheduler.has_refused() || autoscaler.is_calm())
             })
     }
 

@@ -107,7 +107,7 @@ impl ControlPlane {
     }
 
     fn tell(&mut self, what: What) {
-        self.scheduler.scheduler.apply(self.now, &what);
+        self.scheduler.apply(self.now, &what);
         self.scheduler.wake();
         if what.object().meta().kind == "Pod" {
             let (name, value) = (name_of(what.object()), json_of(what.object()));

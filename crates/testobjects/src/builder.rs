@@ -1,4 +1,4 @@
-//! What the builders of all kinds of objects have in common: metadata, fields of any name, and the object that comes of it.
+//! The builder of test objects: metadata, fields of any name, and what the object is made into.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -14,19 +14,19 @@ pub struct Builder<K> {
     kind: PhantomData<K>,
 }
 
-/// The kind of objects that have no builder methods of their own.
+/// Marks objects of kinds without builder methods of their own.
 #[derive(Debug)]
 pub enum Other {}
 
-/// Builds an object of a kind without builder methods of its own.
+/// Builds an object of any kind.
 pub type ObjectBuilder = Builder<Other>;
 
-/// An object of any kind; without a namespace until it is given one. Its uid is its name.
+/// An object of any kind, without a namespace. Its uid is its name.
 pub fn resource(api_version: &str, kind: &str, name: &str) -> ObjectBuilder {
     Builder::new(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "uid": name}}))
 }
 
-/// The object that a JSON document is. Panics if it is none.
+/// Parses an object. Panics if the document is not one.
 #[track_caller]
 pub fn object(json: &Value) -> Object {
     Object::parse(&json.to_string()).expect("tests write objects")
@@ -69,17 +69,17 @@ impl<K> Builder<K> {
         self.at(&["metadata", "creationTimestamp"], time.to_string())
     }
 
-    /// Sets `metadata.deletionTimestamp`: it is being deleted since then.
+    /// Sets `metadata.deletionTimestamp`.
     pub fn terminating(self, since: impl Display) -> Builder<K> {
         self.at(&["metadata", "deletionTimestamp"], since.to_string())
     }
 
-    /// Makes it the controlled object of an owner whose uid is its name. It has no other owner.
+    /// Sets the controller that owns the object, whose uid is its name. It replaces all other owners.
     pub fn owner(self, kind: &str, name: &str) -> Builder<K> {
         self.owner_with_uid(kind, name, name)
     }
 
-    /// Makes it the controlled object of an owner. It has no other owner.
+    /// Sets the controller that owns the object. It replaces all other owners.
     pub fn owner_with_uid(self, kind: &str, name: &str, uid: &str) -> Builder<K> {
         let api_version = match kind {
             "ReplicaSet" | "StatefulSet" | "DaemonSet" | "Deployment" => "apps/v1",
@@ -91,8 +91,8 @@ impl<K> Builder<K> {
         self.at(&["metadata", "ownerReferences"], json!([owner]))
     }
 
-    /// Sets a field that has no method of its own, by the names that lead to it: `spec.containers.0.image`. What is missing
-    /// on the way is made. A name that has a dot in it cannot be given: set the map around it.
+    /// Sets a field without a method of its own, by its path: `spec.containers.0.image`. Missing maps on the path are
+    /// created. Names that contain a dot cannot be on the path: set the map that holds them.
     pub fn set(self, path: &str, value: impl Into<Value>) -> Builder<K> {
         let names: Vec<&str> = path.split('.').collect();
         self.at(&names, value)
@@ -103,7 +103,7 @@ impl<K> Builder<K> {
         self
     }
 
-    /// The field that names lead to; numbers lead into lists.
+    /// The field at a path. Numbers select elements of lists.
     pub(crate) fn field(&mut self, names: &[&str]) -> &mut Value {
         names.iter().fold(&mut self.json, |field, name| match field {
             Value::Array(list) => {
@@ -125,19 +125,19 @@ impl<K> Builder<K> {
         object(&self.json)
     }
 
-    /// The object came.
+    /// The addition of the object.
     #[track_caller]
     pub fn added(self) -> What {
         What::Added(self.object())
     }
 
-    /// The object changed.
+    /// The modification of the object.
     #[track_caller]
     pub fn modified(self) -> What {
         What::Modified(self.object())
     }
 
-    /// The object went.
+    /// The deletion of the object.
     #[track_caller]
     pub fn deleted(self) -> What {
         What::Deleted(self.object())

@@ -1,4 +1,4 @@
-//! Made-up objects for tests, and how many of them a test looks at.
+//! Made-up objects for tests: builders, a made-up cluster, and how many cases a test looks at.
 
 mod builder;
 mod node;

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::Builder;
 
-/// The kind of nodes.
+/// Marks nodes.
 #[derive(Debug)]
 pub enum Node {}
 
 /// Builds a node.
 pub type NodeBuilder = Builder<Node>;
 
-/// A node whose uid is its name, with the label that names it.
+/// A node whose uid and hostname label are its name.
 pub fn node(name: &str) -> NodeBuilder {
     Builder::new(json!({
         "apiVersion": "v1", "kind": "Node",
@@ -22,12 +22,12 @@ pub fn node(name: &str) -> NodeBuilder {
 }
 
 impl Builder<Node> {
-    /// Sets how much of a resource its pods may request.
+    /// Sets the allocatable amount of a resource.
     pub fn allocatable(self, resource: &str, amount: impl Into<Value>) -> NodeBuilder {
         self.at(&["status", "allocatable", resource], amount)
     }
 
-    /// Sets how much of a resource it has, all of which its pods may request.
+    /// Sets the capacity and the allocatable amount of a resource.
     pub fn capacity(self, resource: &str, amount: impl Into<Value>) -> NodeBuilder {
         let amount = amount.into();
         self.at(&["status", "capacity", resource], amount.clone()).allocatable(resource, amount)
@@ -54,22 +54,22 @@ impl Builder<Node> {
         self.at(&["spec", "providerID"], id)
     }
 
-    /// Gives it the condition `Ready`.
+    /// Sets the condition `Ready` to true, without a time.
     pub fn ready(self) -> NodeBuilder {
         self.condition(json!({"type": "Ready", "status": "True"}))
     }
 
-    /// Gives it the condition `Ready`, which it has since then.
+    /// Sets the condition `Ready` to true.
     pub fn ready_since(self, time: impl Display) -> NodeBuilder {
         self.condition(json!({"type": "Ready", "status": "True", "lastTransitionTime": time.to_string()}))
     }
 
-    /// It is not ready since then.
+    /// Sets the condition `Ready` to false.
     pub fn not_ready_since(self, time: impl Display) -> NodeBuilder {
         self.condition(json!({"type": "Ready", "status": "False", "lastTransitionTime": time.to_string()}))
     }
 
-    /// Sets a condition in place of the one of the same type, if it has one.
+    /// Sets a condition, replacing the one of the same type.
     fn condition(mut self, condition: Value) -> NodeBuilder {
         let conditions = self.field(&["status", "conditions"]);
         if let Value::Array(conditions) = conditions {
@@ -80,7 +80,7 @@ impl Builder<Node> {
     }
 }
 
-/// Adds to a list, which may not be there yet.
+/// Appends to a list, which may be missing.
 fn push(list: &mut Value, element: Value) {
     match list {
         Value::Array(list) => list.push(element),
@@ -104,7 +104,11 @@ mod tests {
 
     #[test]
     fn a_node_is_ready_or_it_is_not() {
-        let built = node("n").ready().not_ready_since("2026-11-15T00:00:00Z").capacity("cpu", "4").json();
+        let built = node("n")
+            .ready_since("2026-11-14T00:00:00Z")
+            .not_ready_since("2026-11-15T00:00:00Z")
+            .capacity("cpu", "4")
+            .json();
         let condition =
             json!({"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-15T00:00:00Z"});
         let cpu = json!({"cpu": "4"});

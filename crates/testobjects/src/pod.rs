@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::Builder;
 
-/// The kind of pods.
+/// Marks pods.
 #[derive(Debug)]
 pub enum Pod {}
 
@@ -21,12 +21,12 @@ pub fn pod(name: &str) -> PodBuilder {
 }
 
 impl Builder<Pod> {
-    /// Sets what its first container requests of a resource.
+    /// Sets the first container's request for a resource.
     pub fn request(self, resource: &str, amount: impl Into<Value>) -> PodBuilder {
         self.at(&["spec", "containers", "0", "resources", "requests", resource], amount)
     }
 
-    /// Binds it to a node.
+    /// Sets `spec.nodeName`.
     pub fn on(self, node: &str) -> PodBuilder {
         self.at(&["spec", "nodeName"], node)
     }
@@ -36,12 +36,12 @@ impl Builder<Pod> {
         self.at(&["spec", "priority"], priority)
     }
 
-    /// Adds a label that its node must have.
+    /// Adds a label to `spec.nodeSelector`.
     pub fn node_selector(self, key: &str, value: &str) -> PodBuilder {
         self.at(&["spec", "nodeSelector", key], value)
     }
 
-    /// Takes a port of its node for its first container.
+    /// Gives the first container a host port.
     pub fn host_port(self, port: u16) -> PodBuilder {
         self.set("spec.containers.0.ports", json!([{"containerPort": port, "hostPort": port}]))
     }
@@ -51,7 +51,7 @@ impl Builder<Pod> {
         self.at(&["status", "phase"], phase)
     }
 
-    /// The scheduler found no node for it, and says why.
+    /// Sets the condition that the scheduler writes when no node fits.
     pub fn unschedulable(self, message: &str) -> PodBuilder {
         let condition =
             json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});

@@ -123,7 +123,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Selection<'_> {
     fn choose(&self, command: &mut Command) {
         match self.package {
-            Some(package) => command.args(["--package", package]),
+            // With what other crates turn on in it.
+            Some(package) => command.args(["--package", package, "--all-features"]),
             None => command.arg("--workspace"),
         };
     }

@@ -28,7 +28,7 @@ impl Manifest {
                 if let Some((table, name)) = section.rsplit_once('.')
                     && is_dependencies(table)
                 {
-                    manifest.list(table).push(name.to_owned());
+                    manifest.list(table).push(name.strip_prefix(PREFIX).unwrap_or(name).to_owned());
                 }
                 continue;
             }
@@ -46,7 +46,8 @@ impl Manifest {
                     let name = entry.split('.').next().unwrap_or(entry);
                     let package = value.split_once("package").map(|(_, rest)| rest);
                     let package = package.and_then(|rest| rest.split('"').nth(1));
-                    manifest.list(table).push(package.unwrap_or(unquoted(name)).to_owned());
+                    let package = package.unwrap_or(unquoted(name));
+                    manifest.list(table).push(package.strip_prefix(PREFIX).unwrap_or(package).to_owned());
                 }
                 _ => {}
             }

@@ -74,7 +74,7 @@ impl<'a> Comparison<'a> {
         let part = Part { source: source.clone(), window };
         let class_of = |node: &Object| Some(plan.run.classes.class_of(node));
         let mut counted = Recorded::new(from);
-        let counterpart = survey(&replayed, &part, false, &[], &class_of, Some(&mut counted), |_, _| {})?;
+        let counterpart = survey(&replayed, &part, false, &[], &class_of, Some(&mut counted), |_, _| Ok(()))?;
         for (why, count) in counterpart.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
             counted.lost(why.word(), *count);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use autoscaler::{NodeGroup, Pricing};
 use calibration::Level;
 use history::History;
-use model::{Moment, Object, What};
+use model::{Gap, Moment, Object, What};
 use simulation::pace::Pace;
 use simulation::{AutoscalerSetup, Decided, Demand, Observer, Setup, SimulatedCloud};
 
@@ -17,7 +17,7 @@ use crate::compare::{Comparison, Fidelity};
 use crate::error::Error;
 use crate::figures::Figures;
 use crate::play::{Ended, Follower, Part, StepFollower, Steps, play, play_in_batches};
-use crate::report::Scaling;
+use crate::report::{About, Reservation, Scaling};
 
 /// A replay whose settings are all known. The command, the server and the library differ in who says what they are.
 pub struct RunPlan {
@@ -81,6 +81,51 @@ pub struct Played {
 // === impl RunPlan ===
 
 impl RunPlan {
+    /// What makes the recording uncertain within the part that is played.
+    pub fn reservations_of_recording(&self, history: &History) -> Result<Vec<Reservation>, history::Error> {
+        let Part { source, window } = &self.part;
+        let gaps = history.gaps()?.into_iter();
+        let gaps = gaps.filter(|gap| gap.source == *source && gap.from < window.to && window.from < gap.to);
+        // One that is open lasts as long as the replay.
+        let shown = |gap: Gap| Gap { to: if gap.is_open() { window.to } else { gap.to }, ..gap };
+        let mut reservations: Vec<Reservation> = gaps.map(|gap| Reservation::of_gap(&shown(gap))).collect();
+        let summary = history.summary()?;
+        if summary.sources.iter().any(|known| known.name == *source && known.times_inferred) {
+            let text = "the times of the recording were not recorded but worked out";
+            reservations.push(Reservation::new(About::Times, text));
+        }
+        Ok(reservations)
+    }
+
+    /// What makes the settings uncertain: rules that are not verified, and what is not simulated.
+    pub fn reservations_of_settings(&self) -> Vec<Reservation> {
+        let unverified =
+            |name: &str, version: String| format!("the rules of {name} {version} are not verified");
+        let mut reservations = Vec::new();
+        let mut say = |about, text: &str| reservations.push(Reservation::new(about, text));
+        let scheduler = &self.scheduler;
+        if scheduler.version != scheduler::Version::V1_36 {
+            say(About::Scheduler, &unverified("kube-scheduler", scheduler.version.to_string()));
+        }
+        scheduler.left_out.iter().for_each(|text| say(About::Scheduler, text));
+        if self.nodes == Nodes::Autoscaled {
+            let autoscaler = &self.autoscaler;
+            if autoscaler.version != autoscaler::Version::V1_36 {
+                say(About::Autoscaler, &unverified("cluster-autoscaler", autoscaler.version.to_string()));
+            }
+            let text = "the autoscaler's memory starts afresh: a node that had been unneeded for a while counts from \
+                        the beginning";
+            say(About::Autoscaler, text);
+            autoscaler.left_out.iter().for_each(|text| say(About::Autoscaler, text));
+        }
+        reservations
+    }
+
+    /// What to say if no new node was recorded.
+    pub fn unmeasured() -> Reservation {
+        Reservation::new(About::Pace, "no new node was recorded: how long one takes is assumed")
+    }
+
     /// Whether a node comes and goes as is decided.
     pub fn is_scaled(&self, node: &Object) -> bool {
         self.nodes != Nodes::AsRecorded && self.classes.group_of(node).is_some()

@@ -49,10 +49,14 @@ struct ConfigMap {
 }
 
 impl RunPlan {
-    /// Reads the recording for the first time, and takes from it what is to be as recorded. Says whether how long new
-    /// nodes take was to be measured and could not.
-    pub fn survey(&mut self, history: &History, reached: impl FnMut(Moment)) -> Result<(Known, bool), Error> {
-        let (known, measured) = read(self, history, reached)?;
+    /// Reads the recording for the first time, and takes from it what is to be as recorded. `goes_on` is told how late it is
+    /// in the recording, and may end the survey. Says whether how long new nodes take was to be measured and could not.
+    pub fn survey(
+        &mut self,
+        history: &History,
+        goes_on: impl FnMut(Moment) -> bool,
+    ) -> Result<(Known, bool), Error> {
+        let (known, measured) = read(self, history, goes_on)?;
         let Measured { pace, provisioning, names, first_loop } = measured;
         if self.measured.names {
             self.names = names;
@@ -98,7 +102,7 @@ impl RunPlan {
 fn read(
     plan: &RunPlan,
     history: &History,
-    mut reached: impl FnMut(Moment),
+    mut goes_on: impl FnMut(Moment) -> bool,
 ) -> Result<(Known, Measured), Error> {
     let class_of = |node: &Object| Some(plan.classes.class_of(node));
     let mut recorded = Recorded::new(plan.part.window.from);
@@ -108,7 +112,7 @@ fn read(
     let counted = Some(&mut recorded);
     let causes = survey(history, &plan.part, scales, controllers, &class_of, counted, |at, seen| {
         measuring.see(at, seen);
-        reached(at);
+        if goes_on(at) { Ok(()) } else { Err(Error::Stopped) }
     })?;
     for (why, count) in causes.totals.lost.iter().filter(|(lost, _)| **lost != Lost::People) {
         recorded.lost(why.word(), *count);

@@ -152,7 +152,7 @@ impl<'a> Replay<'a> {
         // What is assumed of the recorded autoscaler is of no account to another.
         let assumed = if matches!(self.autoscaler, Chosen::Recorded) { assumed } else { Vec::new() };
         let mut plan = self.plan(part, &derived);
-        let (known, _) = plan.survey(&replayer.history, |_| {})?;
+        let (known, unmeasured) = plan.survey(&replayer.history, |_| true)?;
         let start = shown(from, &objects, &plan.groups, &derived);
         let settings = (plan.nodes == Nodes::Autoscaled).then_some(&plan.autoscaler);
         let decisions = DecisionLog::new(&known.causes, &known.curve, Vec::new());
@@ -171,9 +171,13 @@ impl<'a> Replay<'a> {
             .gaps()?
             .into_iter()
             .filter(|gap| gap.source == replayer.source && gap.from < window.to && gap.to > window.from);
-        let assumed = assumed.iter().map(|text| Reservation::new(About::Autoscaler, text));
+        let mut reservations = plan.reservations_of_recording(&replayer.history)?;
+        reservations.extend(unmeasured.then(RunPlan::unmeasured));
+        reservations.extend(plan.reservations_of_settings());
+        reservations.extend(assumed.iter().map(|text| Reservation::new(About::Autoscaler, text)));
+        reservations.extend(Reservation::of_causes(&known.causes));
         let unsupported = ended.unsupported.iter();
-        let unsupported = unsupported.map(|(what, count)| Reservation::of_controllers(what, *count));
+        reservations.extend(unsupported.map(|(what, count)| Reservation::of_controllers(what, *count)));
         Ok(ReplayReport {
             start,
             end,
@@ -187,7 +191,7 @@ impl<'a> Replay<'a> {
             fidelity,
             scaling,
             gaps: gaps.collect(),
-            reservations: assumed.chain(Reservation::of_causes(&known.causes)).chain(unsupported).collect(),
+            reservations,
         })
     }
 

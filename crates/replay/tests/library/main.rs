@@ -14,6 +14,7 @@ use formats::{Format, Given, Input, Item};
 use history::History;
 use model::{Moment, What, Window};
 use replay::decisions::DecisionKind;
+use replay::plan::{Plan, ReplayOptions, Watcher};
 use replay::play::{Follower, Part, StepFollower, Steps, play_in_batches, survey};
 use replay::replayer::{Error, ReplayReport, Replayer, ScalingTold};
 use replay::snapshot::{PodInfo, ScheduleStatus};
@@ -279,7 +280,7 @@ fn steps_stop_when_their_follower_has_enough() {
     let shop = Shop::open();
     let history = History::open(&shop.path).unwrap();
     let part = Part { source: "shop".into(), window: Window { from: at(START + 1), to: at(END) } };
-    let causes = survey(&history, &part, true, &[], &|_| None, None, |_, _| {}).unwrap();
+    let causes = survey(&history, &part, true, &[], &|_| None, None, |_, _| Ok(())).unwrap();
     let setup = Setup {
         start: part.window.from,
         scheduler: Settings::default(),
@@ -292,6 +293,34 @@ fn steps_stop_when_their_follower_has_enough() {
     let played = play_in_batches(&history, &part, &causes, &|_| false, setup, steps, &mut follower);
     assert!(matches!(played, Err(replay::Error::Stopped)), "{played:?}");
     assert_eq!((follower.batches, follower.given), (2, 1));
+}
+
+/// Waits for a replay until it has come to its first moment.
+#[derive(Default)]
+struct Hasty {
+    moments: usize,
+}
+
+impl Watcher for Hasty {
+    fn reached(&mut self, _: Moment) {
+        self.moments += 1;
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.moments == 0, "nobody waits any more");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_survey_stops_when_nobody_waits_for_it() {
+    let shop = Shop::open();
+    let chosen = query::Chosen::open(&shop.path).unwrap();
+    let asked = ReplayOptions { autoscaler: "recorded".to_owned(), ..ReplayOptions::default() };
+    let mut plan = Plan::make(&asked, &chosen).unwrap();
+    let mut watcher = Hasty::default();
+    let error = plan.survey(&chosen, &mut watcher).err().unwrap();
+    assert_eq!((error.to_string().as_str(), watcher.moments), ("nobody waits any more", 1));
 }
 
 #[track_caller]

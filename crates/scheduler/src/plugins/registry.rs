@@ -105,6 +105,12 @@ mod tests {
     }
 
     #[test]
+    fn every_plugin_but_the_last_is_in_the_default_profile() {
+        let numbers: Vec<usize> = Plugin::DEFAULT.iter().map(|plugin| *plugin as usize).collect();
+        assert!((0..Plugin::Unreadable as usize).all(|number| numbers.contains(&number)), "{numbers:?}");
+    }
+
+    #[test]
     fn a_plugin_is_called_what_its_variant_is_called() {
         for plugin in Plugin::DEFAULT.into_iter().chain([Plugin::Unreadable]) {
             assert_eq!(plugin.name(), format!("{plugin:?}"));

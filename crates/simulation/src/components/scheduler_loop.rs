@@ -1,7 +1,9 @@
 //! The scheduler's loop: one pod after the other, each attempt taking its time.
 
+use std::sync::Arc;
+
 use kubernetes::time::after;
-use model::{Moment, NamespacedName};
+use model::{Moment, NamespacedName, Object, What};
 use scheduler::{Attempted, Scheduler};
 
 use crate::pace::{Pacer, Step};
@@ -9,8 +11,7 @@ use crate::pace::{Pacer, Step};
 /// kube-scheduler's loop.
 #[derive(Debug)]
 pub struct SchedulerLoop {
-    /// Decides. It is told of changes directly.
-    pub scheduler: Scheduler,
+    scheduler: Scheduler,
     /// Until when the last attempt keeps it busy.
     busy_until: Moment,
     /// Whether a pod may be ready to be tried.
@@ -90,6 +91,56 @@ impl SchedulerLoop {
             }
         }
         Preemption { victims, ends }
+    }
+
+    /// An object came, changed or went.
+    pub fn apply(&mut self, now: Moment, what: &What) {
+        self.scheduler.apply(now, what);
+    }
+
+    /// Whether it is this scheduler that a pod waits for.
+    pub fn schedules(&self, pod: &NamespacedName) -> bool {
+        self.scheduler.schedules(&pod.namespace, &pod.name)
+    }
+
+    /// Of several nodes that are equally good for a pod, this one is to be taken.
+    pub fn prefer_node(&mut self, pod: &NamespacedName, node: &Arc<str>) {
+        self.scheduler.incline(&pod.namespace, &pod.name, node);
+    }
+
+    /// A pod that it placed shows its node.
+    pub fn pod_bound(&mut self, now: Moment, pod: &NamespacedName) {
+        self.scheduler.placed(now, &pod.namespace, &pod.name);
+    }
+
+    /// A pod that it placed could not be bound.
+    pub fn bind_failed(&mut self, now: Moment, pod: &NamespacedName) {
+        self.scheduler.bind_failed(now, &pod.namespace, &pod.name);
+    }
+
+    /// The containers of a pod run since a moment.
+    pub fn pod_started(&mut self, pod: &NamespacedName, since: Moment) {
+        self.scheduler.started(&pod.namespace, &pod.name, since);
+    }
+
+    /// A pod takes no room any more: it has ended, or it is gone.
+    pub fn pod_released(&mut self, now: Moment, pod: &NamespacedName, object: impl Fn() -> Object) {
+        self.scheduler.gone(now, &pod.namespace, &pod.name, object);
+    }
+
+    /// A pod on a node is being deleted, perhaps because of a preemption.
+    pub fn pod_leaving(&mut self, now: Moment, pod: &NamespacedName, preempted: bool) {
+        self.scheduler.leaves(now, &pod.namespace, &pod.name, preempted);
+    }
+
+    /// All victims of a pod are marked for deletion.
+    pub fn preemption_ended(&mut self, pod: &NamespacedName) {
+        self.scheduler.has_preempted(&pod.namespace, &pod.name);
+    }
+
+    /// Whether there are pods that no node was found for.
+    pub fn has_refused(&self) -> bool {
+        self.scheduler.has_refused()
     }
 
     /// Whether no pod is about to be tried.

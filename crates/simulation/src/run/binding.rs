@@ -88,7 +88,7 @@ impl<O: Observer> Run<'_, O> {
     /// All victims of a pod are marked for deletion.
     pub(super) fn has_preempted(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            self.informers.scheduler.scheduler.has_preempted(&pod.name.namespace, &pod.name.name);
+            self.informers.scheduler.preemption_ended(&pod.name);
         }
     }
 
@@ -110,15 +110,15 @@ impl<O: Observer> Run<'_, O> {
         if pod.is_leaving() {
             pod.stage = Stage::Waiting;
             self.pods.unassign(id);
-            self.informers.scheduler.scheduler.bind_failed(now, &name.namespace, &name.name);
+            self.informers.scheduler.bind_failed(now, &name);
             return;
         }
         (pod.stage, pod.bound, pod.nominated) = (Stage::Bound, Some(now), None);
         let (placement, came, refusals) = (pod.placement.take(), pod.came, pod.refusals);
         self.informers.decided(now, &Decided::Sits { id, node: &node, takes: pod.takes });
-        let scheduler = &mut self.informers.scheduler.scheduler;
-        if scheduler.schedules(&name.namespace, &name.name) {
-            scheduler.placed(now, &name.namespace, &name.name);
+        let scheduler = &mut self.informers.scheduler;
+        if scheduler.schedules(&name) {
+            scheduler.pod_bound(now, &name);
             self.tell_status(id);
         } else {
             self.tell_pod(id, What::Modified);
@@ -157,8 +157,7 @@ impl<O: Observer> Run<'_, O> {
         if let Some(runs) = self.demands.get(id.demand).and_then(|state| state.demand.runs) {
             self.timeline.put(after(now, runs.lasting), Due::End(id));
         }
-        let (namespace, name) = (&pod.name.namespace, &pod.name.name);
-        self.informers.scheduler.scheduler.started(namespace, name, whole_second(now));
+        self.informers.scheduler.pod_started(&pod.name, whole_second(now));
         // The autoscaler does not decide by it.
         self.informers.show_pod(&mut self.timeline, pod, What::Modified);
     }

@@ -1,7 +1,7 @@
 //! What controllers decided is carried out: objects and pods that they create, change and delete.
 
 use controllers::{Do, Doomed};
-use model::{Kind, NamespacedName, What};
+use model::{Kind, NamespacedName};
 
 use super::Run;
 use crate::observer::Observer;
@@ -60,9 +60,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    pub(super) fn tell_object(&mut self, what: Option<What>) {
-        if let Some(what) = what {
-            self.informers.object(&mut self.timeline, what);
-        }
+    /// Whether an object is for controllers to write: then only what people say of it is given.
+    pub(super) fn is_controlled(&self, kind: &Kind) -> bool {
+        self.informers.controllers.as_ref().is_some_and(|controllers| controllers.writes(kind))
     }
 }

@@ -9,7 +9,6 @@ use scheduler::{Inclined, Placement};
 use super::Run;
 use crate::body::BadGiven;
 use crate::body::Body;
-use crate::components::ObservedPod;
 use crate::given::{Again, Asked, Begun, Demand, Life};
 use crate::ids::DemandId;
 use crate::ids::PodId;
@@ -83,9 +82,9 @@ impl<O: Observer> Run<'_, O> {
     fn may_be_placed(&mut self, id: PodId) {
         let node = self.demands.recorded(id).and_then(|life| life.node.clone());
         let (Some(node), Some(pod)) = (node, self.pods.get(id)) else { return };
-        let scheduler = &mut self.informers.scheduler.scheduler;
-        if scheduler.schedules(&pod.name.namespace, &pod.name.name) {
-            scheduler.incline(&pod.name.namespace, &pod.name.name, &node);
+        let scheduler = &mut self.informers.scheduler;
+        if scheduler.schedules(&pod.name) {
+            scheduler.prefer_node(&pod.name, &node);
             return;
         }
         let at = self.takes(id, |life| life.bind, Step::Bind);
@@ -162,29 +161,6 @@ impl<O: Observer> Run<'_, O> {
             self.consider_taints(id);
         }
         Ok(())
-    }
-
-    /// Tells everybody of a pod that is new, or that its owner changed.
-    pub(super) fn tell_pod(&mut self, id: PodId, how: fn(Object) -> What) {
-        if let Some(pod) = self.pods.get(id) {
-            self.informers.pod(&mut self.timeline, pod, how);
-        }
-    }
-
-    /// Tells everybody but the scheduler, which knows, of a pod's status.
-    pub(super) fn tell_status(&mut self, id: PodId) {
-        if let Some(pod) = self.pods.get(id) {
-            self.informers.pod_status(&mut self.timeline, pod, What::Modified);
-        }
-    }
-
-    /// A pod came to its node, or something about the two changed: a taint may evict it.
-    pub(super) fn consider_taints(&mut self, id: PodId) {
-        let Some(pod) = self.pods.get(id).filter(|pod| pod.stage == Stage::Bound) else { return };
-        let now = self.timeline.now();
-        if let Some(at) = self.taint_eviction.pod_changed(now, &id, pod.node(), || pod.object()) {
-            self.timeline.put(at, Due::LoseToTaint(id, at));
-        }
     }
 }
 

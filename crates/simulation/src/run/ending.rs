@@ -4,7 +4,7 @@ use kubernetes::time::after;
 use model::{Kind, Moment, Object, What};
 
 use super::Run;
-use crate::components::ControllerLoop;
+use crate::components::ObservedPod;
 use crate::events::PodEvent;
 use crate::eviction::LostTo;
 use crate::given::Again;
@@ -113,6 +113,15 @@ impl<O: Observer> Run<'_, O> {
         self.make_again(id);
     }
 
+    /// A pod came to its node, or something about the two changed: a taint may evict it.
+    pub(super) fn consider_taints(&mut self, id: PodId) {
+        let Some(pod) = self.pods.get(id).filter(|pod| pod.stage == Stage::Bound) else { return };
+        let now = self.timeline.now();
+        if let Some(at) = self.taint_eviction.pod_changed(now, &id, pod.node(), || pod.object()) {
+            self.timeline.put(at, Due::LoseToTaint(id, at));
+        }
+    }
+
     /// The time that a taint gave a pod is over, if it is still to be evicted at that moment.
     pub(super) fn lose_to_taint(&mut self, id: PodId, at: Moment) {
         if let Some(taint) = self.taint_eviction.evicts(&id, at) {
@@ -216,13 +225,5 @@ impl<O: Observer> Run<'_, O> {
             true => self.gone(id),
             false => self.tell_pod(id, What::Modified),
         }
-    }
-
-    /// Whether an object is for controllers to write: then only what people say of it is given.
-    pub(super) fn is_controlled(&self, kind: &Kind) -> bool {
-        self.informers
-            .controllers
-            .as_ref()
-            .is_some_and(|controllers| ControllerLoop::writes(controllers, kind))
     }
 }

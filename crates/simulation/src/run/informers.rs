@@ -38,7 +38,7 @@ impl<O: Observer> Informers<'_, O> {
 
     /// An object that is no pod came, changed or went.
     pub(super) fn object(&mut self, timeline: &mut Timeline, what: What) {
-        self.scheduler.scheduler.apply(timeline.now(), &what);
+        self.scheduler.apply(timeline.now(), &what);
         if let Some(autoscaler) = &mut self.autoscaler {
             autoscaler.apply(&what);
         }
@@ -47,7 +47,7 @@ impl<O: Observer> Informers<'_, O> {
 
     /// A pod is new, or its owner changed it.
     pub(super) fn pod(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
-        self.scheduler.scheduler.apply(timeline.now(), &how(pod.object()));
+        self.scheduler.apply(timeline.now(), &how(pod.object()));
         if let Some(autoscaler) = &mut self.autoscaler {
             autoscaler.pod_changed(pod, PodNews::All);
         }
@@ -65,8 +65,7 @@ impl<O: Observer> Informers<'_, O> {
     /// A pod takes no room any more: it has ended, or it is gone.
     pub(super) fn pod_released(&mut self, timeline: &mut Timeline, pod: &Pod, how: fn(Object) -> What) {
         // That it is gone is all that the scheduler asks for.
-        let (namespace, name) = (&pod.name.namespace, &pod.name.name);
-        self.scheduler.scheduler.gone(timeline.now(), namespace, name, || pod.object());
+        self.scheduler.pod_released(timeline.now(), &pod.name, || pod.object());
         self.pod_status(timeline, pod, how);
     }
 
@@ -76,8 +75,7 @@ impl<O: Observer> Informers<'_, O> {
             return self.pod(timeline, pod, What::Modified);
         }
         let preempted = matches!(pod.lost, Some((LostTo::Preemption(_), _)));
-        let (namespace, name) = (&pod.name.namespace, &pod.name.name);
-        self.scheduler.scheduler.leaves(timeline.now(), namespace, name, preempted);
+        self.scheduler.pod_leaving(timeline.now(), &pod.name, preempted);
         self.pod_status(timeline, pod, What::Modified);
     }
 

@@ -2,44 +2,16 @@
 
 use std::sync::Arc;
 
-use model::{Kind, Object, What};
+use model::{Object, What};
 
 use super::Run;
 use crate::eviction::LostTo;
-use crate::node_edit::with_taints_of;
 use crate::observer::{Decided, Observer};
 use crate::pace::Step;
-use crate::store::{Pod, kind_of};
+use crate::store::Pod;
 use crate::timeline::Due;
 
 impl<O: Observer> Run<'_, O> {
-    pub(super) fn give_object(&mut self, what: What) {
-        let kind = kind_of(what.object());
-        if self.is_controlled(&kind) {
-            let given = self.objects.give(&kind, what);
-            self.tell_object(given);
-            return;
-        }
-        if kind != Kind::new("", "Node") {
-            self.tell_object(Some(what));
-            return;
-        }
-        let name: Arc<str> = (*what.object().meta().name).into();
-        match &what {
-            What::Deleted(_) => self.remove_node(&name),
-            What::Added(node) | What::Modified(node) => {
-                let node = match (self.nodes.get(&name), &what) {
-                    (Some(known), _) if self.informers.autoscaler.is_some() => with_taints_of(node, known),
-                    (Some(_), _) => node.clone(),
-                    (None, What::Added(_)) => node.clone(),
-                    // It is gone here.
-                    (None, _) => return,
-                };
-                self.set_node(&name, node);
-            }
-        }
-    }
-
     /// A node is there, or changed.
     pub(super) fn set_node(&mut self, name: &Arc<str>, node: Object) {
         let now = self.now();
