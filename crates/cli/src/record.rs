@@ -1,7 +1,6 @@
 //! `kinescope record`: live clusters into histories, until it is told to stop.
 
 mod status;
-mod stream;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use kubernetes::recording::DEFAULT_KINDS_IN_WORDS;
 use kubernetes::rules::RedactKey;
 use live::{Connection, EventChoice};
 use recorder::policy::{self, Detail, RecordingPolicy};
+use recorder::sched_record::{Kinds, SchedRecord};
 use recorder::{ApiServerConfig, Assignment, Beside, Board, Config, duration, scheduler_config, secret_key};
 use tokio::sync::watch;
 
 use self::status::Status;
-use self::stream::{Kinds, Stream};
 use super::output::Out;
 use super::{Outcome, lines, signals};
 
@@ -285,7 +284,7 @@ impl Task {
                     connection = recorder::connect(&server) => connection?,
                     _ = told.wait_for(|is_time| *is_time) => return Ok(()),
                 };
-                let stream = Stream::create(&path, kinds, *policy)?;
+                let stream = SchedRecord::create(&path, kinds, *policy)?;
                 stream.record(connection, between, &board, &notices, stop).await
             }
         }

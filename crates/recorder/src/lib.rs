@@ -12,6 +12,7 @@ mod film;
 mod fleet;
 mod notices;
 pub mod policy;
+pub mod sched_record;
 pub mod secret_key;
 
 pub use self::assignment::{ApiServerConfig, Assignment, ControlPlaneConfig, scheduler_config};

@@ -11,24 +11,27 @@ use formats::{Writer as _, sched_record};
 use jiff::tz::Offset;
 use live::{Connection, Event, Known, News, Target};
 use model::{Change, Moment, Observed};
-use recorder::policy::{RecordFilter, RecordingPolicy};
-use recorder::{Board, Figures, Notices, RecordingClock, lock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
+
+use super::policy::{RecordFilter, RecordingPolicy};
+use super::{Board, Figures, Notices, RecordingClock, lock};
 
 /// News that may wait for the disk.
 const QUEUE: usize = 8;
 
 /// The simulator's recorder knows seven kinds; its replayer takes any.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kinds {
+pub enum Kinds {
+    /// Those seven.
     Seven,
+    /// Whichever are recorded.
     Any,
 }
 
 /// The file, a line a change.
-pub(super) struct Stream {
+pub struct SchedRecord {
     path: PathBuf,
     writer: sched_record::Writer<BufWriter<File>>,
     policy: RecordingPolicy,
@@ -38,9 +41,9 @@ pub(super) struct Stream {
     last: Moment,
 }
 
-impl Stream {
+impl SchedRecord {
     /// Makes the file. One that is there is not overwritten: the simulator's recorder would.
-    pub(super) fn create(path: &Path, kinds: Kinds, policy: RecordingPolicy) -> anyhow::Result<Stream> {
+    pub fn create(path: &Path, kinds: Kinds, policy: RecordingPolicy) -> anyhow::Result<SchedRecord> {
         let mut options = File::options();
         options.write(true).create_new(true);
         // What it holds is the owner's, as a history is.
@@ -51,11 +54,11 @@ impl Stream {
             .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
         let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
         let filter = policy.filter();
-        Ok(Stream { path: path.to_owned(), writer, policy, filter, seq: 0, last: Moment::MIN })
+        Ok(SchedRecord { path: path.to_owned(), writer, policy, filter, seq: 0, last: Moment::MIN })
     }
 
     /// Records until it is told to stop. What was taken is in the file after `between` at the latest.
-    pub(super) async fn record(
+    pub async fn record(
         mut self,
         connection: Connection,
         between: Duration,
