@@ -133,6 +133,8 @@ pub enum From {
     History(String),
     /// The replay that the history was made by.
     Replay,
+    /// The program that uses the library.
+    Program,
 }
 
 /// What makes a report uncertain.

@@ -31,6 +31,15 @@ pub enum Word<'a> {
 // === impl Nodes ===
 
 impl Nodes {
+    /// What it is called in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Nodes::Autoscaled => "autoscaler",
+            Nodes::AsRecorded => "record",
+            Nodes::Stay => "nobody",
+        }
+    }
+
     /// Who makes nodes come and go. Settings that contradict each other are refused.
     pub fn decide(
         asked: &crate::plan::ReplayOptions,

@@ -9,10 +9,10 @@ use model::{Moment, What};
 use query::Chosen;
 use simulation::{Decided, Demand, Observer};
 
-use super::{Known, Plan, Played, Watcher};
+use super::{Known, Plan, Watcher};
 use crate::decisions::{DecisionLog, JsonLines};
 use crate::play::Follower;
-use crate::report::{Report, Reservation, Span};
+use crate::report::Report;
 
 /// Where a replay writes while it is played.
 #[derive(Default)]
@@ -65,25 +65,8 @@ impl Plan {
             self.end(&mut film)?;
             film.finish()?;
         }
-        let Played { replayed, fidelity, scaling, ended } = played?;
-        let mut reservations = self.reservations(chosen)?;
-        reservations.extend(Reservation::of_causes(&known.causes));
-        let unsupported = ended.unsupported.iter();
-        reservations.extend(unsupported.map(|(what, count)| Reservation::of_controllers(what, *count)));
-        Ok(Report {
-            history: chosen.history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            source: run.part.source.to_string(),
-            target: None,
-            window: Span::new(run.part.window.from, run.end),
-            level: run.level,
-            seed: run.seed,
-            settings: self.told(),
-            recorded: known.figures,
-            replayed,
-            fidelity,
-            scaling,
-            reservations,
-        })
+        let reservations = self.reservations(chosen)?;
+        Ok(run.report(&chosen.history, known, played?, self.told(), reservations))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::compare::{Comparison, Fidelity};
 use crate::error::Error;
 use crate::figures::Figures;
 use crate::play::{Ended, Follower, Part, StepFollower, Steps, play, play_in_batches};
-use crate::report::{About, Reservation, Scaling};
+use crate::report::{About, Report, Reservation, Scaling, Settings, Span};
 
 /// A replay whose settings are all known. The command, the server and the library differ in who says what they are.
 pub struct RunPlan {
@@ -119,6 +119,34 @@ impl RunPlan {
             autoscaler.left_out.iter().for_each(|text| say(About::Autoscaler, text));
         }
         reservations
+    }
+
+    /// The report of a run that was played beside what was recorded. The reservations are those before it was played.
+    pub(crate) fn report(
+        &self,
+        history: &History,
+        known: Known,
+        played: Played,
+        settings: Settings,
+        mut reservations: Vec<Reservation>,
+    ) -> Report {
+        reservations.extend(Reservation::of_causes(&known.causes));
+        let unsupported = played.ended.unsupported.iter();
+        reservations.extend(unsupported.map(|(what, count)| Reservation::of_controllers(what, *count)));
+        Report {
+            history: history.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            source: self.part.source.to_string(),
+            target: None,
+            window: Span::new(self.part.window.from, self.end),
+            level: self.level,
+            seed: self.seed,
+            settings,
+            recorded: known.figures,
+            replayed: played.replayed,
+            fidelity: played.fidelity,
+            scaling: played.scaling,
+            reservations,
+        }
     }
 
     /// What to say if no new node was recorded.

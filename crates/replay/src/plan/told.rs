@@ -50,11 +50,7 @@ impl Plan {
             (SettingsBy::Replay, _) => From::Replay,
         };
         AutoscalerSettings {
-            nodes: match self.run.nodes {
-                Nodes::Autoscaled => "autoscaler",
-                Nodes::AsRecorded => "record",
-                Nodes::Stay => "nobody",
-            },
+            nodes: self.run.nodes.word(),
             version: runs.then(|| setup.settings.version.to_string()),
             verified: runs.then(|| setup.is_verified()),
             from: runs.then_some(from),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use autoscaler::NodeGroup;
+use autoscaler::{NodeGroup, NodeGroups};
 use calibration::{Derived, Level};
 use formats::scaling_scenario::Scenario;
 use model::{Moment, Window};
+use serde_json::Value;
 use simulation::pace::Pace;
 
 use super::follow::{Scenarios, Seen, Witness};
@@ -15,9 +16,11 @@ use super::report::ReplayReport;
 use super::{Error, Replayer, shown};
 use crate::classes::Classes;
 use crate::decisions::DecisionLog;
-use crate::plan::{MeasuredSettings, Nodes, Played, RunPlan};
+use crate::plan::{MeasuredSettings, Nodes, RunPlan};
 use crate::play::{Part, Steps};
-use crate::report::{About, Reservation};
+use crate::report::{
+    About, AutoscalerSettings, From, PaceSettings, Reservation, SchedulerSettings, Settings,
+};
 
 /// A replay that is being prepared.
 ///
@@ -151,6 +154,7 @@ impl<'a> Replay<'a> {
         let (derived, assumed) = replayer.derived(part.window, &objects)?;
         // What is assumed of the recorded autoscaler is of no account to another.
         let assumed = if matches!(self.autoscaler, Chosen::Recorded) { assumed } else { Vec::new() };
+        let sources = self.sources(&derived);
         let mut plan = self.plan(part, &derived);
         let (known, unmeasured) = plan.survey(&replayer.history, |_| true)?;
         let start = shown(from, &objects, &plan.groups, &derived);
@@ -162,9 +166,9 @@ impl<'a> Replay<'a> {
         if let Some(error) = witness.failure() {
             return Err(Error::Scenario(error));
         }
-        let Played { replayed, fidelity, scaling, ended } = played?;
+        let played = played?;
         let Seen { end, scaled_up_groups, scaled_up_nodes, deployed_pods, decisions } =
-            witness.finish(ended.at).map_err(Error::Scenario)?;
+            witness.finish(played.ended.at).map_err(Error::Scenario)?;
         let window = plan.part.window;
         let gaps = replayer
             .history
@@ -175,9 +179,7 @@ impl<'a> Replay<'a> {
         reservations.extend(unmeasured.then(RunPlan::unmeasured));
         reservations.extend(plan.reservations_of_settings());
         reservations.extend(assumed.iter().map(|text| Reservation::new(About::Autoscaler, text)));
-        reservations.extend(Reservation::of_causes(&known.causes));
-        let unsupported = ended.unsupported.iter();
-        reservations.extend(unsupported.map(|(what, count)| Reservation::of_controllers(what, *count)));
+        let settings = settings_of(&plan, sources, assumed);
         Ok(ReplayReport {
             start,
             end,
@@ -186,12 +188,8 @@ impl<'a> Replay<'a> {
             scaled_up_nodes,
             deployed_pods,
             decisions,
-            recorded: known.figures,
-            replayed,
-            fidelity,
-            scaling,
             gaps: gaps.collect(),
-            reservations,
+            report: plan.report(&replayer.history, known, played, settings, reservations),
         })
     }
 
@@ -232,6 +230,17 @@ impl<'a> Replay<'a> {
         }
     }
 
+    fn sources(&self, derived: &Derived) -> Sources {
+        let recorded = derived.told_by.map_or(From::Defaults, |told_by| From::History(told_by.to_string()));
+        Sources {
+            autoscaler: match self.autoscaler {
+                Chosen::Recorded => From::History("its Deployment".to_owned()),
+                Chosen::None | Chosen::Set(_) => From::Program,
+            },
+            groups: if self.node_groups.is_some() { From::Program } else { recorded },
+        }
+    }
+
     fn part(&self) -> Result<Part, Error> {
         let Replayer { source, end, .. } = self.replayer;
         let zero = |span: Option<Duration>| span.is_some_and(|span| span.is_zero());
@@ -263,4 +272,39 @@ fn steps(autoscaler: Option<&autoscaler::Settings>, interval: Option<Duration>) 
         settings.scan_interval.saturating_mul(2).saturating_add(settings.new_pod_scale_up_delay)
     });
     Steps { interval: interval.unwrap_or(usual), patience: PATIENCE.saturating_add(waits) }
+}
+
+/// Who says how the autoscaler and its groups are set.
+struct Sources {
+    autoscaler: From,
+    groups: From,
+}
+
+/// How a replay was set, for the report.
+fn settings_of(plan: &RunPlan, sources: Sources, assumed: Vec<String>) -> Settings {
+    let (scheduler, autoscaler) = (&plan.scheduler, &plan.autoscaler);
+    let runs = plan.nodes == Nodes::Autoscaled;
+    let groups = NodeGroups::document(&plan.groups, plan.pricing, &plan.gpu_label)["groups"].take();
+    Settings {
+        scheduler: SchedulerSettings {
+            version: scheduler.version.to_string(),
+            verified: scheduler.version == scheduler::Version::V1_36,
+            from: From::Program,
+            configuration: Value::Null,
+            left_out: scheduler.left_out.clone(),
+        },
+        autoscaler: AutoscalerSettings {
+            nodes: plan.nodes.word(),
+            version: runs.then(|| autoscaler.version.to_string()),
+            verified: runs.then_some(autoscaler.version == autoscaler::Version::V1_36),
+            from: runs.then_some(sources.autoscaler),
+            flags: Vec::new(),
+            groups_from: sources.groups,
+            groups: if runs { groups } else { Value::Array(Vec::new()) },
+            assumed,
+            left_out: autoscaler.left_out.clone(),
+        },
+        pace: PaceSettings { from: From::Program },
+        set: Vec::new(),
+    }
 }

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use model::{Gap, Moment};
 
-use crate::compare::Fidelity;
 use crate::decisions::Decision;
-use crate::figures::Figures;
-use crate::report::{Reservation, Scaling};
+use crate::report::Report;
 use crate::snapshot::{ClusterSnapshot, NodeInfo, PodInfo};
 
 /// What a replay came to. It holds every pod of the window and every decision: its size follows the window.
@@ -28,18 +26,11 @@ pub struct ReplayReport {
     pub deployed_pods: Vec<Batch>,
     /// What was decided, in order.
     pub decisions: Vec<Decision>,
-    /// What happened.
-    pub recorded: Figures,
-    /// What would have happened.
-    pub replayed: Figures,
-    /// How much came out as recorded.
-    pub fidelity: Fidelity,
-    /// How groups of nodes grew and shrank.
-    pub scaling: Scaling,
     /// What the recording missed within the window: pods may have come and gone there.
     pub gaps: Vec<Gap>,
-    /// What makes it uncertain.
-    pub reservations: Vec<Reservation>,
+    /// What the command's report says: how everything was set, figures of what happened and of what would have happened, how
+    /// much came out as recorded, and what makes it uncertain.
+    pub report: Report,
 }
 
 /// The pods of one step.
