@@ -24,8 +24,8 @@ What is served:
   /api/v1/histories[/NAME]        what there is, as info tells it
     …/objects?at=  …/gaps         a moment; what may be missing
     …/changes?from=&to=           a span of time, as jsonl
-    …/explain?pod=  ?node=        why a scheduler or an autoscaler decides so; POST: for a pod that never was
-    …/replays[/ID]                POST: play it again; GET: how far it is, and its report; DELETE: cancel
+    …/explain?pod=  ?node=        why a pod or a node is decided about so
+    …/replays[/ID]                POST plays it again, GET tells how far it is, DELETE cancels
     …/download                    the file, whole also while it is written
   POST /export                    a trace, as SimKube's tracer answers
   /get-snapshot?at=               a snapshot, as the KAI scheduler answers

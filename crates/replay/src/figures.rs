@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kubernetes::quantity::Quantity;
 use model::{Moment, Object};
 use serde::{Deserialize, Serialize};
-use simulation::Takes;
+use simulation::Requests;
 
 /// What happened, counted as it happens.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub struct Ledger {
     waited: Quantiles,
     lost: BTreeMap<&'static str, u64>,
     refused: u64,
-    taken: Takes,
-    room: Takes,
+    taken: Requests,
+    room: Requests,
     nodes: BTreeMap<Arc<str>, NodeRoom>,
     nodes_there: u64,
     waiting: i64,
@@ -31,8 +31,8 @@ pub struct Ledger {
 struct NodeRoom {
     /// It is kept in mind while pods are on it, though it may be gone.
     is_there: bool,
-    room: Takes,
-    taken: Takes,
+    room: Requests,
+    taken: Requests,
 }
 
 /// Levels, each times the seconds it lasted.
@@ -130,8 +130,8 @@ impl Ledger {
             waited: Quantiles::default(),
             lost: BTreeMap::new(),
             refused: 0,
-            taken: Takes::default(),
-            room: Takes::default(),
+            taken: Requests::default(),
+            room: Requests::default(),
             nodes: BTreeMap::new(),
             nodes_there: 0,
             waiting: 0,
@@ -161,16 +161,16 @@ impl Ledger {
     }
 
     /// A pod takes room on a node. On one that is gone there is none to take.
-    pub fn sits(&mut self, at: Moment, node: &str, takes: Takes) {
+    pub fn sits(&mut self, at: Moment, node: &str, takes: Requests) {
         self.take(at, node, takes, 1);
     }
 
     /// It takes it no more.
-    pub fn rises(&mut self, at: Moment, node: &str, takes: Takes) {
+    pub fn rises(&mut self, at: Moment, node: &str, takes: Requests) {
         self.take(at, node, takes, -1);
     }
 
-    fn take(&mut self, at: Moment, node: &str, takes: Takes, times: i64) {
+    fn take(&mut self, at: Moment, node: &str, takes: Requests, times: i64) {
         self.pass(at);
         if !self.nodes.contains_key(node) {
             self.nodes.insert(node.into(), NodeRoom::default());
@@ -179,7 +179,7 @@ impl Ledger {
         known.taken.add(takes, times);
         if known.is_there {
             self.taken.add(takes, times);
-        } else if known.taken == Takes::default() {
+        } else if known.taken == Requests::default() {
             self.nodes.remove(node);
         }
     }
@@ -225,7 +225,7 @@ impl Ledger {
         self.taken.add(known.taken, -1);
         self.nodes_there -= 1;
         self.nodes_went += 1;
-        if known.taken == Takes::default() {
+        if known.taken == Requests::default() {
             self.nodes.remove(name);
         } else {
             *known = NodeRoom { taken: known.taken, ..NodeRoom::default() };
@@ -278,7 +278,7 @@ impl Figures {
     }
 }
 
-fn room_of(node: &Object) -> Takes {
+fn room_of(node: &Object) -> Requests {
     let allocatable = node.view::<NodeJson>().unwrap_or_default().status.allocatable;
     let of = |name: &str| {
         let text = match allocatable.get(name)? {
@@ -287,7 +287,7 @@ fn room_of(node: &Object) -> Takes {
         };
         Quantity::parse(&text).ok()
     };
-    Takes {
+    Requests {
         milli_cpu: of("cpu").map_or(0, |cpu| cpu.milli_value()),
         memory: of("memory").map_or(0, |memory| memory.value()),
     }
@@ -371,7 +371,7 @@ mod tests {
         let at = |second: i64| Moment::from_nanos(second * 1_000_000_000);
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"4"}}}"#;
         let node = Object::parse(node).unwrap();
-        let takes = Takes { milli_cpu: 2_000, memory: 2 };
+        let takes = Requests { milli_cpu: 2_000, memory: 2 };
         let mut ledger = Ledger::new(at(0));
         ledger.node(at(0), &node);
         ledger.sits(at(0), "n", takes);

@@ -1,10 +1,10 @@
 //! What is replayed, and how everything is set: asked of the user, the history and the defaults, in this order.
 
-mod known;
 mod nodes;
 mod play;
 mod run;
 mod survey;
+mod survey_result;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +27,10 @@ use crate::film::Film;
 use crate::play::{Part, whole_from};
 use crate::report::{About, Reservation};
 
-pub use self::known::Known;
 pub use self::nodes::Nodes;
 pub use self::play::Outputs;
 pub use self::run::{MeasuredSettings, Played, RunPlan};
+pub use self::survey_result::SurveyResult;
 
 /// What a user asks of a replay. What is left out is as the history says, or as is usual.
 #[derive(Clone, Default)]
@@ -164,7 +164,7 @@ impl Plan {
 
     /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
     /// refused.
-    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<Known> {
+    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<SurveyResult> {
         let surveyed = self.run.survey(&chosen.history, |at| {
             watcher.reached(at);
             watcher.check().is_ok()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use calibration::seen::{PodSeen, Seen};
 use model::{Moment, Object, What};
 use rustc_hash::FxHashMap;
-use simulation::Takes;
+use simulation::Requests;
 
 use crate::figures::{Figures, Ledger};
 
@@ -46,7 +46,7 @@ pub(crate) struct Sizes<'a> {
 #[derive(Debug)]
 struct PodState {
     came: Moment,
-    takes: Takes,
+    takes: Requests,
     node: Option<Arc<str>>,
     waits: bool,
     /// It has, or had, a node.
@@ -100,7 +100,7 @@ impl Recorded {
         let is_new = !self.pods.contains_key(&seen.uid);
         let pod = self.pods.entry(seen.uid.clone()).or_insert_with(|| PodState {
             came: if was_there { seen.created.map_or(at, |created| created.min(at)) } else { at },
-            takes: Takes::of(what.object()),
+            takes: Requests::of(what.object()),
             node: None,
             waits: false,
             bound: false,

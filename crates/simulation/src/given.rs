@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use model::{Moment, Object, What};
 
-use crate::body::{BadGiven, Body};
 use crate::ids::{DemandId, DemandMark};
-use crate::requests::Takes;
+use crate::pod_template::{BadGiven, PodTemplate};
+use crate::requests::Requests;
 
 /// Something that happens whatever the run decides.
 #[derive(Clone, Debug)]
@@ -55,8 +55,8 @@ pub struct Demand {
 pub struct Asked {
     /// The demand.
     pub demand: Demand,
-    pub(crate) body: Arc<Body>,
-    pub(crate) takes: Takes,
+    pub(crate) body: Arc<PodTemplate>,
+    pub(crate) takes: Requests,
 }
 
 /// A pod that is there before the run begins.
@@ -137,8 +137,8 @@ impl Given {
 
 impl Asked {
     pub(crate) fn of(demand: Demand) -> Result<Asked, BadGiven> {
-        let body = Body::of(&demand.pod, demand.mark().as_ref())?;
-        Ok(Asked { body: Arc::new(body), takes: Takes::of(&demand.pod), demand })
+        let body = PodTemplate::of(&demand.pod, demand.mark().as_ref())?;
+        Ok(Asked { body: Arc::new(body), takes: Requests::of(&demand.pod), demand })
     }
 }
 

@@ -6,7 +6,6 @@
 //! [`components`] are the deciding parts by themselves, for whoever keeps the cluster's objects in another place.
 
 mod agenda;
-mod body;
 mod cloud;
 pub mod components;
 mod events;
@@ -16,6 +15,7 @@ mod ids;
 mod node_edit;
 mod observer;
 pub mod pace;
+mod pod_template;
 mod requests;
 mod run;
 mod setup;
@@ -25,13 +25,13 @@ mod tests;
 mod timeline;
 
 pub use agenda::{Agenda, Task};
-pub use body::{BadGiven, WITHDRAWN};
 pub use cloud::{CloudChange, SimulatedCloud, made_for, made_ready};
 pub use components::{Memory, Remembered};
 pub use eviction::LostTo;
 pub use given::{Again, Asked, Begun, Demand, Given, Life, Runs, Took};
 pub use ids::{DemandId, DemandMark, PodId};
 pub use observer::{Decided, Observer};
-pub use requests::Takes;
+pub use pod_template::{BadGiven, WITHDRAWN};
+pub use requests::Requests;
 pub use run::Run;
 pub use setup::{AutoscalerSetup, Setup};

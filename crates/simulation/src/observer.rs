@@ -8,7 +8,7 @@ use scheduler::{Placement, Rejection};
 
 use crate::eviction::LostTo;
 use crate::ids::{DemandId, PodId};
-use crate::requests::Takes;
+use crate::requests::Requests;
 
 /// Observes a run.
 pub trait Observer {
@@ -77,7 +77,7 @@ pub enum Decided<'a> {
         /// On this one.
         node: &'a Arc<str>,
         /// What it asks for.
-        takes: Takes,
+        takes: Requests,
     },
     /// It takes it no more.
     Rises {
@@ -86,7 +86,7 @@ pub enum Decided<'a> {
         /// On this one.
         node: &'a Arc<str>,
         /// What it asked for.
-        takes: Takes,
+        takes: Requests,
     },
     /// No node takes a pod.
     Refused {

@@ -18,12 +18,12 @@ use controllers::{Controller, Words};
 use kubernetes::time::after;
 use model::Moment;
 
-use crate::body::BadGiven;
 use crate::components::{AutoscalerLoop, ControllerLoop, Memory, SchedulerLoop, TaintEviction};
 use crate::given::{Given, Life, Took};
 use crate::ids::PodId;
 use crate::observer::Observer;
 use crate::pace::{Pacer, Step};
+use crate::pod_template::BadGiven;
 use crate::setup::Setup;
 use crate::store::{Demands, NodeTable, ObjectTable, PodTable};
 use crate::timeline::{Due, Timeline};

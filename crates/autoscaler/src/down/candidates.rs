@@ -12,15 +12,15 @@ use scheduler::ids::NodeId;
 use super::super::AutoscalingContext;
 use super::super::cloud::GroupId;
 use super::candidate::Candidate;
-use super::glances::Glances;
 use super::groups::Groups;
+use super::node_summaries::NodeSummaries;
 use super::summaries::Summaries;
 
 /// Nodes of groups that may shrink, in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     pub all: Vec<Candidate>,
-    /// Those that a glance does not rule out.
+    /// Those that a summary does not rule out.
     pub promising: Vec<Candidate>,
     /// Whether a node is one that pods may move to, by number.
     pub destinations: Vec<bool>,
@@ -37,7 +37,7 @@ pub(super) struct Ranking {
     generations: Vec<u64>,
     /// Up to this moment what was seen of the nodes holds.
     until: Option<Moment>,
-    glances: Glances,
+    node_summaries: NodeSummaries,
     /// What each of the nodes is worth, if its group may shrink.
     ranked: Vec<Option<Ranked>>,
     sorted: Candidates,
@@ -125,12 +125,12 @@ impl Ranking {
                 continue;
             }
             self.generations[place] = generation;
-            let glance = self.glances.get(summaries, context, groups, node);
-            self.until = self.until.min(Some(glance.until));
-            let ranked = glance.group.filter(|group| self.ground.shrinks[group.index()]).map(|group| {
+            let summary = self.node_summaries.get(summaries, context, groups, node);
+            self.until = self.until.min(Some(summary.until));
+            let ranked = summary.group.filter(|group| self.ground.shrinks[group.index()]).map(|group| {
                 let is_new = !self.ground.known.contains(&node);
-                let rank = u8::from(!glance.empty) << 2 | u8::from(glance.waits) << 1 | u8::from(is_new);
-                Ranked { rank, candidate: Candidate { node, group }, promising: glance.eligible }
+                let rank = u8::from(!summary.empty) << 2 | u8::from(summary.waits) << 1 | u8::from(is_new);
+                Ranked { rank, candidate: Candidate { node, group }, promising: summary.eligible }
             });
             is_other |= std::mem::replace(&mut self.ranked[place], ranked) != ranked;
         }

@@ -12,7 +12,7 @@ use super::summary::RunSummary;
 use super::target_recording::{SOURCE, TargetRecording};
 use crate::beside::{Counterparts, Marks};
 use crate::causes::Lost;
-use crate::plan::{Known, Plan, Watcher};
+use crate::plan::{Plan, SurveyResult, Watcher};
 use crate::play::{Part, survey};
 use crate::recorded::Recorded;
 use crate::report::{About, Report, Reservation, Scaling, Span};
@@ -67,7 +67,7 @@ impl<'a> Comparison<'a> {
         let Comparison { live, summary, mut plan, from, was_paused, .. } = self;
         let chosen = live.part.chosen;
         let replayed = History::open(path)?;
-        let Known { causes, figures, curve } = plan.survey(chosen, &mut watcher)?;
+        let SurveyResult { causes, figures, curve } = plan.survey(chosen, &mut watcher)?;
         drop(watcher);
         let source = plan.run.part.source.clone();
         let window = Window { from, ..plan.run.part.window };

@@ -9,7 +9,7 @@ use model::{Moment, What};
 use query::Chosen;
 use simulation::{Decided, Demand, Observer};
 
-use super::{Known, Plan, Watcher};
+use super::{Plan, SurveyResult, Watcher};
 use crate::decisions::{DecisionLog, JsonLines};
 use crate::play::Follower;
 use crate::report::Report;
@@ -36,7 +36,7 @@ impl Plan {
     pub fn play(
         &self,
         chosen: &Chosen,
-        known: Known,
+        known: SurveyResult,
         outputs: &Outputs,
         watcher: &mut dyn Watcher,
     ) -> anyhow::Result<Report> {

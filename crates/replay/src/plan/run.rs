@@ -10,8 +10,8 @@ use model::{Gap, Moment, Object, What};
 use simulation::pace::Pace;
 use simulation::{AutoscalerSetup, Decided, Demand, Observer, Setup, SimulatedCloud};
 
-use super::known::Known;
 use super::nodes::Nodes;
+use super::survey_result::SurveyResult;
 use crate::classes::Classes;
 use crate::compare::{Comparison, Fidelity};
 use crate::error::Error;
@@ -125,7 +125,7 @@ impl RunPlan {
     pub(crate) fn report(
         &self,
         history: &History,
-        known: Known,
+        known: SurveyResult,
         played: Played,
         settings: Settings,
         mut reservations: Vec<Reservation>,
@@ -163,7 +163,7 @@ impl RunPlan {
     pub fn play(
         &self,
         history: &History,
-        known: &Known,
+        known: &SurveyResult,
         follower: &mut dyn Follower,
     ) -> Result<Played, Error> {
         self.compared(known, follower, |is_scaled, both| {
@@ -175,7 +175,7 @@ impl RunPlan {
     pub fn play_in_batches(
         &self,
         history: &History,
-        known: &Known,
+        known: &SurveyResult,
         steps: Steps,
         follower: &mut dyn StepFollower,
     ) -> Result<Played, Error> {
@@ -187,7 +187,7 @@ impl RunPlan {
     /// Plays it in some way, and compares what comes of it with what was recorded.
     fn compared<F: Follower + ?Sized>(
         &self,
-        known: &Known,
+        known: &SurveyResult,
         follower: &mut F,
         play: impl FnOnce(&(dyn Fn(&Object) -> bool + Sync), &mut Compared<'_, '_, F>) -> Result<Ended, Error>,
     ) -> Result<Played, Error> {

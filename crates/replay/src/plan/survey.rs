@@ -11,9 +11,9 @@ use model::{Moment, Object, What};
 use serde::Deserialize;
 use simulation::pace::Pace;
 
-use super::known::Known;
 use super::nodes::Nodes;
 use super::run::RunPlan;
+use super::survey_result::SurveyResult;
 use crate::causes::Lost;
 use crate::error::Error;
 use crate::play::survey;
@@ -55,7 +55,7 @@ impl RunPlan {
         &mut self,
         history: &History,
         goes_on: impl FnMut(Moment) -> bool,
-    ) -> Result<(Known, bool), Error> {
+    ) -> Result<(SurveyResult, bool), Error> {
         let (known, measured) = read(self, history, goes_on)?;
         let Measured { pace, provisioning, names, first_loop } = measured;
         if self.measured.names {
@@ -103,7 +103,7 @@ fn read(
     plan: &RunPlan,
     history: &History,
     mut goes_on: impl FnMut(Moment) -> bool,
-) -> Result<(Known, Measured), Error> {
+) -> Result<(SurveyResult, Measured), Error> {
     let class_of = |node: &Object| Some(plan.classes.class_of(node));
     let mut recorded = Recorded::new(plan.part.window.from);
     let mut measuring = Measuring::new(plan);
@@ -118,7 +118,7 @@ fn read(
         recorded.lost(why.word(), *count);
     }
     let (figures, curve) = recorded.finish(plan.end);
-    Ok((Known { causes, figures, curve }, measuring.finish()))
+    Ok((SurveyResult { causes, figures, curve }, measuring.finish()))
 }
 
 // === impl Measuring ===

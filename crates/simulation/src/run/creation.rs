@@ -7,13 +7,13 @@ use model::{Moment, Object, What};
 use scheduler::{Inclined, Placement};
 
 use super::Run;
-use crate::body::BadGiven;
-use crate::body::Body;
 use crate::given::{Again, Asked, Begun, Demand, Life};
 use crate::ids::DemandId;
 use crate::ids::PodId;
 use crate::observer::{Decided, Observer};
 use crate::pace::Step;
+use crate::pod_template::BadGiven;
+use crate::pod_template::PodTemplate;
 use crate::store::{Pod, Stage};
 use crate::timeline::Due;
 
@@ -151,7 +151,7 @@ impl<O: Observer> Run<'_, O> {
     /// Somebody changes the pod of a demand.
     pub(super) fn change(&mut self, demand: DemandId, changed: &Object) -> Result<(), BadGiven> {
         let mark = self.demands.get(demand).and_then(|state| state.demand.mark());
-        let body = Arc::new(Body::of(changed, mark.as_ref())?);
+        let body = Arc::new(PodTemplate::of(changed, mark.as_ref())?);
         let newest = self.pods.of_demand(demand).next_back().map(|(id, _)| id);
         if let Some(id) = newest
             && let Some(pod) = self.pods.get_mut(id)

@@ -10,11 +10,11 @@ use rustc_hash::FxHashMap;
 
 use super::pod::Stage;
 use super::pods::PodTable;
-use crate::body::Body;
 use crate::given::{Asked, Demand, Life};
 use crate::ids::DemandId;
 use crate::ids::PodId;
-use crate::requests::Takes;
+use crate::pod_template::PodTemplate;
+use crate::requests::Requests;
 
 /// The demands of a run.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(crate) struct Demands {
 #[derive(Debug)]
 pub(crate) struct DemandState {
     pub(crate) demand: Demand,
-    pub(crate) body: Arc<Body>,
-    pub(crate) takes: Takes,
+    pub(crate) body: Arc<PodTemplate>,
+    pub(crate) takes: Requests,
     /// How many pods were made for it.
     pub(crate) made: u32,
     /// How many of them are there.

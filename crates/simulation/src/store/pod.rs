@@ -6,19 +6,19 @@ use autoscaler::PodStatusUpdate;
 use model::{Moment, NamespacedName, Object};
 use scheduler::Placement;
 
-use crate::body::{Body, Now};
 use crate::components::ObservedPod;
 use crate::eviction::LostTo;
 use crate::ids::DemandId;
-use crate::requests::Takes;
+use crate::pod_template::{PodState, PodTemplate};
+use crate::requests::Requests;
 
 /// A pod.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) name: NamespacedName,
     pub(crate) uid: Arc<str>,
-    pub(crate) body: Arc<Body>,
-    pub(crate) takes: Takes,
+    pub(crate) body: Arc<PodTemplate>,
+    pub(crate) takes: Requests,
     pub(crate) came: Moment,
     pub(crate) stage: Stage,
     /// The node it is on, or on its way to.
@@ -57,8 +57,8 @@ impl Pod {
     pub(crate) fn new(
         name: NamespacedName,
         uid: Arc<str>,
-        body: Arc<Body>,
-        takes: Takes,
+        body: Arc<PodTemplate>,
+        takes: Requests,
         came: Moment,
     ) -> Pod {
         Pod {
@@ -112,8 +112,8 @@ impl Pod {
         is_news
     }
 
-    fn now(&self) -> Now<'_> {
-        Now {
+    fn now(&self) -> PodState<'_> {
+        PodState {
             name: &self.name.name,
             uid: &self.uid,
             came: self.came,

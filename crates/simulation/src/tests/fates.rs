@@ -4,7 +4,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::{Body, Now};
+use crate::pod_template::{PodState, PodTemplate};
 
 /// What became of a pod, owned.
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ struct Fared {
 }
 
 impl Fared {
-    fn now(&self) -> Now<'_> {
-        Now {
+    fn now(&self) -> PodState<'_> {
+        PodState {
             name: "a",
             uid: "uid-a",
             came: at(1_500),
@@ -68,7 +68,7 @@ prop_compose! {
 proptest! {
     #[test]
     fn a_fate_is_what_the_text_says(before in fared(), after in fared()) {
-        let body = Body::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
+        let body = PodTemplate::of(&demand(1, "a", "500m", 7).pod, None).unwrap();
         let text = |fared: &Fared| body.object(&fared.now());
         prop_assert!(after.now().fate().leads(&text(&before), &text(&after)));
     }

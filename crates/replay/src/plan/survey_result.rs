@@ -4,8 +4,8 @@ use crate::causes::Causes;
 use crate::figures::Figures;
 use crate::recorded::Curve;
 
-/// What stands behind it, and what it came to.
-pub struct Known {
+/// The demands behind the recorded pods, and what the recording came to.
+pub struct SurveyResult {
     /// What was given.
     pub causes: Causes,
     /// What happened.

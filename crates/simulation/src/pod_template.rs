@@ -16,7 +16,7 @@ use crate::ids::DemandMark;
 
 /// What a pod's owner asked for, as the parts of its text that never change.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
+pub(crate) struct PodTemplate {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
     /// What new names begin with; `None` if the name stays.
@@ -43,7 +43,7 @@ pub struct BadGiven {
 }
 
 /// What has become of a pod.
-pub(crate) struct Now<'a> {
+pub(crate) struct PodState<'a> {
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
     pub(crate) came: Moment,
@@ -106,16 +106,16 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 const GRACE: &str = "terminationGracePeriodSeconds";
 const USUAL_GRACE: i64 = 30;
 
-impl Body {
+impl PodTemplate {
     /// Takes a pod apart, and marks it as one of a demand. What cannot be understood says why.
-    pub(crate) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, BadGiven> {
-        Body::take_apart(pod, mark).map_err(|source| {
+    pub(crate) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<PodTemplate, BadGiven> {
+        PodTemplate::take_apart(pod, mark).map_err(|source| {
             let meta = pod.meta();
             BadGiven { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
         })
     }
 
-    fn take_apart(pod: &Object, mark: Option<&DemandMark>) -> Result<Body, serde_json::Error> {
+    fn take_apart(pod: &Object, mark: Option<&DemandMark>) -> Result<PodTemplate, serde_json::Error> {
         let json: PodJson<'_> = pod.view()?;
         let meta = pod.meta();
         let text = |key: &str| json.metadata.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -140,7 +140,7 @@ impl Body {
             .transpose()?
             .unwrap_or_default();
         let grace = json.spec.get(GRACE).and_then(|raw| raw.get().parse().ok());
-        Ok(Body {
+        Ok(PodTemplate {
             namespace: (*meta.namespace).into(),
             name: (*meta.name).into(),
             generate_name: text("generateName").filter(|name: &String| !name.is_empty()).map(Into::into),
@@ -161,7 +161,7 @@ impl Body {
     }
 
     /// The pod as it is now.
-    pub(crate) fn object(&self, now: &Now<'_>) -> Object {
+    pub(crate) fn object(&self, now: &PodState<'_>) -> Object {
         let mut json = String::with_capacity(self.metadata.len() + self.spec.len() + 700);
         json.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#);
         text(&mut json, "name", now.name);
@@ -198,7 +198,7 @@ impl Body {
         Object::trusted(json)
     }
 
-    fn status(&self, json: &mut String, now: &Now<'_>) {
+    fn status(&self, json: &mut String, now: &PodState<'_>) {
         text(json, "phase", now.phase());
         if now.withdrawn {
             json.push(',');
@@ -284,9 +284,9 @@ impl Body {
     }
 }
 
-// === impl Now ===
+// === impl PodState ===
 
-impl Now<'_> {
+impl PodState<'_> {
     fn phase(&self) -> &'static str {
         match (self.ended, self.started) {
             (Some((_, true)), _) => "Failed",

@@ -1,4 +1,4 @@
-//! The little that every loop wants to know of every node, kept until the node changes.
+//! The facts about a node that every loop asks for, cached until the node changes.
 
 use model::Moment;
 use scheduler::ids::NodeId;
@@ -11,16 +11,16 @@ use super::groups::Groups;
 use super::marks::is_taken_for_going;
 use super::summaries::Summaries;
 
-/// Glances at nodes.
+/// What every loop asks of every node.
 #[derive(Debug, Default)]
-pub(super) struct Glances {
+pub(super) struct NodeSummaries {
     /// By number.
-    nodes: Vec<Option<Glance>>,
+    nodes: Vec<Option<NodeSummary>>,
 }
 
 /// As much of a node as every loop wants to know of it, so small that many are at hand at once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
+pub(super) struct NodeSummary {
     /// It holds for this generation of the node,
     generation: u64,
     /// and up to this moment.
@@ -33,7 +33,7 @@ pub(super) struct Glance {
     pub eligible: bool,
 }
 
-impl Glances {
+impl NodeSummaries {
     /// The most important of a node as it is in the snapshot now.
     pub(super) fn get(
         &mut self,
@@ -41,7 +41,7 @@ impl Glances {
         context: &mut AutoscalingContext<'_>,
         groups: &Groups,
         id: NodeId,
-    ) -> Glance {
+    ) -> NodeSummary {
         if self.nodes.len() <= id.index() {
             self.nodes.resize(id.index() + 1, None);
         }
@@ -52,9 +52,9 @@ impl Glances {
         {
             return known;
         }
-        let glance = look_closer(summaries, context, groups, id, generation);
-        self.nodes[id.index()] = Some(glance);
-        glance
+        let node = look_closer(summaries, context, groups, id, generation);
+        self.nodes[id.index()] = Some(node);
+        node
     }
 }
 
@@ -64,17 +64,23 @@ fn look_closer(
     groups: &Groups,
     id: NodeId,
     generation: u64,
-) -> Glance {
-    let mut glance =
-        Glance { generation, until: Moment::MAX, group: None, empty: false, waits: false, eligible: false };
-    let Some(standing) = context.standing(id) else { return glance };
-    let Some(group) = standing.group else { return glance };
-    glance.group = Some(group);
+) -> NodeSummary {
+    let mut node = NodeSummary {
+        generation,
+        until: Moment::MAX,
+        group: None,
+        empty: false,
+        waits: false,
+        eligible: false,
+    };
+    let Some(standing) = context.standing(id) else { return node };
+    let Some(group) = standing.group else { return node };
+    node.group = Some(group);
     let summary = summaries.get(context, id, groups.get(group).ignored);
-    (glance.empty, glance.waits) = (summary.empty, summary.waits);
+    (node.empty, node.waits) = (summary.empty, summary.waits);
     let (reason, _) = eligibility(context, groups, summaries, Candidate { node: id, group });
-    glance.eligible = reason.is_none();
+    node.eligible = reason.is_none();
     let going_until = summary.marked.and_then(|marked| is_taken_for_going(marked, context.clock));
-    glance.until = going_until.map_or(summary.until, |until| until.min(summary.until));
-    glance
+    node.until = going_until.map_or(summary.until, |until| until.min(summary.until));
+    node
 }
