@@ -3,11 +3,11 @@
 use std::io::Cursor;
 use std::time::Instant;
 
-use formats::sktrace::{self, Filters, TracerConfig};
-use formats::{Format, Given, Input, Item, Items, Writer, jsonl, sched_record};
-use history::Bulk;
+use formats::sktrace::{self, TraceFilters, TracerConfig};
+use formats::{Format, ImportItem, ImportItems, Input, ReadOptions, Writer, jsonl, sched_record};
+use history::BulkWriter;
 use jiff::tz::Offset;
-use model::{Change, Moment, Observed, Window};
+use model::{Change, IncomingChange, Moment, Window};
 use workload::churn::{Churn, SOURCE, churn};
 
 use crate::figure::{Figure, Figures, Unit};
@@ -30,12 +30,12 @@ const CHANGES: u64 = 50_000;
 const RUNS: usize = 3;
 
 fn jsonl(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = written(|out| Ok(Box::new(jsonl::Writer::new(out, Some(SOURCE.into())))))?;
+    let text = written(|out| Ok(Box::new(jsonl::JsonlWriter::new(out, Some(SOURCE.into())))))?;
     measure(studio, figures, Format::Jsonl, text, 100e6)
 }
 
 fn sched_record(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let text = written(|out| Ok(Box::new(sched_record::Writer::new(out, Offset::UTC, true))))?;
+    let text = written(|out| Ok(Box::new(sched_record::SchedRecordWriter::new(out, Offset::UTC, true))))?;
     measure(studio, figures, Format::SchedRecord, text, 100e6)
 }
 
@@ -44,7 +44,7 @@ fn sktrace(studio: &Studio, figures: &mut Figures) -> Result<()> {
         let config = "trackedObjects: {v1.Pod: {trackLifecycle: true}, apps/v1.Deployment: {trackLifecycle: true}, \
                       v1.Event: {}, apps/v1.ReplicaSet: {}}";
         let (config, _) = TracerConfig::parse("tracer", config)?;
-        Ok(Box::new(sktrace::Writer::new(out, config, Window::ALL, Filters::default())?))
+        Ok(Box::new(sktrace::SktraceWriter::new(out, config, Window::ALL, TraceFilters::default())?))
     })?;
     measure(studio, figures, Format::Sktrace, text, 50e6)
 }
@@ -56,7 +56,7 @@ fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>
         let start = Instant::now();
         let mut changes = 0;
         for item in reader(&text, format)? {
-            changes += u64::from(matches!(item?, Item::Change(_)));
+            changes += u64::from(matches!(item?, ImportItem::Change(_)));
         }
         if changes == 0 {
             return Err(format!("there are no changes in the {} file", format.name()).into());
@@ -65,9 +65,9 @@ fn measure(studio: &Studio, figures: &mut Figures, format: Format, text: Vec<u8>
 
         let path = studio.path("imported.kine");
         let start = Instant::now();
-        let mut bulk = Bulk::into(&path)?;
+        let mut bulk = BulkWriter::open(&path)?;
         for item in reader(&text, format)? {
-            if let Item::Change(observed) = item? {
+            if let ImportItem::Change(observed) = item? {
                 bulk.push(&observed)?;
             }
         }
@@ -95,14 +95,14 @@ fn written(make: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Result<Box<dyn Writer +
     let mut bytes = Vec::new();
     let mut writer = make(&mut bytes)?;
     let changes = churn(Churn { changes: CHANGES, ..Churn::default() });
-    for (seq, Observed { seen, key, what, inferred }) in (1..).zip(changes) {
+    for (seq, IncomingChange { seen, key, what, inferred }) in (1..).zip(changes) {
         writer.change(&Change { seq, at: seen, seen, key, what, inferred })?;
     }
     writer.finish()?;
     Ok(bytes)
 }
 
-fn reader(text: &[u8], format: Format) -> Result<Items> {
+fn reader(text: &[u8], format: Format) -> Result<ImportItems> {
     let input = Input::open("file", Box::new(Cursor::new(text.to_vec())))?;
-    Ok(formats::read(input, format, Given { source: SOURCE.into(), at: None, now: Moment::MAX })?)
+    Ok(formats::read(input, format, ReadOptions { source: SOURCE.into(), at: None, now: Moment::MAX })?)
 }

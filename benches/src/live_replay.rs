@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use history::Bulk;
+use history::BulkWriter;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use model::{Moment, Observed, What};
+use model::{IncomingChange, Moment, What};
 use serde_json::Value;
 use testcluster::{Cluster, Options};
 use testobjects::{PodBuilder, resource};
@@ -118,10 +118,10 @@ fn replay(history: &Path, target: &Path, arguments: &[&str]) -> Result<Value> {
 /// A history in which a namespace comes, and then so many pods.
 fn film(path: &Path, namespace: &str) -> Result<()> {
     let source: Arc<str> = "made-up".into();
-    let mut bulk = Bulk::into(path)?;
+    let mut bulk = BulkWriter::open(path)?;
     let mut see = |number: usize, what: What| {
         let at = Moment::from_nanos(1_790_000_000_000_000_000 + number as i64 * 1_000_000);
-        bulk.push(&Observed::received(at, &source, what)).map_err(|error| error.to_string())
+        bulk.push(&IncomingChange::received(at, &source, what)).map_err(|error| error.to_string())
     };
     see(0, resource("v1", "Namespace", namespace).uid(&format!("{namespace}-uid")).added())?;
     for number in 1..=PODS {

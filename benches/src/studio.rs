@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use history::{Bulk, History};
+use history::{BulkWriter, History};
 use tempfile::TempDir;
 use workload::churn::{Churn, churn};
 
@@ -89,7 +89,7 @@ impl Studio {
 
 fn make_large(path: &Path, changes: u64) -> Result<Duration> {
     let mut stream = churn(Churn { alive: ALIVE, changes, ..Churn::default() });
-    let mut bulk = Bulk::into(path)?;
+    let mut bulk = BulkWriter::open(path)?;
     let mut took = Duration::ZERO;
     loop {
         let chunk: Vec<_> = stream.by_ref().take(CHUNK).collect();

@@ -3,6 +3,7 @@
 
 mod manifest;
 mod modules;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use manifest::Manifest;
 use modules::Modules;
+use words::{VisibleTypes, check_words};
 
 /// Something that is not as it should be.
 #[derive(Debug, PartialEq, Eq)]
@@ -155,7 +157,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
     walk(root, &mut files)?;
     files.sort_unstable();
     let mut found = Vec::new();
-    let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
+    let mut crates: BTreeMap<String, (Modules, VisibleTypes)> = BTreeMap::new();
     for path in &files {
         // What is no text has no lines.
         let Ok(text) = String::from_utf8(fs::read(path)?) else { continue };
@@ -166,10 +168,20 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<Finding>> {
             check_manifest(&file, &text, &mut found);
         }
         if let Some((folder, module)) = file.split_once("/src/") {
-            crates.entry(folder.to_owned()).or_default().add(module, &text);
+            let (modules, types) = crates.entry(folder.to_owned()).or_default();
+            modules.add(module, &text);
+            types.add(module, &text);
+            let name = folder.rsplit('/').next().unwrap_or(folder);
+            let words = check_words(name, module, &text);
+            found.extend(words.into_iter().map(|(line, what)| Finding { file: file.clone(), line, what }));
         }
     }
-    for (folder, modules) in crates {
+    for (folder, (modules, types)) in crates {
+        for (name, files) in types.ambiguous() {
+            let what =
+                format!("several types that other modules see are called {name}: {}", files.join(", "));
+            found.push(Finding { file: format!("{folder}/src"), line: 0, what });
+        }
         for cycle in modules.cycles() {
             let what = format!("modules that know each other: {}", cycle.join(", "));
             found.push(Finding { file: format!("{folder}/src"), line: 0, what });

@@ -1,6 +1,6 @@
 //! Clusters for the autoscaler to look at.
 
-use autoscaler::{Autoscaler, Loop, Membership, NodeGroup, ObservedCloud, Provisioning, Settings};
+use autoscaler::{Autoscaler, LoopResult, Membership, NodeGroup, ObservedCloud, Provisioning, Settings};
 use model::{Moment, What};
 use serde_json::json;
 use testobjects::{NodeBuilder, PodBuilder, resource};
@@ -59,7 +59,7 @@ impl Stage {
             members: Membership::Label { key: "pool".into(), value: format!("group-{group}").into() },
             template: node("template", group, group % 4).object(),
             pods: Vec::new(),
-            believed: Vec::new(),
+            template_pods: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -84,7 +84,7 @@ impl Stage {
     }
 
     fn add(&mut self, what: &What) {
-        self.cloud.see(what);
+        self.cloud.apply(what);
         self.autoscaler.apply(what);
     }
 
@@ -97,9 +97,9 @@ impl Stage {
     }
 
     /// The next loop.
-    pub(super) fn run(&mut self) -> Loop {
+    pub(super) fn run(&mut self) -> LoopResult {
         self.now += SCAN_SECONDS;
-        self.cloud.begin();
+        self.cloud.begin_loop();
         self.autoscaler.run_once(moment(self.now), &mut self.cloud)
     }
 }

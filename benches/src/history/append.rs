@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use history::{Batch, Bulk, Writer};
-use model::Observed;
+use history::{Batch, BulkWriter, Writer};
+use model::IncomingChange;
 use workload::churn::{Churn, churn};
 
 use super::peers;
@@ -33,7 +33,7 @@ struct Run {
 }
 
 pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
-    let changes: Vec<Observed> = churn(Churn { changes: CHANGES, ..Churn::default() }).collect();
+    let changes: Vec<IncomingChange> = churn(Churn { changes: CHANGES, ..Churn::default() }).collect();
     let (mut runs, mut bulk, mut naive) = (Vec::new(), Vec::new(), Vec::new());
     // In turns, so that what else the machine does falls on all alike.
     for _ in 0..RUNS {
@@ -76,7 +76,7 @@ pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, changes: &[Observed]) -> Result<Run> {
+fn write(path: &Path, changes: &[IncomingChange]) -> Result<Run> {
     let batches = batches(changes);
     let time_before = machine::process_time();
     let writer = Writer::open(path)?;
@@ -94,9 +94,9 @@ fn write(path: &Path, changes: &[Observed]) -> Result<Run> {
     Ok(Run { appended, closed, writer: thread, all })
 }
 
-fn import(path: &Path, changes: &[Observed]) -> Result<Duration> {
+fn import(path: &Path, changes: &[IncomingChange]) -> Result<Duration> {
     let start = Instant::now();
-    let mut bulk = Bulk::into(path)?;
+    let mut bulk = BulkWriter::open(path)?;
     for observed in changes {
         bulk.push(observed)?;
     }
@@ -107,6 +107,6 @@ fn import(path: &Path, changes: &[Observed]) -> Result<Duration> {
 }
 
 /// Changes as a recorder hands them over.
-pub(super) fn batches(changes: &[Observed]) -> Vec<Batch> {
+pub(super) fn batches(changes: &[IncomingChange]) -> Vec<Batch> {
     changes.chunks(BATCH).map(|chunk| Batch { changes: chunk.to_vec(), ..Batch::default() }).collect()
 }

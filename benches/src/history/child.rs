@@ -134,7 +134,8 @@ fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
                 cluster.objects().iter().for_each(|version| count(version.object.as_str()));
             }
             Whole::No => {
-                history.each_at(moment, &Selection::default(), |version| count(version.object.as_str()))?;
+                history
+                    .for_each_at(moment, &Selection::default(), |version| count(version.object.as_str()))?;
                 seconds.push(start.elapsed().as_secs_f64());
             }
         }
@@ -153,7 +154,7 @@ fn report_state(path: &Path, whole: Whole, moments: &[&str]) -> Result<()> {
 fn report_forgetting(path: &Path, moment: &str) -> Result<()> {
     let before = machine::memory();
     let start = Instant::now();
-    let pruned = history::forget(path, Moment::from_nanos(moment.parse()?))?;
+    let pruned = history::prune_incrementally(path, Moment::from_nanos(moment.parse()?))?;
     let seconds = start.elapsed().as_secs_f64();
     let memory = before.zip(machine::memory()).map(|(before, after)| after.peak.saturating_sub(before.now));
     serde_json::to_writer(std::io::stdout(), &ForgetReport { seconds, changes: pruned.changes, memory })?;

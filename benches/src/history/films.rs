@@ -3,9 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use formats::jsonl::Reader;
-use formats::{Given, Input, Item};
-use model::{Moment, Observed};
+use formats::jsonl::JsonlReader;
+use formats::{ImportItem, Input, ReadOptions};
+use model::{IncomingChange, Moment};
 
 use crate::Result;
 
@@ -30,11 +30,11 @@ pub(crate) fn all() -> Vec<(String, PathBuf)> {
 }
 
 /// All changes of a film.
-pub(super) fn read(name: &str, path: &Path) -> Result<Vec<Observed>> {
+pub(super) fn read(name: &str, path: &Path) -> Result<Vec<IncomingChange>> {
     let input = Input::open(name, Box::new(File::open(path)?))?;
     let mut changes = Vec::new();
-    for item in Reader::new(input, Given { source: name.into(), at: None, now: Moment::MAX }) {
-        if let Item::Change(observed) = item? {
+    for item in JsonlReader::new(input, ReadOptions { source: name.into(), at: None, now: Moment::MAX }) {
+        if let ImportItem::Change(observed) = item? {
             changes.push(observed);
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use model::Observed;
+use model::IncomingChange;
 use rusqlite::{Connection, params};
 
 use crate::Result;
@@ -25,7 +25,7 @@ pub(super) struct Rows {
 }
 
 /// A plain table: one row a change, its object compressed by itself, no index, as durable as ours.
-pub(super) fn sqlite_rows(path: &Path, changes: &[Observed]) -> Result<Rows> {
+pub(super) fn sqlite_rows(path: &Path, changes: &[IncomingChange]) -> Result<Rows> {
     let start = Instant::now();
     let mut connection = Connection::open(path)?;
     connection.execute_batch(
@@ -40,10 +40,10 @@ pub(super) fn sqlite_rows(path: &Path, changes: &[Observed]) -> Result<Rows> {
         let mut insert = transaction.prepare_cached(
             "INSERT INTO change (at, what, api_group, kind, namespace, name, object) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        for Observed { seen, key, what, .. } in chunk {
+        for IncomingChange { seen, key, what, .. } in chunk {
             insert.execute(params![
                 seen.nanos(),
-                what.word(),
+                what.event_type(),
                 &*key.kind.group,
                 &*key.kind.kind,
                 &*key.namespace,
@@ -63,7 +63,7 @@ pub(super) fn sqlite_rows(path: &Path, changes: &[Observed]) -> Result<Rows> {
 }
 
 /// The bytes of all objects, one after the other, in one compressed stream: small, but nothing in it can be found.
-pub(super) fn zstd_stream(changes: &[Observed]) -> Result<u64> {
+pub(super) fn zstd_stream(changes: &[IncomingChange]) -> Result<u64> {
     let mut encoder = zstd::Encoder::new(Vec::new(), LEVEL)?;
     for observed in changes {
         encoder.write_all(observed.what.object().as_str().as_bytes())?;

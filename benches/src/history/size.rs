@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use history::Writer;
-use kubernetes::rules::{RedactKey, Rules, Sieve, Verdict};
-use model::Observed;
+use kubernetes::change_filter::{ChangeFilter, FilterOptions, FilterVerdict, RedactKey};
+use model::IncomingChange;
 use workload::churn::{Churn, churn};
 
 use super::append::{self, batches};
@@ -38,7 +38,7 @@ pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
 }
 
 /// Adds the figures of a recording.
-fn measure(studio: &Studio, name: &str, changes: Vec<Observed>, figures: &mut Figures) -> Result<()> {
+fn measure(studio: &Studio, name: &str, changes: Vec<IncomingChange>, figures: &mut Figures) -> Result<()> {
     let all = changes.len() as f64;
     let whole = figure(studio, &format!("size of {name}, every byte kept"), &changes)?;
     let kept = sift(changes);
@@ -50,7 +50,7 @@ fn measure(studio: &Studio, name: &str, changes: Vec<Observed>, figures: &mut Fi
     Ok(())
 }
 
-fn figure(studio: &Studio, what: &str, changes: &[Observed]) -> Result<Figure> {
+fn figure(studio: &Studio, what: &str, changes: &[IncomingChange]) -> Result<Figure> {
     let count = changes.len() as f64;
     let ours = write(&studio.path("size.kine"), changes)? as f64;
     let naive = peers::sqlite_rows(&studio.path("size.sqlite"), changes)?.bytes as f64;
@@ -63,7 +63,7 @@ fn figure(studio: &Studio, what: &str, changes: &[Observed]) -> Result<Figure> {
 }
 
 /// The size of the file that a recorder would leave.
-fn write(path: &Path, changes: &[Observed]) -> Result<u64> {
+fn write(path: &Path, changes: &[IncomingChange]) -> Result<u64> {
     let writer = Writer::open(path)?;
     for batch in batches(changes) {
         writer.append(batch)?;
@@ -75,13 +75,13 @@ fn write(path: &Path, changes: &[Observed]) -> Result<u64> {
 }
 
 /// What a recorder keeps.
-fn sift(changes: Vec<Observed>) -> Vec<Observed> {
-    let mut sieve = Sieve::new(Rules { redact: Some(RedactKey([7; 16])) });
+fn sift(changes: Vec<IncomingChange>) -> Vec<IncomingChange> {
+    let mut sieve = ChangeFilter::new(FilterOptions { redact: Some(RedactKey([7; 16])) });
     changes
         .into_iter()
-        .filter_map(|change| match sieve.pass(&change.key, &change.what) {
-            Verdict::Keep(what) => Some(Observed { what, ..change }),
-            Verdict::Drop(_) => None,
+        .filter_map(|change| match sieve.filter(&change.key, &change.what) {
+            FilterVerdict::Keep(what) => Some(IncomingChange { what, ..change }),
+            FilterVerdict::Drop(_) => None,
         })
         .collect()
 }

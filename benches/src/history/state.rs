@@ -59,7 +59,7 @@ pub(super) fn run(studio: &Studio, figures: &mut Figures) -> Result<()> {
     let mut wanted = Vec::new();
     for moment in moments {
         let mut keys = Vec::new();
-        history.each_at(moment, &Selection::default(), |version| keys.push(version.key))?;
+        history.for_each_at(moment, &Selection::default(), |version| keys.push(version.key))?;
         for _ in 0..OBJECTS {
             wanted.push((moment, keys.swap_remove(chance.random_range(0..keys.len()))));
         }

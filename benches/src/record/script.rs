@@ -1,7 +1,7 @@
 //! What a scripted API server says: lists and watches of a made-up cluster, as bytes that are ready to be sent.
 
 use kubernetes::kinds::{self, KindInfo};
-use model::{Observed, What};
+use model::{IncomingChange, What};
 use serde_json::{Value, json};
 use workload::churn::{Churn, churn};
 
@@ -48,7 +48,7 @@ impl Script {
         let mut stream = churn(Churn { managed_fields: true, ..settings });
         let mut reels: Vec<Reel> = kinds::all().iter().map(Reel::new).collect();
         let mut items: Vec<Vec<String>> = vec![Vec::new(); reels.len()];
-        let place = |reels: &[Reel], observed: &Observed| {
+        let place = |reels: &[Reel], observed: &IncomingChange| {
             let kind = &observed.key.kind;
             let found = reels
                 .iter()
@@ -143,7 +143,7 @@ impl Reel {
         }
     }
 
-    fn push(&mut self, observed: &Observed, turn: usize) -> Result<()> {
+    fn push(&mut self, observed: &IncomingChange, turn: usize) -> Result<()> {
         let word = match &observed.what {
             What::Added(_) => "ADDED",
             What::Modified(_) => "MODIFIED",
@@ -156,7 +156,7 @@ impl Reel {
     }
 }
 
-fn version(observed: &Observed) -> Result<u64> {
+fn version(observed: &IncomingChange) -> Result<u64> {
     let meta = observed.what.object().meta();
     Ok(meta.resource_version.ok_or("an object without a version")?.parse()?)
 }

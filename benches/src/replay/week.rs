@@ -6,14 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use history::Bulk;
-use model::{Moment, Object, Observed, What};
+use history::BulkWriter;
+use model::{IncomingChange, Moment, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use scheduler::Settings;
 use serde_json::{Value, json};
-use simulation::pace::Pace;
-use simulation::{Again, Begun, Decided, Demand, DemandId, Given, Life, Observer, Run, Runs, Setup};
+use simulation::latency::Latencies;
+use simulation::{
+    ContainerExit, DemandId, InitialPodState, Input, Observer, PodDemand, PodIncarnation, RecreatePolicy,
+    Run, RunSetup, SimulationEvent,
+};
 
 use crate::Result;
 
@@ -38,14 +41,15 @@ const KEPT: i64 = 10 * MINUTE;
 /// Makes the history of the week.
 pub(super) fn make(path: &Path) -> Result<()> {
     let begin = Moment::from_nanos(BEGIN);
-    let setup = Setup {
+    let setup = RunSetup {
         start: begin,
         scheduler: Settings::default(),
         autoscaler: None,
-        pace: Pace::usual(),
+        latencies: Latencies::typical(),
         seed: SEED,
     };
-    let mut run = Run::new(setup, Film { bulk: Bulk::into(path)?, source: "week".into(), trouble: None });
+    let mut run =
+        Run::new(setup, Film { bulk: BulkWriter::open(path)?, source: "week".into(), trouble: None });
     let mut week = Week::new();
     week.begin(begin);
     for minute in 0..MINUTES {
@@ -53,7 +57,7 @@ pub(super) fn make(path: &Path) -> Result<()> {
         let end = begin.plus_nanos((minute as i64 + 1) * MINUTE);
         while let Some(((at, _), given)) = week.next_before(end) {
             run.advance(at);
-            run.give(at, given)?;
+            run.apply_input(at, given)?;
         }
         if let Some(trouble) = run.observer_mut().trouble.take() {
             return Err(trouble.into());
@@ -66,7 +70,7 @@ pub(super) fn make(path: &Path) -> Result<()> {
 
 /// Films what happens.
 struct Film {
-    bulk: Bulk,
+    bulk: BulkWriter,
     source: Arc<str>,
     trouble: Option<history::Error>,
 }
@@ -75,7 +79,7 @@ struct Film {
 struct Week {
     dice: Pcg64,
     /// What is to be given, by time and then in the order in which it was planned.
-    agenda: BTreeMap<(Moment, u64), Given>,
+    agenda: BTreeMap<(Moment, u64), Input>,
     planned: u64,
     demands: u64,
     deployments: Vec<Deployment>,
@@ -103,13 +107,13 @@ impl Observer for Film {
         true
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
+    fn on_change(&mut self, at: Moment, what: What) {
         if self.trouble.is_none() {
-            self.trouble = self.bulk.push(&Observed::received(at, &self.source, what)).err();
+            self.trouble = self.bulk.push(&IncomingChange::received(at, &self.source, what)).err();
         }
     }
 
-    fn decided(&mut self, _: Moment, _: &Decided<'_>) {}
+    fn on_event(&mut self, _: Moment, _: &SimulationEvent<'_>) {}
 }
 
 // === impl Week ===
@@ -126,12 +130,12 @@ impl Week {
         }
     }
 
-    fn next_before(&mut self, end: Moment) -> Option<((Moment, u64), Given)> {
+    fn next_before(&mut self, end: Moment) -> Option<((Moment, u64), Input)> {
         self.agenda.first_key_value().filter(|((at, _), _)| *at < end)?;
         self.agenda.pop_first()
     }
 
-    fn give(&mut self, at: Moment, given: Given) {
+    fn give(&mut self, at: Moment, given: Input) {
         self.planned += 1;
         self.agenda.insert((at, self.planned), given);
     }
@@ -141,10 +145,10 @@ impl Week {
         for namespace in ["shop", "batch"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
                 "metadata": {"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}});
-            self.give(at, Given::Object(What::Added(object(&namespace))));
+            self.give(at, Input::Object(What::Added(object(&namespace))));
         }
         for number in 0..NODES {
-            self.give(at, Given::Object(What::Added(node(number, at))));
+            self.give(at, Input::Object(What::Added(node(number, at))));
         }
         for number in 0..DEPLOYMENTS {
             let deployment = Deployment {
@@ -153,18 +157,18 @@ impl Week {
                 pods: Vec::new(),
                 cpu: [100, 250, 500, 1_000][self.dice.random_range(0..4_usize)],
             };
-            self.give(at, Given::Object(What::Added(deployment.set(FIRST_PODS / DEPLOYMENTS, at))));
+            self.give(at, Input::Object(What::Added(deployment.set(FIRST_PODS / DEPLOYMENTS, at))));
             self.deployments.push(deployment);
         }
         for number in 0..FIRST_PODS {
             let came = at.plus_nanos(-3_600 * SECOND);
-            let begun = Begun {
-                came,
+            let begun = InitialPodState {
+                created: came,
                 node: Some(node_name(number % NODES).into()),
                 nominated: None,
-                refused: None,
+                unschedulable: None,
                 started: Some(came),
-                leaving: false,
+                is_terminating: false,
             };
             let which = (number % DEPLOYMENTS) as usize;
             self.ask_for_deployment(at, which, Some(begun));
@@ -185,7 +189,7 @@ impl Week {
         // Each node tells something new once an hour; mere heartbeats are not recorded.
         for number in (minute % 60..NODES).step_by(60) {
             let at = self.within(begins);
-            self.give(at, Given::Object(What::Modified(node(number, at))));
+            self.give(at, Input::Object(What::Modified(node(number, at))));
         }
     }
 
@@ -199,7 +203,7 @@ impl Week {
         let grows = self.dice.random_range(0..count);
         let at = begins.plus_nanos(self.dice.random_range(1..MINUTE / 2));
         let wanted = self.deployments[grows].pods.len() as u64 + pods;
-        self.give(at, Given::Object(What::Modified(self.deployments[grows].set(wanted, at))));
+        self.give(at, Input::Object(What::Modified(self.deployments[grows].set(wanted, at))));
         for number in 0..pods {
             self.ask_for_deployment(at.plus_nanos((20 + number as i64 * 5) * SECOND / 1_000), grows, None);
         }
@@ -208,13 +212,13 @@ impl Week {
         let left = self.deployments[largest].pods.len().saturating_sub(pods as usize);
         // The newest go first, as a ReplicaSet has it.
         let going = self.deployments[largest].pods.split_off(left);
-        self.give(at, Given::Object(What::Modified(self.deployments[largest].set(left as u64, at))));
+        self.give(at, Input::Object(What::Modified(self.deployments[largest].set(left as u64, at))));
         for demand in going {
-            self.give(at.plus_nanos(30 * SECOND / 1_000), Given::Withdrawn(demand));
+            self.give(at.plus_nanos(30 * SECOND / 1_000), Input::Withdrawn(demand));
         }
     }
 
-    fn ask_for_deployment(&mut self, at: Moment, which: usize, begun: Option<Begun>) {
+    fn ask_for_deployment(&mut self, at: Moment, which: usize, begun: Option<InitialPodState>) {
         let Deployment { name, uid, cpu, .. } = &self.deployments[which];
         let owner = Owner { kind: "ReplicaSet", name, uid, cpu: *cpu };
         let pod = pod(&owner, "shop", self.demands, at);
@@ -231,23 +235,23 @@ impl Week {
         let cpu = [250, 500, 1_000, 2_000][self.dice.random_range(0..4_usize)];
         let lasting = Duration::from_secs(self.dice.random_range(30..2_400));
         let owner = Owner { kind: "Job", name: &name, uid: &uid, cpu };
-        self.give(at, Given::Object(What::Added(job(&owner, completions, false, at))));
+        self.give(at, Input::Object(What::Added(job(&owner, completions, false, at))));
         let mut asked: Vec<DemandId> = Vec::new();
         for number in 0..completions as usize {
             let pod = pod(&owner, "batch", self.demands, at);
             let after = number.checked_sub(2).map(|before| asked[before]);
-            let runs = Runs { lasting, fails: false };
+            let runs = ContainerExit { after: lasting, fails: false };
             asked.push(self.ask(at.plus_nanos(SECOND / 50), pod, after, None, Some(runs)));
         }
         let rounds = completions.div_ceil(2) as i64;
         let over = at.plus_nanos(rounds * (lasting.as_secs() as i64 + 10) * SECOND);
-        self.give(over, Given::Object(What::Modified(job(&owner, completions, true, over))));
+        self.give(over, Input::Object(What::Modified(job(&owner, completions, true, over))));
         let cleaned = over.plus_nanos(KEPT);
         for demand in asked {
-            self.give(cleaned, Given::CleanedUp(demand));
+            self.give(cleaned, Input::CleanedUp(demand));
         }
         let gone = cleaned.plus_nanos(SECOND);
-        self.give(gone, Given::Object(What::Deleted(job(&owner, completions, true, over))));
+        self.give(gone, Input::Object(What::Deleted(job(&owner, completions, true, over))));
     }
 
     fn ask(
@@ -255,20 +259,29 @@ impl Week {
         at: Moment,
         pod: Object,
         after: Option<DemandId>,
-        begun: Option<Begun>,
-        runs: Option<Runs>,
+        begun: Option<InitialPodState>,
+        runs: Option<ContainerExit>,
     ) -> DemandId {
         let id = DemandId(self.demands);
         self.demands += 1;
         let meta = pod.meta();
-        let lives = vec![Life {
+        let lives = vec![PodIncarnation {
             name: (*meta.name).into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
-            ..Life::default()
+            ..PodIncarnation::default()
         }];
-        let demand =
-            Demand { id, pod, after, begun, again: Again::AtOnce, set: None, runs, lives, unmade: None };
-        self.give(at, Given::asked(demand).expect("pods that are made here make sense"));
+        let demand = PodDemand {
+            id,
+            pod,
+            after,
+            initial_state: begun,
+            recreate: RecreatePolicy::WhenTerminating,
+            replica_set: None,
+            exit: runs,
+            incarnations: lives,
+            not_recreated_for: None,
+        };
+        self.give(at, Input::parse_demand(demand).expect("pods that are made here make sense"));
         id
     }
 }
@@ -429,5 +442,5 @@ fn node(number: u64, at: Moment) -> Object {
 }
 
 fn object(value: &Value) -> Object {
-    Object::trusted(value.to_string())
+    Object::from_trusted(value.to_string())
 }

@@ -21,7 +21,7 @@ const DRIVER: &str = "ebs.csi.aws.com";
 
 /// An object of what it says.
 pub(super) fn object(value: &Value) -> Object {
-    Object::trusted(value.to_string())
+    Object::from_trusted(value.to_string())
 }
 
 /// A node of 4 cpu, 32Gi and 110 pods.

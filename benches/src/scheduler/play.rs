@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::{Moment, NamespacedName, Object, What};
-use scheduler::{Attempted, Decision, Scheduler, Settings};
+use scheduler::{Decision, Scheduler, SchedulingAttempt, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::stage::{MEASURED, START, Stage};
@@ -103,13 +103,13 @@ impl<'a> Player<'a> {
     fn try_again(&mut self, now: Moment, pod: NamespacedName) -> Result<bool> {
         match self.scheduler.attempt(now, &pod.namespace, &pod.name) {
             None | Some(Decision::Skipped(_)) => Ok(false),
-            Some(decision) => self.follow(now, Attempted { pod, decision }),
+            Some(decision) => self.follow(now, SchedulingAttempt { pod, decision }),
         }
     }
 
     /// What follows from a decision at once. Says whether a measured pod has been decided about that was not before.
-    fn follow(&mut self, now: Moment, attempted: Attempted) -> Result<bool> {
-        let Attempted { pod, decision } = attempted;
+    fn follow(&mut self, now: Moment, attempted: SchedulingAttempt) -> Result<bool> {
+        let SchedulingAttempt { pod, decision } = attempted;
         self.played.attempts += 1;
         let measured = pod.name.strip_prefix(MEASURED).and_then(|number| number.parse::<usize>().ok());
         match decision {

@@ -206,7 +206,7 @@ mod tests {
         // 25 pods take two and a half seconds: the last tick before their end is the eighth.
         stage.placed_pods_go(Duration::from_millis(300));
         let went: Vec<_> =
-            stage.events.iter().map(|(at, what)| (at.nanos_since(START), what.word())).collect();
+            stage.events.iter().map(|(at, what)| (at.nanos_since(START), what.event_type())).collect();
         assert_eq!(went, [(300_000_000, "DELETED"), (600_000_000, "DELETED"), (900_000_000, "DELETED")]);
         stage.churn(Duration::from_millis(300), |_| vec![stage_end()]);
         assert_eq!(stage.events.len(), 3 + 8);

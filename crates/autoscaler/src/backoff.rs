@@ -1,31 +1,31 @@
-//! Groups that failed to grow are left alone for a while, longer each time.
+//! Exponential backoff of node groups after failed scale-ups.
 
 use std::collections::BTreeMap;
 
 use kubernetes::time::{after, nanos};
 use model::Moment;
 
-use super::clock::Clock;
+use super::clock::LoopClock;
 use super::cloud::GroupId;
 use super::settings::Settings;
 
-/// Groups that failed lately.
+/// The groups in backoff, or lately so.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Backoffs(BTreeMap<GroupId, BackedOff>);
+pub(crate) struct ExponentialBackoff(BTreeMap<GroupId, BackoffInfo>);
 
-/// What is remembered of a group that failed.
+/// The last failure of a group and the resulting backoff.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct BackedOff {
+pub(crate) struct BackoffInfo {
     duration: i64,
     until: Moment,
-    failed: Moment,
+    last_failure: Moment,
     pub code: String,
     pub message: String,
 }
 
-impl Backoffs {
-    /// A group failed. A failure that comes after the last one is forgiven makes the next wait twice as long.
-    pub(crate) fn add(
+impl ExponentialBackoff {
+    /// Puts a group in backoff. The duration doubles with each failure after the previous backoff has ended.
+    pub(crate) fn back_off(
         &mut self,
         group: GroupId,
         code: &str,
@@ -33,25 +33,26 @@ impl Backoffs {
         now: Moment,
         settings: &Settings,
     ) {
-        let most = nanos(settings.max_node_group_backoff_duration);
+        let max_duration = nanos(settings.max_node_group_backoff_duration);
         let duration = match self.0.get(&group) {
             None => nanos(settings.initial_node_group_backoff_duration),
-            Some(last) if last.until < now => last.duration.saturating_mul(2).min(most),
+            Some(last) if last.until < now => last.duration.saturating_mul(2).min(max_duration),
             Some(last) => last.duration,
         };
         let (code, message) = (code.to_owned(), message.to_owned());
         let until = now.plus_nanos(duration);
-        self.0.insert(group, BackedOff { duration, until, failed: now, code, message });
+        self.0.insert(group, BackoffInfo { duration, until, last_failure: now, code, message });
     }
 
-    /// What a group is left alone for, if it is.
-    pub(crate) fn get(&self, group: GroupId, clock: &Clock) -> Option<&BackedOff> {
+    /// The backoff of a group; `None` if it is not in backoff.
+    pub(crate) fn get(&self, group: GroupId, clock: &LoopClock) -> Option<&BackoffInfo> {
         self.0.get(&group).filter(|last| !clock.is_past(last.until))
     }
 
-    /// Forgets groups that have not failed for long.
-    pub(crate) fn forget_old(&mut self, clock: &Clock, settings: &Settings) {
-        self.0
-            .retain(|_, last| !clock.is_past(after(last.failed, settings.node_group_backoff_reset_timeout)));
+    /// Removes groups whose last failure is older than `--node-group-backoff-reset-timeout`.
+    pub(crate) fn remove_stale(&mut self, clock: &LoopClock, settings: &Settings) {
+        self.0.retain(|_, last| {
+            !clock.is_past(after(last.last_failure, settings.node_group_backoff_reset_timeout))
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! The cloud that an autoscaler asks for nodes.
+//! The cloud provider interface: node groups, their target sizes and instances.
 
 mod observed;
 
@@ -9,60 +9,70 @@ use kubernetes::read::nullable;
 use model::{Moment, Object};
 use serde::Deserialize;
 
-use super::groups::{Membership, NodeGroup, Pricing};
+use super::groups::{Membership, NodeGroup, PodPricing};
 use super::node::Node;
 
 pub use observed::ObservedCloud;
 
-/// A group by its place in the cloud's list.
+/// A group by its index in the cloud provider's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
-/// A cloud with node groups. The groups are the same all the time; their sizes are not.
-pub trait Cloud {
-    /// Its groups, in its order.
+/// A cloud provider with node groups. The list of groups never changes; their sizes do.
+pub trait CloudProvider {
+    /// The node groups, in its order.
     fn groups(&self) -> &[NodeGroup];
 
-    /// The group a node belongs to.
-    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId>;
+    /// The group of a node.
+    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId>;
 
-    /// How many nodes a group is to have.
-    fn target(&self, group: GroupId) -> i64;
+    /// The target size of a group.
+    fn target_size(&self, group: GroupId) -> i64;
 
     /// The instances of a group, registered as nodes or not.
     fn instances(&self, group: GroupId) -> Arc<[Instance]>;
 
-    /// Whether the instance of a node still exists; `None` from a cloud that cannot tell.
-    fn has_instance(&self, node: &Registered<'_>) -> Option<bool>;
+    /// Whether the instance of a node still exists; `None` if the provider does not implement this.
+    fn has_instance(&self, node: &ProviderNodeRef<'_>) -> Option<bool>;
 
-    /// Makes a group larger.
-    fn increase(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudError>;
+    /// Increases the target size of a group.
+    fn increase_size(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError>;
 
-    /// Removes instances, named by what the cloud calls them, and makes the group smaller by as many.
-    fn delete(&mut self, now: Moment, group: GroupId, instances: &[Arc<str>]) -> Result<(), CloudError>;
+    /// Deletes instances by ID, and decreases the target size of the group by their number.
+    fn delete_nodes(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        instances: &[Arc<str>],
+    ) -> Result<(), CloudProviderError>;
 
-    /// Makes a group smaller by instances that do not exist yet.
-    fn decrease(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudError>;
+    /// Decreases the target size of a group by instances that do not exist yet.
+    fn decrease_target_size(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        by: i64,
+    ) -> Result<(), CloudProviderError>;
 
-    /// What pods cost, if prices are known.
-    fn pricing(&self) -> Option<&Pricing>;
+    /// The prices of pods, if known.
+    fn pricing(&self) -> Option<&PodPricing>;
 
-    /// The label that names the GPU of a node; empty if there is none.
+    /// The label with the GPU type of a node; empty if there is none.
     fn gpu_label(&self) -> &str;
 }
 
-/// A node of the cluster, as a cloud may want to know it.
+/// The fields of a node that cloud providers use, borrowed.
 #[derive(Clone, Copy, Debug)]
-pub struct Registered<'a> {
+pub struct ProviderNodeRef<'a> {
     name: &'a str,
     provider_id: &'a str,
     labels: &'a Labels,
     annotations: &'a Labels,
 }
 
-/// What an object says of a node that a cloud may want to know.
+/// The fields of a node that cloud providers use, read from its object.
 #[derive(Clone, Debug)]
-pub struct RegisteredNode {
+pub struct ProviderNode {
     name: Arc<str>,
     json: NodeJson,
 }
@@ -90,50 +100,50 @@ struct SpecJson {
     provider_id: Arc<str>,
 }
 
-/// A machine.
+/// An instance of a cloud provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// What the cloud calls it: the `providerID` of its node.
+    /// Its ID: the `providerID` of its node.
     pub id: Arc<str>,
-    /// What it is doing.
+    /// Its state.
     pub state: InstanceState,
 }
 
-/// What a machine is doing.
+/// The state of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InstanceState {
     /// It runs.
     Running,
-    /// It is being made.
+    /// It is being created.
     Creating,
-    /// It could not be made.
+    /// Its creation failed.
     Failed(CreationError),
-    /// It is being removed.
+    /// It is being deleted.
     Deleting,
 }
 
-/// Why a machine could not be made.
+/// The error of a failed creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreationError {
-    /// Whether there were none to be had (`OutOfResources`), or anything else.
+    /// Whether its class is `OutOfResources`, not `Other`.
     pub out_of_resources: bool,
-    /// `STOCKOUT`.
+    /// `STOCKOUT`, for example.
     pub code: Arc<str>,
-    /// In the cloud's words.
+    /// The cloud provider's message.
     pub message: Arc<str>,
 }
 
-/// What a cloud refuses, in its words.
+/// The error message of a refused request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct CloudError(pub String);
+pub struct CloudProviderError(pub String);
 
-// === impl Registered ===
+// === impl ProviderNodeRef ===
 
-impl<'a> Registered<'a> {
-    pub(crate) fn of(node: &'a Node) -> Registered<'a> {
+impl<'a> ProviderNodeRef<'a> {
+    pub(crate) fn of(node: &'a Node) -> ProviderNodeRef<'a> {
         let Node { name, provider_id, labels, annotations, .. } = node;
-        Registered { name, provider_id, labels, annotations }
+        ProviderNodeRef { name, provider_id, labels, annotations }
     }
 
     /// Its name.
@@ -141,13 +151,13 @@ impl<'a> Registered<'a> {
         self.name
     }
 
-    /// What the cloud calls it.
+    /// Its `providerID`; may be empty.
     pub fn provider_id(&self) -> &'a str {
         self.provider_id
     }
 
-    /// What the cloud calls it, or its own name where nothing tells.
-    pub fn instance(&self) -> &'a str {
+    /// Its instance ID: the `providerID`, or the node's name without one.
+    pub fn instance_id(&self) -> &'a str {
         if self.provider_id.is_empty() { self.name } else { self.provider_id }
     }
 
@@ -161,18 +171,23 @@ impl<'a> Registered<'a> {
         self.annotations.get(key)
     }
 
-    /// Whether it is one of these.
-    pub fn is_of(&self, members: &Membership) -> bool {
-        members.has(self.name(), self.provider_id(), |key| self.label(key), |key| self.annotation(key))
+    /// Whether a group's membership rule matches it.
+    pub fn is_member(&self, members: &Membership) -> bool {
+        members.matches_node(
+            self.name(),
+            self.provider_id(),
+            |key| self.label(key),
+            |key| self.annotation(key),
+        )
     }
 }
 
-// === impl RegisteredNode ===
+// === impl ProviderNode ===
 
-impl RegisteredNode {
-    /// What an object says; of one that makes no sense, its name alone.
-    pub fn read(node: &Object) -> RegisteredNode {
-        RegisteredNode { name: node.meta().name.as_ref().into(), json: node.view().unwrap_or_default() }
+impl ProviderNode {
+    /// Reads an object; of one that cannot be parsed, only the name.
+    pub fn read(node: &Object) -> ProviderNode {
+        ProviderNode { name: node.meta().name.as_ref().into(), json: node.view().unwrap_or_default() }
     }
 
     /// Its name.
@@ -180,16 +195,16 @@ impl RegisteredNode {
         &self.name
     }
 
-    /// What the cloud calls it; a node that says nothing of that goes by its own name.
-    pub fn instance(&self) -> &Arc<str> {
+    /// Its instance ID: the `providerID`, or the node's name without one.
+    pub fn instance_id(&self) -> &Arc<str> {
         let provider_id = &self.json.spec.provider_id;
         if provider_id.is_empty() { &self.name } else { provider_id }
     }
 
-    /// The same, to ask a cloud about.
-    pub fn registered(&self) -> Registered<'_> {
+    /// The same, borrowed, as argument for a cloud provider.
+    pub fn node_ref(&self) -> ProviderNodeRef<'_> {
         let (metadata, provider_id) = (&self.json.metadata, &self.json.spec.provider_id);
-        Registered {
+        ProviderNodeRef {
             name: &self.name,
             provider_id,
             labels: &metadata.labels,
@@ -201,7 +216,7 @@ impl RegisteredNode {
 // === impl GroupId ===
 
 impl GroupId {
-    /// Its place in the cloud's list.
+    /// Its index in the cloud provider's list.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,4 +1,4 @@
-//! What an autoscaler decides, and why, in cluster-autoscaler's words.
+//! The decisions of a loop and their reasons, named as in cluster-autoscaler.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,74 +8,74 @@ use model::{Moment, NamespacedName};
 
 use super::settings::Expander;
 
-/// What one loop came to.
+/// The result of one loop.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loop {
+pub struct LoopResult {
     /// When it ran.
     pub at: Moment,
-    /// It failed, and ended there.
+    /// The error that ended it.
     pub error: Option<String>,
-    /// The search for new nodes; the further ones of a salvo follow the first.
-    pub scale_ups: Vec<ScaleUp>,
-    /// What was done about groups below their least size.
-    pub min_size: Option<ScaleUp>,
-    /// The search for nodes to remove.
-    pub scale_down: ScaleDown,
-    /// Every group after the loop, in the cloud's order.
+    /// The scale-up; the further ones of a salvo follow the first.
+    pub scale_ups: Vec<ScaleUpStatus>,
+    /// The scale-up of groups below their minimum size, for `--enforce-node-group-min-size`.
+    pub min_size_scale_up: Option<ScaleUpStatus>,
+    /// The scale-down.
+    pub scale_down: ScaleDownStatus,
+    /// Every group after the loop, in the cloud provider's order.
     pub groups: Vec<GroupState>,
     /// Whether the cluster as a whole is healthy.
     pub healthy: bool,
-    /// What is told to users.
+    /// Kubernetes Events to emit.
     pub events: Vec<Event>,
-    /// What the caller is to do, in this order.
+    /// Actions for the caller to carry out, in this order.
     pub actions: Vec<Action>,
 }
 
-/// A group after a loop.
+/// The state of a group after a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {
     /// The group.
     pub name: Arc<str>,
-    /// How many nodes it is to have.
+    /// Its target size.
     pub target: i64,
-    /// How many of them are still to come.
+    /// The number of upcoming nodes.
     pub upcoming: i64,
-    /// After failures it is left alone for a while.
+    /// Whether it is in backoff after a failed scale-up.
     pub backed_off: bool,
     /// Whether it has as many ready nodes as it should.
     pub healthy: bool,
 }
 
-/// A search for new nodes.
+/// A scale-up: the pods considered, the options, the choice and its result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ScaleUp {
-    /// What came of it.
+pub struct ScaleUpStatus {
+    /// Its result.
     pub result: ScaleUpResult,
-    /// What went wrong.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// The pods it is about, those together that are the same to a scheduler.
-    pub looked_at: Vec<LookedAt>,
-    /// The ways to help, one a group, in the cloud's order.
+    /// The pods considered, by equivalence group.
+    pub equivalence_groups: Vec<EquivalenceGroupResult>,
+    /// The expansion options, at most one per node group, in the cloud provider's order.
     pub options: Vec<ScaleUpOption>,
-    /// The group that was chosen.
-    pub best: Option<Arc<str>>,
-    /// How it was chosen, expander by expander.
-    pub choice: Vec<Choice>,
-    /// The groups that grow.
+    /// The chosen group.
+    pub best_group: Option<Arc<str>>,
+    /// The choices of the expanders, in their order.
+    pub expander_choices: Vec<ExpanderChoice>,
+    /// The groups that were increased.
     pub increases: Vec<Increase>,
     /// The pods of the chosen option.
-    pub triggered: Vec<NamespacedName>,
-    /// Pods for which nothing can be done.
-    pub remaining: Vec<Remaining>,
-    /// Pods that another group could help.
-    pub awaiting: Vec<NamespacedName>,
-    /// Groups that could not grow.
+    pub pods_triggered_scale_up: Vec<NamespacedName>,
+    /// Pods that remain unschedulable.
+    pub pods_remain_unschedulable: Vec<NoScaleUpInfo>,
+    /// Pods that await evaluation: another group than the chosen one could help them.
+    pub pods_await_evaluation: Vec<NamespacedName>,
+    /// Groups whose increase failed.
     pub failed_groups: Vec<Arc<str>>,
-    /// Groups that were not looked at, and why.
-    pub skipped: BTreeMap<Arc<str>, Vec<String>>,
+    /// Groups that were skipped, with the reasons.
+    pub skipped_groups: BTreeMap<Arc<str>, Vec<String>>,
 }
 
-/// What came of a search for new nodes.
+/// The result of a scale-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are cluster-autoscaler's")]
 pub enum ScaleUpResult {
@@ -88,46 +88,46 @@ pub enum ScaleUpResult {
     LimitedByMaxNodesTotal,
 }
 
-/// Pods that are the same to a scheduler.
+/// A pod equivalence group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LookedAt {
+pub struct EquivalenceGroupResult {
     /// The pods.
     pub pods: PodList,
-    /// Groups whose nodes would not take them, be it that others would: what the filters say.
-    pub rejected: Arc<BTreeMap<Arc<str>, Vec<String>>>,
+    /// Groups whose template node fails the filters, with the reasons.
+    pub rejected_groups: Arc<BTreeMap<Arc<str>, Vec<String>>>,
 }
 
-/// A way to help.
+/// An expansion option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaleUpOption {
-    /// The group that would grow.
+    /// The group to increase.
     pub group: Arc<str>,
-    /// By how many nodes.
+    /// The number of new nodes.
     pub nodes: i64,
-    /// Whom that would help.
+    /// The pods that would be scheduled on them.
     pub pods: PodList,
-    /// Groups that would share the new nodes.
-    pub similar: Vec<Arc<str>>,
+    /// Similar groups, between which the new nodes would be balanced.
+    pub similar_groups: Vec<Arc<str>>,
 }
 
-/// Pods: of several lists the first few each. Many ways to help share the lists.
+/// A list of pods: prefixes of several lists, which expansion options share.
 #[derive(Clone, Debug, Default)]
 pub struct PodList(pub(crate) Vec<(Arc<[NamespacedName]>, usize)>);
 
-/// One expander's opinion.
+/// The choice of one expander.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
-    /// Who.
+pub struct ExpanderChoice {
+    /// The expander.
     pub expander: Expander,
-    /// What it makes of each option it was asked about, by group: pods, nodes, waste, price or priority.
+    /// The score of each option by group: pods, nodes, waste, price or priority.
     pub scores: Vec<(Arc<str>, f64)>,
-    /// The groups it leaves.
-    pub left: Vec<Arc<str>>,
-    /// It left equals, of which the first by name was taken.
-    pub tie: bool,
+    /// The groups that remain.
+    pub remaining_groups: Vec<Arc<str>>,
+    /// Several options remained at the end of the chain, of which the first by name was taken.
+    pub is_tie: bool,
 }
 
-/// A group that grows.
+/// The increase of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Increase {
     /// The group.
@@ -136,39 +136,39 @@ pub struct Increase {
     pub from: i64,
     /// Its target now.
     pub to: i64,
-    /// Its greatest size.
+    /// Its maximum size.
     pub max: i64,
 }
 
-/// A pod for which nothing can be done, and why.
+/// A pod that remains unschedulable, with the reasons by group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remaining {
+pub struct NoScaleUpInfo {
     /// The pod.
     pub pod: NamespacedName,
-    /// Groups whose nodes would not take it: what the filters say.
-    pub rejected: Arc<BTreeMap<Arc<str>, Vec<String>>>,
-    /// Groups that were not looked at.
-    pub skipped: Arc<BTreeMap<Arc<str>, Vec<String>>>,
+    /// Groups whose template node fails the filters, with the reasons.
+    pub rejected_groups: Arc<BTreeMap<Arc<str>, Vec<String>>>,
+    /// Groups that were skipped, with the reasons.
+    pub skipped_groups: Arc<BTreeMap<Arc<str>, Vec<String>>>,
 }
 
-/// A search for nodes to remove.
+/// A scale-down: unneeded and unremovable nodes, and the nodes whose removal began.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ScaleDown {
-    /// What came of it.
+pub struct ScaleDownStatus {
+    /// Its result.
     pub result: ScaleDownResult,
     /// Nodes whose removal began.
-    pub nodes: Vec<RemovedNode>,
-    /// Nodes that could go, and since when, by name.
+    pub removed_nodes: Vec<RemovedNode>,
+    /// Unneeded nodes by name, and since when.
     pub unneeded: Vec<(Arc<str>, Moment)>,
-    /// Nodes that may not go, and why, by name.
-    pub unremovable: Vec<Unremovable>,
-    /// How much of a node is used, where that was looked at, by name.
+    /// Unremovable nodes by name.
+    pub unremovable: Vec<UnremovableNode>,
+    /// The utilization of nodes for which it was computed, by name.
     pub utilization: BTreeMap<Arc<str>, f64>,
-    /// Removals that came to an end since the last loop, by node.
+    /// Deletions that ended since the last loop, by node.
     pub delete_results: BTreeMap<Arc<str>, DeleteResult>,
 }
 
-/// What came of a search for nodes to remove.
+/// The result of a scale-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are cluster-autoscaler's")]
 pub enum ScaleDownResult {
@@ -185,24 +185,24 @@ pub enum ScaleDownResult {
 pub struct RemovedNode {
     /// The node.
     pub node: Arc<str>,
-    /// The pods to be moved.
-    pub drain: Vec<NamespacedName>,
-    /// How much of it is used.
+    /// The pods to be evicted.
+    pub evicted_pods: Vec<NamespacedName>,
+    /// Its utilization.
     pub utilization: f64,
 }
 
-/// A node that may not go, and why.
+/// An unremovable node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unremovable {
+pub struct UnremovableNode {
     /// The node.
     pub node: Arc<str>,
-    /// Why not.
+    /// The reason.
     pub reason: UnremovableReason,
-    /// The pod that stands in the way, and why.
-    pub blocking: Option<(NamespacedName, BlockingReason)>,
+    /// The pod that blocks the removal, with the reason.
+    pub blocking_pod: Option<(NamespacedName, BlockingPodReason)>,
 }
 
-/// Why a node may not go.
+/// Why a node is unremovable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are cluster-autoscaler's")]
 pub enum UnremovableReason {
@@ -226,10 +226,10 @@ pub enum UnremovableReason {
     BlockedByOnCompletionPod,
 }
 
-/// Why a pod stands in the way.
+/// Why a pod blocks the removal of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are cluster-autoscaler's")]
-pub enum BlockingReason {
+pub enum BlockingPodReason {
     ControllerNotFound,
     MinReplicasReached,
     NotReplicated,
@@ -240,7 +240,7 @@ pub enum BlockingReason {
     UnexpectedError,
 }
 
-/// How a removal ended.
+/// The result of a node deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are cluster-autoscaler's")]
 pub enum DeleteResult {
@@ -250,47 +250,47 @@ pub enum DeleteResult {
     NodeDeleteErrorInternal,
 }
 
-/// Something told to users, as a Kubernetes Event.
+/// A Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// About what.
-    pub about: About,
+    /// Its involved object.
+    pub involved_object: InvolvedObject,
     /// `Warning`, or else `Normal`.
-    pub warning: bool,
-    /// `TriggeredScaleUp`.
+    pub is_warning: bool,
+    /// `TriggeredScaleUp`, for example.
     pub reason: &'static str,
-    /// In words.
+    /// Its message.
     pub message: String,
 }
 
-/// What an Event is about.
+/// The involved object of an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
-    /// The status ConfigMap, for what concerns nobody in particular.
-    Status,
+pub enum InvolvedObject {
+    /// The status ConfigMap, for events about groups or the whole cluster.
+    StatusConfigMap,
     /// A pod.
     Pod(NamespacedName),
     /// A node.
     Node(Arc<str>),
-    /// The ConfigMap of priorities.
-    Priorities,
+    /// The ConfigMap of the expander `priority`.
+    PriorityConfigMap,
 }
 
-/// Something the autoscaler does to the cluster. Whoever runs it does it, and tells the autoscaler what came of it.
+/// A write to the API server. The caller carries it out and applies the resulting changes to the autoscaler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Gives a node a taint.
+    /// Adds a taint to a node.
     Taint {
         /// The node.
         node: Arc<str>,
         /// The taint's key.
         key: &'static str,
-        /// Its value: when, in seconds since 1970.
+        /// Its value: the time, in seconds since 1970.
         value: String,
         /// `NoSchedule` or `PreferNoSchedule`.
         effect: &'static str,
     },
-    /// Takes a taint from a node.
+    /// Removes a taint from a node.
     Untaint {
         /// The node.
         node: Arc<str>,
@@ -301,19 +301,19 @@ pub enum Action {
     Cordon {
         /// The node.
         node: Arc<str>,
-        /// Whether pods are kept away.
+        /// The new value.
         unschedulable: bool,
     },
     /// Evicts a pod.
     Evict {
         /// The pod.
         pod: NamespacedName,
-        /// How long it gets, in seconds.
+        /// The grace period in seconds.
         grace: i64,
     },
 }
 
-// The variants are called as cluster-autoscaler calls them.
+// The variants are named as in cluster-autoscaler.
 
 impl fmt::Display for ScaleUpResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -333,7 +333,7 @@ impl fmt::Display for UnremovableReason {
     }
 }
 
-impl fmt::Display for BlockingReason {
+impl fmt::Display for BlockingPodReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
@@ -370,36 +370,36 @@ impl PartialEq for PodList {
     }
 }
 
-// === impl ScaleUp ===
+// === impl ScaleUpStatus ===
 
-impl ScaleUp {
-    /// A search that came to this and nothing else.
-    pub(crate) fn only(result: ScaleUpResult) -> ScaleUp {
-        ScaleUp {
+impl ScaleUpStatus {
+    /// A scale-up with this result and nothing else.
+    pub(crate) fn with_result(result: ScaleUpResult) -> ScaleUpStatus {
+        ScaleUpStatus {
             result,
             error: None,
-            looked_at: Vec::new(),
+            equivalence_groups: Vec::new(),
             options: Vec::new(),
-            best: None,
-            choice: Vec::new(),
+            best_group: None,
+            expander_choices: Vec::new(),
             increases: Vec::new(),
-            triggered: Vec::new(),
-            remaining: Vec::new(),
-            awaiting: Vec::new(),
+            pods_triggered_scale_up: Vec::new(),
+            pods_remain_unschedulable: Vec::new(),
+            pods_await_evaluation: Vec::new(),
             failed_groups: Vec::new(),
-            skipped: BTreeMap::new(),
+            skipped_groups: BTreeMap::new(),
         }
     }
 }
 
-// === impl ScaleDown ===
+// === impl ScaleDownStatus ===
 
-impl ScaleDown {
-    /// A search that came to this and nothing else.
-    pub(crate) fn only(result: ScaleDownResult) -> ScaleDown {
-        ScaleDown {
+impl ScaleDownStatus {
+    /// A scale-down with this result and nothing else.
+    pub(crate) fn with_result(result: ScaleDownResult) -> ScaleDownStatus {
+        ScaleDownStatus {
             result,
-            nodes: Vec::new(),
+            removed_nodes: Vec::new(),
             unneeded: Vec::new(),
             unremovable: Vec::new(),
             utilization: BTreeMap::new(),

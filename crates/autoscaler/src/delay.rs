@@ -1,4 +1,4 @@
-//! How long something takes: always the same, or as it was measured.
+//! Delays: constant, drawn from measured samples, or proportional to the work.
 
 use std::time::Duration;
 
@@ -6,43 +6,43 @@ use model::Moment;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// How long something takes.
+/// A distribution of durations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "DelayJson", into = "DelayJson")]
 pub enum Delay {
-    /// Always the same.
+    /// Always the same duration.
     Constant(Duration),
-    /// One of these, each as likely as the other.
-    Measured(Vec<Duration>),
-    /// What it took when, in order of time: one of those that began about then. What an API server takes for a write
-    /// follows its load, and may be seven times as long a minute later.
-    ByTime(Vec<(Moment, Duration)>),
-    /// As long as the work takes.
-    ByWork(Work),
+    /// One of these samples, each equally likely.
+    Samples(Vec<Duration>),
+    /// Samples with their start times, in order of time: one of those that began near the current time. The latency of
+    /// API server writes follows its load, and may be seven times as long a minute later.
+    SamplesByTime(Vec<(Moment, Duration)>),
+    /// A fixed time plus a time per item.
+    PerItem(PerItemDelay),
 }
 
-/// What work takes that grows with the cluster.
+/// The duration of work that grows with the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// At least so long.
-    pub least: Duration,
-    /// For each thing that is looked at.
-    pub each: Duration,
-    /// At most so long.
-    pub most: Duration,
+pub struct PerItemDelay {
+    /// The time without items.
+    pub base: Duration,
+    /// The additional time per item.
+    pub per_item: Duration,
+    /// The maximum.
+    pub max: Duration,
 }
 
-/// So many are about the same time: enough for what happens now and then to be among them.
-const NEAR: usize = 32;
+/// The number of samples near a time that are drawn from: enough to include occasional outliers.
+const NEARBY_SAMPLES: usize = 32;
 
-/// As it is written: whole nanoseconds, so that nothing is lost.
+/// The serialized form, in whole nanoseconds, so that nothing is rounded.
 #[derive(Serialize, Deserialize)]
 enum DelayJson {
     #[serde(rename = "constantNanos")]
     Constant(u64),
     #[serde(rename = "measuredNanos")]
     Measured(Vec<u64>),
-    /// Each with when it began, since 1970.
+    /// Each with its start time, in nanoseconds since 1970.
     #[serde(rename = "byTimeNanos")]
     ByTime(Vec<(i64, u64)>),
     #[serde(rename = "byWorkNanos")]
@@ -52,39 +52,39 @@ enum DelayJson {
 // === impl Delay ===
 
 impl Delay {
-    /// How long it takes when it begins now: at this position, a fraction of 2⁶⁴, among the possible ones. Nothing, if
-    /// there are none. Work takes its least.
+    /// The duration of something that begins now: the sample at this position, a fraction of 2⁶⁴. Zero without samples;
+    /// for a delay per item its base.
     pub fn pick(&self, now: Moment, position: u64) -> Duration {
         let place = |count: usize| ((u128::from(position) * count as u128) >> 64) as usize;
         match self {
             Delay::Constant(span) => *span,
-            Delay::ByWork(work) => work.least,
-            Delay::Measured(all) => all.get(place(all.len())).copied().unwrap_or_default(),
-            Delay::ByTime(all) => {
-                let mut spans: SmallVec<[Duration; NEAR]> =
-                    near(all, now).iter().map(|(_, span)| *span).collect();
+            Delay::PerItem(work) => work.base,
+            Delay::Samples(all) => all.get(place(all.len())).copied().unwrap_or_default(),
+            Delay::SamplesByTime(all) => {
+                let mut spans: SmallVec<[Duration; NEARBY_SAMPLES]> =
+                    nearby_samples(all, now).iter().map(|(_, span)| *span).collect();
                 if spans.is_empty() {
                     return Duration::ZERO;
                 }
-                // By length, so that positions that are far apart give lengths that are.
+                // In order of duration, so that distant positions give different durations.
                 let place = place(spans.len());
                 *spans.select_nth_unstable(place).1
             }
         }
     }
 
-    /// How long it takes when so many things are to be looked at, if that makes a difference.
-    pub fn of_work(&self, things: u64) -> Option<Duration> {
-        let Delay::ByWork(work) = self else { return None };
-        let nanos = work.each.as_nanos().saturating_mul(things.into());
+    /// The duration for that many items; `None` if the delay does not depend on them.
+    pub fn for_items(&self, things: u64) -> Option<Duration> {
+        let Delay::PerItem(work) = self else { return None };
+        let nanos = work.per_item.as_nanos().saturating_mul(things.into());
         let longer = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        Some(work.least.saturating_add(longer).min(work.most))
+        Some(work.base.saturating_add(longer).min(work.max))
     }
 }
 
-/// Those that began about then.
-fn near(all: &[(Moment, Duration)], now: Moment) -> &[(Moment, Duration)] {
-    let count = all.len().min(NEAR);
+/// The samples that began near a time.
+fn nearby_samples(all: &[(Moment, Duration)], now: Moment) -> &[(Moment, Duration)] {
+    let count = all.len().min(NEARBY_SAMPLES);
     let earlier = all.partition_point(|(began, _)| *began <= now);
     let first = earlier.saturating_sub(count / 2).min(all.len() - count);
     &all[first..first + count]
@@ -96,11 +96,11 @@ impl From<Delay> for DelayJson {
     fn from(delay: Delay) -> DelayJson {
         match delay {
             Delay::Constant(span) => DelayJson::Constant(nanos(span)),
-            Delay::ByWork(Work { least, each, most }) => {
+            Delay::PerItem(PerItemDelay { base: least, per_item: each, max: most }) => {
                 DelayJson::ByWork { least: nanos(least), each: nanos(each), most: nanos(most) }
             }
-            Delay::Measured(all) => DelayJson::Measured(all.into_iter().map(nanos).collect()),
-            Delay::ByTime(all) => {
+            Delay::Samples(all) => DelayJson::Measured(all.into_iter().map(nanos).collect()),
+            Delay::SamplesByTime(all) => {
                 DelayJson::ByTime(all.into_iter().map(|(began, span)| (began.nanos(), nanos(span))).collect())
             }
         }
@@ -113,19 +113,19 @@ impl From<DelayJson> for Delay {
             DelayJson::Constant(nanos) => Delay::Constant(Duration::from_nanos(nanos)),
             DelayJson::ByWork { least, each, most } => {
                 let [least, each, most] = [least, each, most].map(Duration::from_nanos);
-                Delay::ByWork(Work { least, each, most })
+                Delay::PerItem(PerItemDelay { base: least, per_item: each, max: most })
             }
-            DelayJson::Measured(all) => Delay::Measured(all.into_iter().map(Duration::from_nanos).collect()),
+            DelayJson::Measured(all) => Delay::Samples(all.into_iter().map(Duration::from_nanos).collect()),
             DelayJson::ByTime(mut all) => {
                 all.sort_by_key(|(began, _)| *began);
                 let read = |(began, nanos)| (Moment::from_nanos(began), Duration::from_nanos(nanos));
-                Delay::ByTime(all.into_iter().map(read).collect())
+                Delay::SamplesByTime(all.into_iter().map(read).collect())
             }
         }
     }
 }
 
-/// Centuries become the longest that can be written.
+/// In nanoseconds; longer durations are capped.
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -144,13 +144,13 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// One sample a second, as long as its number.
+    /// One sample per second; sample N takes N seconds.
     fn rising(count: u64) -> Delay {
-        Delay::ByTime((0..count).map(|n| (at(n as i64), seconds(n))).collect())
+        Delay::SamplesByTime((0..count).map(|n| (at(n as i64), seconds(n))).collect())
     }
 
     #[test]
-    fn only_what_began_about_then_is_drawn() {
+    fn only_samples_near_the_time_are_drawn() {
         let delay = rising(100);
         assert_eq!([delay.pick(at(50), 0), delay.pick(at(50), LAST)], [seconds(35), seconds(66)]);
         assert_eq!([delay.pick(at(-9), 0), delay.pick(at(-9), LAST)], [seconds(0), seconds(31)]);
@@ -159,27 +159,27 @@ mod tests {
 
     #[test]
     fn positions_go_from_short_to_long() {
-        let delay = Delay::ByTime([4, 1, 3, 2].map(|n| (at(0), seconds(n))).to_vec());
+        let delay = Delay::SamplesByTime([4, 1, 3, 2].map(|n| (at(0), seconds(n))).to_vec());
         let quarters = [0, 1, 2, 3].map(|quarter| delay.pick(at(0), quarter << 62));
         assert_eq!(quarters, [1, 2, 3, 4].map(seconds));
     }
 
     #[test]
     fn more_work_takes_longer_up_to_a_limit() {
-        let delay = Delay::ByWork(Work { least: seconds(1), each: seconds(2), most: seconds(9) });
+        let delay = Delay::PerItem(PerItemDelay { base: seconds(1), per_item: seconds(2), max: seconds(9) });
         assert_eq!(
-            [0, 3, 100, u64::MAX].map(|things| delay.of_work(things)),
+            [0, 3, 100, u64::MAX].map(|things| delay.for_items(things)),
             [1, 7, 9, 9].map(|span| Some(seconds(span)))
         );
-        assert_eq!(Delay::Constant(seconds(1)).of_work(9), None);
+        assert_eq!(Delay::Constant(seconds(1)).for_items(9), None);
     }
 
     #[test]
     fn nothing_measured_takes_no_time() {
-        for delay in [Delay::Measured(Vec::new()), Delay::ByTime(Vec::new())] {
+        for delay in [Delay::Samples(Vec::new()), Delay::SamplesByTime(Vec::new())] {
             assert_eq!([delay.pick(at(0), 0), delay.pick(at(0), LAST)], [Duration::ZERO; 2]);
         }
-        assert_eq!(Delay::Measured(vec![seconds(1), seconds(2)]).pick(at(0), LAST), seconds(2));
+        assert_eq!(Delay::Samples(vec![seconds(1), seconds(2)]).pick(at(0), LAST), seconds(2));
     }
 
     #[test]
@@ -187,6 +187,6 @@ mod tests {
         let read: Delay = serde_json::from_str(r#"{"byTimeNanos": [[5, 2], [-1, 3]]}"#).unwrap();
         let sorted =
             [(-1, 3), (5, 2)].map(|(began, span)| (Moment::from_nanos(began), Duration::from_nanos(span)));
-        assert_eq!(read, Delay::ByTime(sorted.to_vec()));
+        assert_eq!(read, Delay::SamplesByTime(sorted.to_vec()));
     }
 }

@@ -1,8 +1,8 @@
-//! What a cluster-autoscaler's command line says, whether it stands in a Deployment, in a document or in a shell.
+//! Parsing of cluster-autoscaler's flags from a command line, a document or a Deployment.
 
+mod definitions;
 mod deployment;
 mod document;
-mod known;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -11,104 +11,108 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::settings::{Settings, Version};
-use known::{Flag, Life};
+use definitions::{Flag, FlagAvailability};
 
-pub use deployment::Running;
+pub use deployment::DeployedAutoscaler;
 
-/// What is wrong with a flag.
+/// An error in a flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad autoscaler flag {flag}: {why}")]
 pub struct BadFlags {
-    /// Which: `--cores-total=8`.
+    /// The flag: `--cores-total=8`.
     pub flag: String,
-    /// What is wrong with it and what would be right.
+    /// What is wrong and what would be right.
     pub why: String,
 }
 
-/// How large a node group may be, as `--nodes=min:max:name` says.
+/// The size limits of a node group, from `--nodes=min:max:name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Its name, or what the cloud takes for it.
+    /// Its name, or the cloud provider's ID of it.
     pub name: Arc<str>,
-    /// The fewest nodes it may have.
+    /// Its minimum size.
     pub min: i64,
-    /// The most nodes it may have.
+    /// Its maximum size.
     pub max: i64,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// What an autoscaler of that version does with these flags, written as Go's programs take them: `--name=value`,
-    /// `--name value`, `--switch`. What is no flag does not count, the name of the program neither.
+    /// The settings of an autoscaler of that version with these flags, in Go's notation: `--name=value`, `--name
+    /// value`, `--switch`. Positional arguments and the program name are ignored.
     ///
-    /// Flags that say which node groups there are (`nodes`, `node-group-auto-discovery`) are checked, not kept:
-    /// groups come from elsewhere.
+    /// Flags that define node groups (`nodes`, `node-group-auto-discovery`) are checked, but not kept: groups are
+    /// configured elsewhere.
     pub fn from_flags(version: Version, arguments: &[String]) -> Result<Settings, BadFlags> {
-        let mut reading = Reading::new(version);
-        // What the stock program, which knows every cloud, takes.
-        reading.settings.cloud_provider = Arc::from("gce");
-        command_line(arguments, Strays::AreIgnored, |name, value| reading.take(name, value))?;
-        reading.finish()
+        let mut parser = FlagParser::new(version);
+        // The default of the stock program, which is built with all cloud providers.
+        parser.settings.cloud_provider = Arc::from("gce");
+        parse_command_line(arguments, PositionalArguments::Ignored, |name, value| {
+            parser.set_flag(name, value)
+        })?;
+        parser.finish()
     }
 
-    /// The same with further flags, which count more than those before.
+    /// The same settings with further flags, which override earlier ones.
     pub fn with_flags(self, arguments: &[String]) -> Result<Settings, BadFlags> {
-        let mut reading = Reading { settings: self, given: BTreeSet::new() };
-        command_line(arguments, Strays::AreRefused, |name, value| reading.take(name, value))?;
-        reading.finish()
+        let mut parser = FlagParser { settings: self, given: BTreeSet::new() };
+        parse_command_line(arguments, PositionalArguments::Refused, |name, value| {
+            parser.set_flag(name, value)
+        })?;
+        parser.finish()
     }
 }
 
-/// The sizes of node groups that a command line names; those of which it says less do not count.
-pub(super) fn sizes(arguments: &[String]) -> Vec<GroupSize> {
+/// The group sizes in the `--nodes` flags of a command line; malformed ones are ignored.
+pub(super) fn group_sizes(arguments: &[String]) -> Vec<GroupSize> {
     let mut sizes = Vec::new();
-    // A line that breaks off has named what it names.
-    let _ = command_line(arguments, Strays::AreIgnored, |name, value| {
+    // Of an invalid command line the sizes before the error are used.
+    let _ = parse_command_line(arguments, PositionalArguments::Ignored, |name, value| {
         if name == "nodes" {
-            sizes.extend(value.and_then(|value| values::group_size(value).ok()));
+            sizes.extend(value.and_then(|value| values::parse_group_size(value).ok()));
         }
-        let flag = known::find(name).map(|(_, flag)| flag);
-        Ok(if value.is_none() && flag.is_some_and(|flag| !flag.is_switch()) {
-            Next::Value
+        let flag = definitions::find(name).map(|(_, flag)| flag);
+        Ok(if value.is_none() && flag.is_some_and(|flag| !flag.is_bool()) {
+            NextArgument::Value
         } else {
-            Next::Flag
+            NextArgument::Flag
         })
     });
     sizes
 }
 
-/// Settings while flags are read.
-struct Reading {
+/// Settings while flags are parsed.
+struct FlagParser {
     settings: Settings,
-    /// Which were given.
+    /// The flags given so far.
     given: BTreeSet<&'static str>,
 }
 
-/// What becomes of words that are no flags.
+/// The treatment of positional arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Strays {
-    /// They do not count, as with the original.
-    AreIgnored,
-    /// Whoever wrote them meant something.
-    AreRefused,
+enum PositionalArguments {
+    /// They are ignored, as in cluster-autoscaler.
+    Ignored,
+    /// They are an error, because they are likely a mistake.
+    Refused,
 }
 
-/// What a flag wants to see next.
+/// What follows a flag.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// Another flag: it has what it needs.
+enum NextArgument {
+    /// Another flag: its value is complete.
     Flag,
-    /// The next argument, whatever it is.
+    /// Its value, in the next argument.
     Value,
 }
 
-/// Goes through arguments as pflag does. `take` gets the name of each flag, a dash for each underscore, with its value
-/// if it stands there; if it asks for one it is called again with the next argument.
-fn command_line(
+/// Parses arguments as pflag does. `take` is called with the name of each flag, underscores replaced by dashes, and its
+/// value if given with `=`; if it returns that a value follows, it is called again with the next argument.
+fn parse_command_line(
     arguments: &[String],
-    strays: Strays,
-    mut take: impl FnMut(&str, Option<&str>) -> Result<Next, BadFlags>,
+    positional: PositionalArguments,
+    mut take: impl FnMut(&str, Option<&str>) -> Result<NextArgument, BadFlags>,
 ) -> Result<(), BadFlags> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -120,7 +124,7 @@ fn command_line(
                 None => (flag, None),
             },
             None => match argument.strip_prefix('-') {
-                None | Some("") if strays == Strays::AreIgnored => continue,
+                None | Some("") if positional == PositionalArguments::Ignored => continue,
                 None | Some("") => return Err(bad("it is no flag: give --name=value")),
                 Some(letters) => match letters.strip_prefix('v') {
                     Some("") => ("v", None),
@@ -133,7 +137,7 @@ fn command_line(
             return Err(bad("this is not how a flag is written: give --name=value"));
         }
         let name = name.replace('_', "-");
-        if take(&name, value)? == Next::Value {
+        if take(&name, value)? == NextArgument::Value {
             let value = arguments.next().ok_or_else(|| bad("it needs a value"))?;
             take(&name, Some(value))?;
         }
@@ -141,28 +145,28 @@ fn command_line(
     Ok(())
 }
 
-// === impl Reading ===
+// === impl FlagParser ===
 
-impl Reading {
-    fn new(version: Version) -> Reading {
-        Reading { settings: Settings::for_version(version), given: BTreeSet::new() }
+impl FlagParser {
+    fn new(version: Version) -> FlagParser {
+        FlagParser { settings: Settings::for_version(version), given: BTreeSet::new() }
     }
 
-    fn take(&mut self, name: &str, value: Option<&str>) -> Result<Next, BadFlags> {
+    fn set_flag(&mut self, name: &str, value: Option<&str>) -> Result<NextArgument, BadFlags> {
         let bad = |why: String| {
             let value = value.map(|value| format!("={value}")).unwrap_or_default();
             BadFlags { flag: format!("--{name}{value}"), why }
         };
-        let (name, flag) = known::find(name).ok_or_else(|| bad("there is no such flag".to_owned()))?;
+        let (name, flag) = definitions::find(name).ok_or_else(|| bad("there is no such flag".to_owned()))?;
         let version = self.settings.version;
-        match known::life(name, version) {
-            Life::Now => {}
-            Life::Later(since) => {
+        match definitions::availability(name, version) {
+            FlagAvailability::Available => {}
+            FlagAvailability::AddedIn(since) => {
                 return Err(bad(format!(
                     "cluster-autoscaler {version} does not know it: it came with {since}"
                 )));
             }
-            Life::Before(gone) => {
+            FlagAvailability::RemovedIn(gone) => {
                 return Err(bad(format!(
                     "cluster-autoscaler {version} does not know it: it went with {gone}"
                 )));
@@ -170,12 +174,12 @@ impl Reading {
         }
         let value = match value {
             Some(value) => value,
-            None if flag.is_switch() => "true",
-            None => return Ok(Next::Value),
+            None if flag.is_bool() => "true",
+            None => return Ok(NextArgument::Value),
         };
         flag.set(name, value, &mut self.settings).map_err(bad)?;
         self.given.insert(name);
-        Ok(Next::Flag)
+        Ok(NextArgument::Flag)
     }
 
     fn finish(mut self) -> Result<Settings, BadFlags> {
@@ -190,8 +194,8 @@ impl Reading {
             names.dedup();
         }
         let allowed = &settings.allowed_scheduler_names;
-        let stray = settings.bypassed_scheduler_names.iter().find(|name| !allowed.contains(name));
-        if let Some(name) = stray.filter(|_| !allowed.is_empty()) {
+        let missing = settings.bypassed_scheduler_names.iter().find(|name| !allowed.contains(name));
+        if let Some(name) = missing.filter(|_| !allowed.is_empty()) {
             return bad(
                 "bypassed-scheduler-names",
                 format!("--allowed-scheduler-names does not have {name}"),
@@ -204,28 +208,28 @@ impl Reading {
 // === impl Flag ===
 
 impl Flag {
-    fn is_switch(&self) -> bool {
-        matches!(self.shape(), known::Shape::Switch)
+    fn is_bool(&self) -> bool {
+        matches!(self.flag_type(), definitions::FlagType::Bool)
     }
 
-    /// Takes a value; the reason if it takes no such value.
+    /// Sets a value; the error is the reason why it is invalid.
     fn set(&self, name: &str, value: &str, settings: &mut Settings) -> Result<(), String> {
         match self {
-            Flag::Switch(field) => *field(settings) = values::switch(value)?,
-            Flag::Count(field) => *field(settings) = values::count(value)?,
-            Flag::Share(field) => *field(settings) = values::share(value)?,
-            Flag::Span(field) => *field(settings) = values::span(value)?,
-            Flag::Text(field) => *field(settings) = value.into(),
-            Flag::Each(field) => field(settings).push(value.into()),
-            Flag::Names(field) => field(settings).extend(values::names(value)?),
-            Flag::Own(_, read) => read(settings, value)?,
-            Flag::Idle(shape) => shape.check(value)?,
-            Flag::LeftOut { shape, usual, why } => {
+            Flag::Bool(field) => *field(settings) = values::parse_bool(value)?,
+            Flag::Int(field) => *field(settings) = values::parse_int(value)?,
+            Flag::Float(field) => *field(settings) = values::parse_float(value)?,
+            Flag::Duration(field) => *field(settings) = values::parse_duration(value)?,
+            Flag::String(field) => *field(settings) = value.into(),
+            Flag::StringArray(field) => field(settings).push(value.into()),
+            Flag::StringSlice(field) => field(settings).extend(values::parse_string_slice(value)?),
+            Flag::Custom(_, read) => read(settings, value)?,
+            Flag::NoEffect(shape) => shape.check(value)?,
+            Flag::Unsupported { flag_type: shape, default: usual, why } => {
                 shape.check(value)?;
-                let told = format!("--{name}={value}: {why}");
-                settings.left_out.retain(|other| !other.starts_with(&format!("--{name}=")));
+                let message = format!("--{name}={value}: {why}");
+                settings.unsupported.retain(|other| !other.starts_with(&format!("--{name}=")));
                 if value != *usual && !shape.is_same(value, usual) {
-                    settings.left_out.push(told);
+                    settings.unsupported.push(message);
                 }
             }
         }

@@ -1,20 +1,19 @@
-//! The GPUs of nodes, also of those that have yet to say how many they have.
+//! GPU type and count of a node, also while its GPUs are not allocatable yet.
 
 use std::sync::Arc;
 
 use kubernetes::quantity::Quantity;
 use serde::Deserialize;
 
-use super::cloud::{Cloud, GroupId};
+use super::cloud::{CloudProvider, GroupId};
 use super::gpu_names::{RESOURCES, allocatable};
 use super::node::Node;
 
-/// The kind of GPU that a node's label names, and how many it has; while they are not there yet, as many as its group's
-/// cloud says that new nodes have.
+/// The GPU type by the node's label, and the count; while no GPU is allocatable, the count of the group's template.
 pub(crate) fn of_node(
     node: &Node,
     group: Option<GroupId>,
-    cloud: &dyn Cloud,
+    cloud: &dyn CloudProvider,
 ) -> Result<Option<(Arc<str>, i64)>, String> {
     let Some(kind) = node.labels.get_shared(cloud.gpu_label()) else { return Ok(None) };
     if let Some((_, count)) = allocatable(node) {

@@ -1,8 +1,8 @@
-//! Node groups: what they are made of, and what the cloud does when they grow.
+//! Node groups: sizes, membership, template, prices, and how their nodes are provisioned.
 
 mod file;
+mod machine_prices;
 pub mod node_template;
-mod prices;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,58 +10,58 @@ use std::time::Duration;
 
 use model::{Moment, Object};
 
-use super::settings::GroupOptions;
+use super::settings::GroupOptionOverrides;
 use crate::Delay;
 
-/// No group is larger than this: many times what a cluster can be.
-pub const MOST_NODES: i64 = 100_000;
+/// The maximum size of a group, far beyond the size of any cluster.
+pub const MAX_GROUP_SIZE: i64 = 100_000;
 
 pub use file::{BadGroups, NodeGroups};
-pub use prices::Prices;
+pub use machine_prices::MachinePrices;
 
-/// What pods cost an hour, by what they ask for.
+/// Hourly prices of pods, by their requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pricing {
-    /// For one core.
+pub struct PodPricing {
+    /// Per core.
     pub cpu: f64,
-    /// For one GiB of memory.
+    /// Per GiB of memory.
     pub memory_gib: f64,
 }
 
-/// A group of like nodes that grows and shrinks.
+/// A node group that can be scaled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeGroup {
     /// Its name.
     pub name: Arc<str>,
-    /// The fewest nodes it may have.
+    /// Its minimum size.
     pub min: i64,
-    /// The most nodes it may have.
+    /// Its maximum size.
     pub max: i64,
-    /// How many it is to have at first; as many as there are, if nothing is said.
+    /// Its initial target size; `None` for the number of nodes it has.
     pub target: Option<i64>,
-    /// Which nodes belong to it, besides those that are made for it.
+    /// Which nodes belong to it, besides those that are created for it.
     pub members: Membership,
-    /// The node that new ones are made from.
+    /// The template of new nodes.
     pub template: Object,
     /// Pods that every new node has besides those of DaemonSets.
     pub pods: Vec<Object>,
-    /// Pods that the cloud says new nodes have, and that never come. They are reckoned with as long as the group has no node
-    /// to go by: so does cluster-autoscaler with the kube-proxy of the kwok provider.
-    pub believed: Vec<Object>,
-    /// What a node costs an hour.
+    /// Pods of the cloud provider's template that new nodes never have. They count as long as the template is not taken
+    /// from a live node: an example is the kube-proxy pod of cluster-autoscaler's kwok provider.
+    pub template_pods: Vec<Object>,
+    /// The hourly price of a node.
     pub price: Option<f64>,
-    /// What it sets for itself.
-    pub options: Option<GroupOptions>,
-    /// How long a new node takes.
+    /// Its overrides of autoscaling options.
+    pub options: Option<GroupOptionOverrides>,
+    /// How long new nodes take.
     pub provisioning: Provisioning,
-    /// When the cloud does not do as it is told.
-    pub failures: Vec<Failure>,
+    /// Times in which provisioning fails.
+    pub failures: Vec<ProvisioningFailure>,
 }
 
 /// Which nodes belong to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// Those whose `providerID` begins so.
+    /// Those whose `providerID` has this prefix.
     ProviderIdPrefix(Arc<str>),
     /// Those with this label.
     Label {
@@ -77,11 +77,11 @@ pub enum Membership {
         /// Its value.
         value: Arc<str>,
     },
-    /// Those of these names.
+    /// Those with these names.
     Named(BTreeSet<Arc<str>>),
 }
 
-/// How long a new node takes.
+/// How long new nodes take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provisioning {
     /// From the request until the node registers.
@@ -90,27 +90,27 @@ pub struct Provisioning {
     pub ready_after: Delay,
 }
 
-/// A time during which a group does not grow as it is told.
+/// A time in which scale-ups of a group fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// From when.
+pub struct ProvisioningFailure {
+    /// Its start.
     pub from: Moment,
-    /// Until when, which does not count any more.
+    /// Its end, exclusive.
     pub to: Moment,
-    /// What happens instead.
-    pub kind: FailureKind,
+    /// The kind of failure.
+    pub kind: ProvisioningFailureKind,
 }
 
-/// What happens instead of new nodes.
+/// How a scale-up fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum ProvisioningFailureKind {
     /// The request is refused.
     IncreaseError,
-    /// The target grows, and nothing ever comes.
+    /// The target size increases, but no instance is created.
     NoInstance,
-    /// Instances come and never become nodes.
+    /// Instances are created, but never register as nodes.
     NeverRegister,
-    /// Instances come and say that they could not be made: the cloud has no more of them.
+    /// Instances appear with a creation error: the cloud provider is out of resources.
     CreateError,
 }
 
@@ -126,8 +126,8 @@ impl Default for Provisioning {
 // === impl Membership ===
 
 impl Membership {
-    /// Whether a node of that name belongs to the group, by what the cloud calls it, its labels and its annotations.
-    pub fn has<'n>(
+    /// Whether a node belongs to the group, by its name, `providerID`, labels and annotations.
+    pub fn matches_node<'n>(
         &self,
         name: &str,
         provider_id: &str,

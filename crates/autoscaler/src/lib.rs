@@ -1,204 +1,205 @@
 //! cluster-autoscaler's decisions.
 //!
-//! Nothing here reads a clock, a file or a socket, and nothing depends on chance that was not seeded or on the order of a
-//! hash table: the same changes, settings and seed give the same decisions, byte for byte.
+//! Nothing here reads a clock, a file or a socket, and nothing depends on unseeded randomness or on the order of a hash
+//! table: the same changes, settings and seed give the same decisions, byte for byte.
 
 mod backoff;
 mod clock;
 mod cloud;
-mod cluster;
+mod cluster_state;
 mod context;
 mod decision;
 mod delay;
-mod down;
+mod equivalence;
+mod explanation;
 mod flags;
 mod gpu;
 mod gpu_names;
 mod groups;
+mod hinting_simulator;
+mod informer_cache;
+mod loop_trigger;
 mod node;
-mod packing;
-mod pending;
+mod node_eligibility;
 mod pod;
+mod pod_list_processor;
 mod readiness;
-mod registry;
 mod repeat;
-mod run;
+mod run_once;
+mod scale_down;
+mod scale_up;
 mod settings;
-mod similar;
 mod snapshot;
-mod standing;
 mod status;
 mod templates;
 #[cfg(test)]
 mod testing;
-mod timing;
-mod trouble;
-mod up;
-mod view;
+mod unregistered;
 pub mod yaml;
 
 use std::time::Duration;
 
 use model::{Moment, NamespacedName, What};
 
-use clock::Clock;
-use cluster::Heard;
+use clock::LoopClock;
 use context::{AutoscalingContext, SharedState};
-use down::Down;
-use packing::Packing;
-use repeat::Rest;
-use status::Status;
-use timing::Timing;
+use hinting_simulator::HintingSimulator;
+use informer_cache::ApplyOutcome;
+use loop_trigger::LoopTrigger;
+use repeat::RepeatableLoop;
+use scale_down::ScaleDownState;
+use status::ClusterAutoscalerStatus;
 
 pub use cloud::{
-    Cloud, CloudError, CreationError, GroupId, Instance, InstanceState, ObservedCloud, Registered,
-    RegisteredNode,
+    CloudProvider, CloudProviderError, CreationError, GroupId, Instance, InstanceState, ObservedCloud,
+    ProviderNode, ProviderNodeRef,
 };
-pub use cluster::KINDS;
 pub use decision::{
-    About, Action, BlockingReason, Choice, DeleteResult, Event, GroupState, Increase, LookedAt, Loop,
-    PodList, Remaining, RemovedNode, ScaleDown, ScaleDownResult, ScaleUp, ScaleUpOption, ScaleUpResult,
-    Unremovable, UnremovableReason,
+    Action, BlockingPodReason, DeleteResult, EquivalenceGroupResult, Event, ExpanderChoice, GroupState,
+    Increase, InvolvedObject, LoopResult, NoScaleUpInfo, PodList, RemovedNode, ScaleDownResult,
+    ScaleDownStatus, ScaleUpOption, ScaleUpResult, ScaleUpStatus, UnremovableNode, UnremovableReason,
 };
-pub use delay::{Delay, Work};
-pub use flags::{BadFlags, GroupSize, Running};
+pub use delay::{Delay, PerItemDelay};
+pub use explanation::{Cooldown, CooldownCause, NodeExplanation, PodExplanation, UtilizationInfo};
+pub use flags::{BadFlags, DeployedAutoscaler, GroupSize};
 pub use gpu_names::RESOURCES as GPU_RESOURCES;
 pub use groups::{
-    BadGroups, Failure, FailureKind, MOST_NODES, Membership, NodeGroup, NodeGroups, Prices, Pricing,
-    Provisioning, node_template,
+    BadGroups, MAX_GROUP_SIZE, MachinePrices, Membership, NodeGroup, NodeGroups, PodPricing, Provisioning,
+    ProvisioningFailure, ProvisioningFailureKind, node_template,
 };
-pub use pod::{PodStatusUpdate, Scheduled};
-pub use settings::{BadVersion, Expander, GroupDefaults, GroupOptions, Range, Settings, Version};
-pub use status::{loop_of, loop_told};
-pub use view::{Cooldown, CooldownAfter, NodeView, PodView, Used};
+pub use informer_cache::KINDS;
+pub use pod::{PodScheduledCondition, PodStatusUpdate};
+pub use settings::{
+    BadVersion, Expander, GroupOptionOverrides, MinMax, NodeGroupAutoscalingOptions, Settings, Version,
+};
+pub use status::{loop_start_from_config_map, loop_start_from_status};
 
 /// The taint of nodes that are being deleted.
-const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
-/// The taint of nodes that could be deleted.
-const CANDIDATE: &str = "DeletionCandidateOfClusterAutoscaler";
-/// The annotation of nodes that are still to come.
-const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
-/// The condition of nodes that are put to sleep.
-const SUSPENDED: &str = "Suspended";
-/// At the beginning, as if the last change had been so long ago.
-const LONG_AGO_NANOS: i64 = 3600 * 1_000_000_000;
+const TO_BE_DELETED_TAINT: &str = "ToBeDeletedByClusterAutoscaler";
+/// The soft taint of deletion candidates.
+const DELETION_CANDIDATE_TAINT: &str = "DeletionCandidateOfClusterAutoscaler";
+/// The annotation of upcoming nodes.
+const UPCOMING_NODE_ANNOTATION: &str = "cluster-autoscaler.k8s.io/upcoming-node";
+/// The condition of suspended nodes.
+const SUSPENDED_CONDITION: &str = "Suspended";
+/// At the start the last scale-up, scale-down and failure are taken to be this long ago, so that there is no cooldown.
+const INITIAL_SCALE_TIME_OFFSET_NANOS: i64 = 3600 * 1_000_000_000;
 
-/// An autoscaler, and the cluster as it knows it.
+/// An autoscaler and the cluster as its informers reported it.
 #[derive(Debug)]
 pub struct Autoscaler {
     state: SharedState,
-    packing: Packing,
-    down: Down,
-    status: Status,
-    timing: Timing,
+    hinting_simulator: HintingSimulator,
+    scale_down: ScaleDownState,
+    status: ClusterAutoscalerStatus,
+    loop_trigger: LoopTrigger,
     started: Moment,
-    /// It has cleaned up after the one before it.
-    is_clean: bool,
+    /// Whether taints left by an earlier autoscaler were removed.
+    did_startup_cleanup: bool,
     last_scale_up: Moment,
-    last_deletion: Moment,
-    /// The last loop, if the next may come to the same.
-    rest: Option<Rest>,
+    last_scale_down_delete: Moment,
+    /// The last loop, if the next one may have the same result.
+    repeatable_loop: Option<RepeatableLoop>,
 }
 
-/// What came of work between two loops.
+/// The result of background work between two loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Background {
-    /// What the caller is to do, in this order.
+pub struct BackgroundResult {
+    /// Actions for the caller to carry out, in this order.
     pub actions: Vec<Action>,
-    /// What is told to users.
+    /// Kubernetes Events to emit.
     pub events: Vec<Event>,
 }
 
 impl Autoscaler {
-    /// An autoscaler that starts now, and knows no node and no pod.
+    /// An autoscaler that starts now and has seen no node and no pod.
     pub fn new(settings: Settings, start: Moment) -> Autoscaler {
-        let long_ago = start.plus_nanos(-LONG_AGO_NANOS);
+        let long_ago = start.plus_nanos(-INITIAL_SCALE_TIME_OFFSET_NANOS);
         Autoscaler {
-            packing: Packing::default(),
-            down: Down::new(&settings, start),
-            status: Status::default(),
-            timing: Timing::new(start),
+            hinting_simulator: HintingSimulator::default(),
+            scale_down: ScaleDownState::new(&settings, start),
+            status: ClusterAutoscalerStatus::default(),
+            loop_trigger: LoopTrigger::new(start),
             started: start,
-            is_clean: false,
+            did_startup_cleanup: false,
             last_scale_up: long_ago,
-            last_deletion: long_ago,
-            rest: None,
+            last_scale_down_delete: long_ago,
+            repeatable_loop: None,
             state: SharedState::new(settings, start),
         }
     }
 
-    /// The same, whose loops tell nothing of nodes that stay. Of large clusters that would be most of the work.
+    /// Makes loops skip the report of unremovable nodes, which in large clusters is most of the work.
     #[must_use]
-    pub fn being_brief(mut self) -> Autoscaler {
-        self.down.be_brief();
+    pub fn without_unremovable_report(mut self) -> Autoscaler {
+        self.scale_down.skip_unremovable_report();
         self
     }
 
-    /// An object came, changed or went, as an informer would tell it. Kinds that mean nothing to the autoscaler are
-    /// ignored.
+    /// Applies an informer event. Kinds that the autoscaler does not watch are ignored.
     pub fn apply(&mut self, what: &What) {
-        let heard = self.state.cluster.apply(what);
-        self.take_note(heard);
+        let outcome = self.state.cluster.apply(what);
+        self.handle_apply_outcome(outcome);
     }
 
-    /// The same of a pod that it knows, without a look at the object: what became of it, or that it is gone.
-    pub fn apply_fate(&mut self, name: &NamespacedName, fate: Option<PodStatusUpdate>) {
-        let heard = self.state.cluster.apply_fate(name, fate);
-        self.take_note(heard);
+    /// Applies a status update, or the deletion (`None`), of a known pod without reading its object.
+    pub fn apply_status_update(&mut self, name: &NamespacedName, update: Option<PodStatusUpdate>) {
+        let outcome = self.state.cluster.apply_status_update(name, update);
+        self.handle_apply_outcome(outcome);
     }
 
-    fn take_note(&mut self, heard: Heard) {
-        if heard.is_news {
-            self.rest = None;
+    fn handle_apply_outcome(&mut self, outcome: ApplyOutcome) {
+        if outcome.is_relevant {
+            self.repeatable_loop = None;
         }
-        if let Some(since) = heard.unschedulable_since {
-            self.timing.see(since);
+        if let Some(since) = outcome.unschedulable_since {
+            self.loop_trigger.report_unschedulable_pod(since);
         }
     }
 
-    /// Does what is due between two loops: nodes are drained and deleted, instances asked for. The caller does as it is
-    /// told, tells what came of it, and calls again, until nothing is left to do at this moment.
-    pub fn background(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Background {
-        self.refresh(now, cloud);
-        let mut work = Background::default();
-        let clock = Clock::at(now);
+    /// Does the work that is due between two loops: drains and deletes nodes, refreshes the instance cache. The caller
+    /// carries out the actions, applies the resulting changes, and calls again until no action is returned.
+    pub fn background(&mut self, now: Moment, cloud: &mut dyn CloudProvider) -> BackgroundResult {
+        self.refresh_instances(now, cloud);
+        let mut work = BackgroundResult::default();
+        let clock = LoopClock::at(now);
         let mut context = self.state.context(&clock, cloud, &mut work.events, &mut work.actions);
-        self.down.background(&mut context);
-        self.keep_told(&mut work.events);
+        self.scale_down.background(&mut context);
+        self.filter_status_events(&mut work.events);
         work
     }
 
-    /// Runs a loop of one that only watches: it says what it would do, and remembers nothing of having done it. What others
-    /// do is told with [`Autoscaler::saw_growth`] and [`Autoscaler::saw_removal`].
-    pub fn watch_once(&mut self, now: Moment, cloud: &mut dyn Cloud) -> Loop {
-        let (last_scale_up, last_deletion) = (self.last_scale_up, self.last_deletion);
-        let requests = self.state.registry.requests();
+    /// Runs a loop that reports its decisions but does not record them as carried out. Scale-ups and scale-downs of the
+    /// real autoscaler are reported with [`Autoscaler::observe_scale_up`] and [`Autoscaler::observe_scale_down`].
+    pub fn dry_run_once(&mut self, now: Moment, cloud: &mut dyn CloudProvider) -> LoopResult {
+        let (last_scale_up, last_deletion) = (self.last_scale_up, self.last_scale_down_delete);
+        let requests = self.state.registry.save_requests();
         let done = self.run_once(now, cloud);
-        (self.last_scale_up, self.last_deletion) = (last_scale_up, last_deletion);
-        self.rest = None;
-        self.state.registry.restore(requests);
-        self.down.let_stay(done.scale_down.nodes.iter().map(|removed| &removed.node));
-        self.timing.was_idle();
+        (self.last_scale_up, self.last_scale_down_delete) = (last_scale_up, last_deletion);
+        self.repeatable_loop = None;
+        self.state.registry.restore_requests(requests);
+        self.scale_down.cancel_deletions(done.scale_down.removed_nodes.iter().map(|removed| &removed.node));
+        self.loop_trigger.cancel_follow_ups();
         done
     }
 
-    /// Somebody else made a group larger by so many nodes.
-    pub fn saw_growth(&mut self, at: Moment, group: GroupId, by: i64, cloud: &dyn Cloud) {
-        self.rest = None;
+    /// Records that another autoscaler increased a group by that many nodes.
+    pub fn observe_scale_up(&mut self, at: Moment, group: GroupId, by: i64, cloud: &dyn CloudProvider) {
+        self.repeatable_loop = None;
         self.last_scale_up = self.last_scale_up.max(at);
-        let within = registry::provision_time(cloud, group, &self.state.settings);
+        let within = cluster_state::max_node_provision_time(cloud, group, &self.state.settings);
         self.state.registry.register_scale_up(group, by, at, within);
     }
 
-    /// Somebody else began to remove a node of a group.
-    pub fn saw_removal(&mut self, at: Moment, group: GroupId) {
-        self.rest = None;
-        self.last_deletion = self.last_deletion.max(at);
+    /// Records that another autoscaler began to remove a node of a group.
+    pub fn observe_scale_down(&mut self, at: Moment, group: GroupId) {
+        self.repeatable_loop = None;
+        self.last_scale_down_delete = self.last_scale_down_delete.max(at);
         self.state.registry.register_scale_down(group, at);
     }
 
-    /// How old a pod must be before anything is done for it.
-    pub fn new_pod_delay(&self) -> Duration {
+    /// The age that a pod must have before a scale-up considers it.
+    pub fn new_pod_scale_up_delay(&self) -> Duration {
         self.state.settings.new_pod_scale_up_delay
     }
 
@@ -207,21 +208,21 @@ impl Autoscaler {
         self.state.settings.write_status_configmap.then(|| self.status.document())?
     }
 
-    /// How often a loop looks at a node: at each for itself, and for every pod that waits.
-    pub fn looks(&self, done: &Loop) -> u64 {
+    /// The number of node checks in a loop: one per node, and one per node and unscheduled pod.
+    pub fn node_check_count(&self, done: &LoopResult) -> u64 {
         let upcoming: i64 = done.groups.iter().map(|group| group.upcoming).sum();
         let nodes = self.state.cluster.nodes().len() as u64 + upcoming.max(0) as u64;
-        nodes.saturating_mul(1 + self.state.cluster.waiting().len() as u64)
+        nodes.saturating_mul(1 + self.state.cluster.unscheduled_pods().len() as u64)
     }
 
-    /// When there is something to do between two loops.
+    /// When background work is due next.
     pub fn next_wake(&self) -> Moment {
-        let refresh = self.state.registry.next_refresh();
-        self.down.next_wake().map_or(refresh, |wake| wake.min(refresh))
+        let refresh = self.state.registry.next_instance_refresh();
+        self.scale_down.next_wake().map_or(refresh, |wake| wake.min(refresh))
     }
 
     /// When the next loop is due, if nothing else happens until then.
     pub fn next_loop(&self) -> Moment {
-        self.timing.next(&self.state.settings)
+        self.loop_trigger.next_loop(&self.state.settings)
     }
 }

@@ -1,8 +1,8 @@
-//! A node as the autoscaler sees it.
+//! The fields of a node that the autoscaler reads.
 
 use std::sync::Arc;
 
-use kubernetes::amounts::ScalarNames;
+use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
 use kubernetes::read::{moment, nullable, view};
@@ -15,7 +15,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub name: Arc<str>,
-    /// What the cloud calls it.
+    /// `spec.providerID`.
     pub provider_id: Arc<str>,
     pub created: Moment,
     pub labels: Labels,
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub capacity: Resources,
     /// By name, sorted.
     pub allocatable: Resources,
-    /// The same for the filters.
+    /// The node as the scheduler's filters read it.
     pub spec: NodeSpec,
 }
 
@@ -35,21 +35,21 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Resources(pub Vec<(Arc<str>, Quantity)>);
 
-/// What keeps pods away from a node, and since when.
+/// A taint, with the time at which it was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeTaint {
     pub key: Arc<str>,
     pub value: Arc<str>,
     pub effect: Arc<str>,
-    pub added: Option<Moment>,
+    pub time_added: Option<Moment>,
 }
 
-/// What a node says of itself.
+/// A condition of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeCondition {
     pub kind: Arc<str>,
     pub status: Arc<str>,
-    pub changed: Option<Moment>,
+    pub last_transition_time: Option<Moment>,
 }
 
 #[derive(Deserialize)]
@@ -116,13 +116,13 @@ struct ConditionJson {
 // === impl Node ===
 
 impl Node {
-    /// What an object says of a node. What makes no sense is told in `spec.trouble`: such a node takes no pods.
-    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> Node {
+    /// Reads a node. A parse error is kept in `spec.read_error`: such a node passes no filters.
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Node {
         let mut spec = NodeSpec::read(object, scalars);
         let json = match view::<NodeJson<'_>>(object) {
             Ok(json) => json,
-            Err(trouble) => {
-                spec.trouble.get_or_insert_with(|| trouble.into());
+            Err(error) => {
+                spec.read_error.get_or_insert_with(|| error.into());
                 return Node { name: spec.name.clone(), spec, ..Node::default() };
             }
         };
@@ -141,18 +141,17 @@ impl Node {
         }
     }
 
-    /// What the cloud calls it; a node that says nothing of that goes by its own name.
-    pub(crate) fn instance(&self) -> &Arc<str> {
+    /// Its instance ID: the `providerID`, or the node's name without one.
+    pub(crate) fn instance_id(&self) -> &Arc<str> {
         if self.provider_id.is_empty() { &self.name } else { &self.provider_id }
     }
 
-    /// The value of a label.
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key)
     }
 
-    /// Whether it is no machine.
-    pub(crate) fn is_virtual(&self) -> bool {
+    /// Whether it is a virtual-kubelet node.
+    pub(crate) fn is_virtual_kubelet(&self) -> bool {
         self.label("type") == Some("virtual-kubelet")
     }
 
@@ -166,19 +165,19 @@ impl Node {
         self.conditions.iter().find(|condition| &*condition.kind == kind)
     }
 
-    /// Gives it these taints, for the filters too.
+    /// Replaces its taints, also for the filters.
     pub(crate) fn set_taints(&mut self, taints: Vec<NodeTaint>) {
-        self.spec.taints = taints.iter().map(NodeTaint::for_filters).collect();
+        self.spec.taints = taints.iter().map(NodeTaint::to_scheduler_taint).collect();
         self.taints = taints;
     }
 
-    /// Gives it these labels, for the filters too.
+    /// Replaces its labels, also for the filters.
     pub(crate) fn set_labels(&mut self, labels: Labels) {
         self.spec.labels = labels.clone();
         self.labels = labels;
     }
 
-    /// Gives it another name, for the filters too.
+    /// Renames it, also for the filters.
     pub(crate) fn set_name(&mut self, name: Arc<str>) {
         self.spec.name = name.clone();
         self.name = name;
@@ -197,12 +196,12 @@ impl Resources {
         self.0.iter().map(|(name, quantity)| (name, quantity))
     }
 
-    /// In thousandths; zero if it is not named.
+    /// In thousandths; zero if absent.
     pub(crate) fn milli(&self, name: &str) -> i64 {
         self.get(name).map_or(0, Quantity::milli_value)
     }
 
-    /// Rounded up; zero if it is not named.
+    /// Rounded up; zero if absent.
     pub(crate) fn value(&self, name: &str) -> i64 {
         self.get(name).map_or(0, Quantity::value)
     }
@@ -220,7 +219,7 @@ impl From<&ResourceList<'_>> for Resources {
 // === impl NodeTaint ===
 
 impl NodeTaint {
-    fn for_filters(&self) -> kubernetes::taints::Taint {
+    fn to_scheduler_taint(&self) -> kubernetes::taints::Taint {
         kubernetes::taints::Taint {
             key: self.key.clone(),
             value: self.value.clone(),
@@ -231,12 +230,16 @@ impl NodeTaint {
 
 impl From<TaintJson> for NodeTaint {
     fn from(json: TaintJson) -> NodeTaint {
-        NodeTaint { key: json.key, value: json.value, effect: json.effect, added: json.time_added }
+        NodeTaint { key: json.key, value: json.value, effect: json.effect, time_added: json.time_added }
     }
 }
 
 impl From<ConditionJson> for NodeCondition {
     fn from(json: ConditionJson) -> NodeCondition {
-        NodeCondition { kind: json.kind, status: json.status, changed: json.last_transition_time }
+        NodeCondition {
+            kind: json.kind,
+            status: json.status,
+            last_transition_time: json.last_transition_time,
+        }
     }
 }

@@ -1,18 +1,18 @@
-//! A pod as the autoscaler sees it.
+//! The fields of a pod that the autoscaler reads, and updates of its status.
 
 use std::sync::Arc;
 
-use kubernetes::amounts::ScalarNames;
+use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::labels::Labels;
 use kubernetes::owners::OwnerRef;
 use kubernetes::read::{moment, nullable, view};
 use model::{Moment, NamespacedName, Object};
-use scheduler::pod::Pod as ForFilters;
+use scheduler::pod::Pod as SchedulerPod;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::similar::Likeness;
+use super::equivalence::SpecEquivalence;
 
 /// A pod.
 #[derive(Clone, Debug)]
@@ -22,61 +22,61 @@ pub(crate) struct Pod {
     pub created: Moment,
     pub labels: Labels,
     pub annotations: Labels,
-    /// Who manages it.
+    /// Its controller.
     pub controller: Option<Arc<OwnerRef>>,
     pub phase: Arc<str>,
     pub restart_policy: Arc<str>,
     pub scheduler_name: Arc<str>,
-    /// `None` if the object names none: such a pod is never expendable.
+    /// `None` if the object has none: such a pod is never expendable.
     pub priority: Option<i32>,
     pub priority_class: Arc<str>,
     pub preemption_policy: Arc<str>,
     /// The node it is bound to.
-    pub node: Option<Arc<str>>,
-    /// The node it was promised.
-    pub nominated: Option<Arc<str>>,
-    /// Since when it is being deleted.
-    pub deleted: Option<Moment>,
+    pub node_name: Option<Arc<str>>,
+    /// `status.nominatedNodeName`.
+    pub nominated_node_name: Option<Arc<str>>,
+    /// Its deletion timestamp.
+    pub deletion_timestamp: Option<Moment>,
     /// In seconds; `None` if the object names none.
-    pub grace: Option<i64>,
+    pub termination_grace_period_seconds: Option<i64>,
     /// The condition `PodScheduled`.
-    pub scheduled: Option<Scheduled>,
-    /// Volumes that are gone with the node: `hostPath`, and `emptyDir` unless in memory. By name.
+    pub scheduled_condition: Option<PodScheduledCondition>,
+    /// Names of local volumes, which are lost with the node: `hostPath`, and `emptyDir` unless in memory.
     pub local_volumes: Vec<Arc<str>>,
-    /// The object, for what is rarely looked at.
+    /// The object, for fields that are rarely read.
     pub object: Object,
-    /// What makes it like other pods.
-    pub likeness: Likeness,
-    /// The same for the filters.
-    pub spec: Arc<ForFilters>,
+    /// For the comparison with other pods.
+    pub spec_equivalence: SpecEquivalence,
+    /// The pod as the scheduler's filters read it.
+    pub scheduler_pod: Arc<SchedulerPod>,
 }
 
-/// What the scheduler said of a pod.
+/// The condition `PodScheduled`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduled {
+pub struct PodScheduledCondition {
     /// `True` or `False`.
     pub status: Arc<str>,
-    /// Why.
+    /// `Unschedulable`, for example.
     pub reason: Arc<str>,
-    /// Since when.
-    pub changed: Option<Moment>,
+    /// Its `lastTransitionTime`.
+    pub last_transition_time: Option<Moment>,
 }
 
-/// What becomes of a pod, while what its owner asked for stays as it is.
+/// A change of a pod's binding, status or deletion, while its template fields stay the same.
 #[derive(Debug)]
 pub struct PodStatusUpdate {
     /// The node it is bound to.
-    pub node: Option<Arc<str>>,
-    /// The node it was promised.
-    pub nominated: Option<Arc<str>>,
+    pub node_name: Option<Arc<str>>,
+    /// `status.nominatedNodeName`.
+    pub nominated_node_name: Option<Arc<str>>,
     /// The condition `PodScheduled`.
-    pub scheduled: Option<Scheduled>,
+    pub scheduled_condition: Option<PodScheduledCondition>,
     /// Its phase.
     pub phase: &'static str,
-    /// Since when it is being deleted.
-    pub deleted: Option<Moment>,
-    /// It is being deleted to make room.
-    pub preempted: bool,
+    /// Its deletion timestamp.
+    pub deletion_timestamp: Option<Moment>,
+    /// Whether it is terminating because it was preempted.
+    pub is_preempted: bool,
 }
 
 #[derive(Deserialize)]
@@ -157,24 +157,24 @@ struct ConditionJson {
     last_transition_time: Option<Moment>,
 }
 
-/// What the scheduler said last.
-fn scheduled(conditions: Vec<ConditionJson>) -> Option<Scheduled> {
+/// The condition `PodScheduled`, if present.
+fn pod_scheduled_condition(conditions: Vec<ConditionJson>) -> Option<PodScheduledCondition> {
     let condition = conditions.into_iter().find(|condition| &*condition.kind == "PodScheduled")?;
-    Some(Scheduled {
+    Some(PodScheduledCondition {
         status: condition.status,
         reason: condition.reason,
-        changed: condition.last_transition_time,
+        last_transition_time: condition.last_transition_time,
     })
 }
 
 // === impl Pod ===
 
 impl Pod {
-    /// What an object says of a pod. What makes no sense is told in `spec.trouble`: no node takes such a pod.
-    pub(crate) fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
-        let mut spec = ForFilters::read(object, scalars);
-        let json: PodJson<'_> = view(object).unwrap_or_else(|trouble| {
-            spec.trouble.get_or_insert_with(|| trouble.into());
+    /// Reads a pod. A parse error is kept in `scheduler_pod.read_error`: such a pod passes no filters.
+    pub(crate) fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Pod {
+        let mut spec = SchedulerPod::read(object, scalars);
+        let json: PodJson<'_> = view(object).unwrap_or_else(|error| {
+            spec.read_error.get_or_insert_with(|| error.into());
             PodJson {
                 metadata: MetadataJson {
                     creation_timestamp: None,
@@ -188,11 +188,12 @@ impl Pod {
         });
         let PodJson { metadata, spec: text, status } = json;
         let text = text.map(RawValue::get);
-        let said: Option<SpecJson> = serde_json::from_str(text.unwrap_or("null")).unwrap_or_else(|trouble| {
-            spec.trouble.get_or_insert_with(|| format!("spec: {trouble}").into());
-            None
-        });
-        let said = said.unwrap_or_default();
+        let spec_json: Option<SpecJson> =
+            serde_json::from_str(text.unwrap_or("null")).unwrap_or_else(|error| {
+                spec.read_error.get_or_insert_with(|| format!("spec: {error}").into());
+                None
+            });
+        let spec_json = spec_json.unwrap_or_default();
         let controller = metadata.owner_references.into_iter().find(|owner| owner.controller == Some(true));
         Pod {
             name: spec.name.clone(),
@@ -202,61 +203,67 @@ impl Pod {
             annotations: metadata.annotations,
             controller: controller.map(Arc::new),
             phase: status.phase,
-            restart_policy: said.restart_policy,
-            scheduler_name: spec.shape.scheduler_name.clone(),
-            priority: said.priority,
-            priority_class: said.priority_class_name,
-            preemption_policy: said.preemption_policy,
-            node: said.node_name.filter(|name| !name.is_empty()),
-            nominated: status.nominated_node_name.filter(|name| !name.is_empty()),
-            deleted: metadata.deletion_timestamp,
-            grace: said.termination_grace_period_seconds,
-            scheduled: scheduled(status.conditions),
-            local_volumes: said.volumes.into_iter().filter_map(VolumeJson::local).collect(),
-            likeness: Likeness::new(object.as_str(), text),
+            restart_policy: spec_json.restart_policy,
+            scheduler_name: spec.spec.scheduler_name.clone(),
+            priority: spec_json.priority,
+            priority_class: spec_json.priority_class_name,
+            preemption_policy: spec_json.preemption_policy,
+            node_name: spec_json.node_name.filter(|name| !name.is_empty()),
+            nominated_node_name: status.nominated_node_name.filter(|name| !name.is_empty()),
+            deletion_timestamp: metadata.deletion_timestamp,
+            termination_grace_period_seconds: spec_json.termination_grace_period_seconds,
+            scheduled_condition: pod_scheduled_condition(status.conditions),
+            local_volumes: spec_json.volumes.into_iter().filter_map(VolumeJson::local_volume_name).collect(),
+            spec_equivalence: SpecEquivalence::new(object.as_str(), text),
             object: object.clone(),
-            spec: Arc::new(spec),
+            scheduler_pod: Arc::new(spec),
         }
     }
 
-    /// Whether pods are alike: labels and `spec`, as far as it counts. Not whether the same controller made them.
+    /// Whether pods are equivalent: equal labels and semantically equal `spec`. Controllers are not compared.
     pub(crate) fn is_similar(&self, other: &Pod) -> bool {
-        self.likeness.is_known_to_be(&other.likeness)
+        self.spec_equivalence.is_known_equivalent(&other.spec_equivalence)
             || self.labels == other.labels
-                && self.likeness.is_like(self.object.as_str(), &other.likeness, other.object.as_str())
+                && self.spec_equivalence.is_equivalent(
+                    self.object.as_str(),
+                    &other.spec_equivalence,
+                    other.object.as_str(),
+                )
     }
 
-    /// Whether an autoscaler makes the same of both: when a pod has started, for one, is nothing to it.
-    pub(crate) fn means_the_same(&self, other: &Pod) -> bool {
+    /// Whether all fields that the autoscaler's decisions depend on are equal. The start time, for example, is not one.
+    pub(crate) fn has_same_relevant_fields(&self, other: &Pod) -> bool {
         self.created == other.created
             && self.annotations == other.annotations
             && self.controller == other.controller
             && self.is_finished() == other.is_finished()
-            && self.nominated == other.nominated
-            && self.deleted == other.deleted
-            && self.scheduled == other.scheduled
-            && self.likeness.text(self.object.as_str()) == other.likeness.text(other.object.as_str())
-            && ForFilters { started: other.spec.started, ..(*self.spec).clone() } == *other.spec
+            && self.nominated_node_name == other.nominated_node_name
+            && self.deletion_timestamp == other.deletion_timestamp
+            && self.scheduled_condition == other.scheduled_condition
+            && self.spec_equivalence.spec_text(self.object.as_str())
+                == other.spec_equivalence.spec_text(other.object.as_str())
+            && SchedulerPod { start_time: other.scheduler_pod.start_time, ..(*self.scheduler_pod).clone() }
+                == *other.scheduler_pod
     }
 
-    /// The same pod after something has become of it.
-    pub(crate) fn after(&self, fate: PodStatusUpdate) -> Pod {
-        let spec = ForFilters {
-            node_name: fate.node.clone(),
-            nominated_node: fate.nominated.clone(),
-            said_nominated: fate.nominated.clone(),
-            terminating: fate.deleted.is_some(),
-            preempted: fate.preempted,
-            finished: is_finished(fate.phase),
-            ..(*self.spec).clone()
+    /// The same pod after a status update.
+    pub(crate) fn with_status_update(&self, update: PodStatusUpdate) -> Pod {
+        let spec = SchedulerPod {
+            node_name: update.node_name.clone(),
+            nominated_node: update.nominated_node_name.clone(),
+            status_nominated_node: update.nominated_node_name.clone(),
+            terminating: update.deletion_timestamp.is_some(),
+            preempted: update.is_preempted,
+            finished: is_finished(update.phase),
+            ..(*self.scheduler_pod).clone()
         };
         Pod {
-            node: fate.node,
-            nominated: fate.nominated,
-            scheduled: fate.scheduled,
-            phase: fate.phase.into(),
-            deleted: fate.deleted,
-            spec: Arc::new(spec),
+            node_name: update.node_name,
+            nominated_node_name: update.nominated_node_name,
+            scheduled_condition: update.scheduled_condition,
+            phase: update.phase.into(),
+            deletion_timestamp: update.deletion_timestamp,
+            scheduler_pod: Arc::new(spec),
             ..self.clone()
         }
     }
@@ -265,44 +272,52 @@ impl Pod {
         self.annotations.get(key)
     }
 
-    /// Whether it belongs to a DaemonSet, or says that it is to be treated so.
-    pub(crate) fn is_of_daemon_set(&self) -> bool {
+    /// Whether it belongs to a DaemonSet, or its annotation says that it is to be treated so.
+    pub(crate) fn is_daemon_set_pod(&self) -> bool {
         self.controller.as_ref().is_some_and(|owner| owner.kind == "DaemonSet")
             || self.annotation("cluster-autoscaler.kubernetes.io/daemonset-pod") == Some("true")
     }
 
-    /// Whether a kubelet made it out of a file.
+    /// Whether it is the mirror pod of a static pod.
     pub(crate) fn is_mirror(&self) -> bool {
         self.annotation("kubernetes.io/config.mirror").is_some()
     }
 
-    /// Since when a scheduler says that no node takes it.
+    /// Since when the scheduler reports it as unschedulable.
     pub(crate) fn unschedulable_since(&self) -> Option<Moment> {
-        let scheduled = self.scheduled.as_ref().filter(|_| self.node.is_none())?;
+        let scheduled = self.scheduled_condition.as_ref().filter(|_| self.node_name.is_none())?;
         let is_refused = (&*scheduled.status, &*scheduled.reason) == ("False", "Unschedulable");
-        scheduled.changed.filter(|_| is_refused)
+        scheduled.last_transition_time.filter(|_| is_refused)
     }
 
-    /// Whether it has run to its end.
+    /// Whether its phase is `Succeeded` or `Failed`.
     pub(crate) fn is_finished(&self) -> bool {
         is_finished(&self.phase)
     }
 }
 
 impl PodStatusUpdate {
-    /// Whether a pod that was read before is after this what it says of itself then. Whoever tells fates instead of texts
-    /// can be tested by it.
-    pub fn leads(self, before: &Object, after: &Object) -> bool {
-        let mut scalars = ScalarNames::default();
+    /// Whether the pod `before` with this update equals the pod `after` as read from its object. For tests of callers
+    /// that apply updates instead of objects.
+    pub fn transforms(self, before: &Object, after: &Object) -> bool {
+        let mut scalars = ScalarResourceNames::default();
         let mut read = |object| Pod::read(object, &mut scalars);
-        let (told, text) = (read(before).after(self), read(after));
-        // When a pod has started is told to the scheduler alone; the text is kept as it was first read.
-        let spec = ForFilters { started: text.spec.started, ..(*told.spec).clone() };
-        let rest = |pod: &Pod| {
-            let (node, nominated) = (pod.node.clone(), pod.nominated.clone());
-            (node, nominated, pod.deleted, pod.scheduled.clone(), pod.phase.clone(), pod.created)
+        let (updated, text) = (read(before).with_status_update(self), read(after));
+        // The start time is not part of an update, and the object's text is kept as it was first read.
+        let spec =
+            SchedulerPod { start_time: text.scheduler_pod.start_time, ..(*updated.scheduler_pod).clone() };
+        let status_fields = |pod: &Pod| {
+            let (node, nominated) = (pod.node_name.clone(), pod.nominated_node_name.clone());
+            (
+                node,
+                nominated,
+                pod.deletion_timestamp,
+                pod.scheduled_condition.clone(),
+                pod.phase.clone(),
+                pod.created,
+            )
         };
-        spec == *text.spec && rest(&told) == rest(&text)
+        spec == *text.scheduler_pod && status_fields(&updated) == status_fields(&text)
     }
 }
 
@@ -311,7 +326,7 @@ fn is_finished(phase: &str) -> bool {
 }
 
 impl VolumeJson {
-    fn local(self) -> Option<Arc<str>> {
+    fn local_volume_name(self) -> Option<Arc<str>> {
         let in_memory = self.empty_dir.as_ref().is_some_and(|dir| &*dir.medium == "Memory");
         let is_local = self.host_path.is_some() || (self.empty_dir.is_some() && !in_memory);
         is_local.then_some(self.name)

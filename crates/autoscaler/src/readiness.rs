@@ -1,4 +1,4 @@
-//! Which nodes are ready, and since when.
+//! Readiness of nodes, by their conditions, startup taints and GPUs.
 
 use model::Moment;
 
@@ -9,42 +9,50 @@ use super::settings::Settings;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub ready: bool,
-    /// When that last changed.
-    pub changed: Moment,
-    /// It is taken for unready because a device that it should have is not there yet.
-    pub lacks_device: bool,
+    /// When readiness last changed.
+    pub last_transition: Moment,
+    /// It counts as unready because its label names a GPU that is not allocatable yet.
+    pub resource_unready: bool,
 }
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
 const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
-const STARTUP_PREFIXES: [&str; 2] =
+const STARTUP_TAINT_PREFIXES: [&str; 2] =
     ["startup-taint.cluster-autoscaler.kubernetes.io/", "ignore-taint.cluster-autoscaler.kubernetes.io/"];
-const STATUS_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/";
+const STATUS_TAINT_PREFIX: &str = "status-taint.cluster-autoscaler.kubernetes.io/";
 
 impl Readiness {
-    /// Of a node as the loop sees it: one that is still starting, or lacks its GPU, counts as unready from the beginning.
+    /// The readiness that a loop uses: a node with a startup taint or without its GPU counts as unready since its
+    /// creation.
     pub(crate) fn of(node: &Node, settings: &Settings, gpu_label: &str) -> Readiness {
-        let said = said(node, None);
-        if !said.ready || node.unschedulable {
-            return said;
+        let reported = reported_readiness(node, None);
+        if !reported.ready || node.unschedulable {
+            return reported;
         }
-        let lacks_device = lacks_gpu(node, gpu_label);
-        if lacks_device || node.taints.iter().any(|taint| is_startup(&taint.key, settings)) {
-            return Readiness { lacks_device, ..self::said(node, Some(node.created)) };
+        let lacks_device = lacks_labeled_gpu(node, gpu_label);
+        if lacks_device || node.taints.iter().any(|taint| is_startup_taint(&taint.key, settings)) {
+            return Readiness {
+                resource_unready: lacks_device,
+                ..self::reported_readiness(node, Some(node.created))
+            };
         }
-        said
+        reported
     }
 }
 
-/// What the node says itself; or what it would say if it were not ready, since then.
-fn said(node: &Node, unready_since: Option<Moment>) -> Readiness {
+/// Readiness by conditions and taints; with `unready_since`, as if the condition `Ready` were false since then.
+fn reported_readiness(node: &Node, unready_since: Option<Moment>) -> Readiness {
     let (mut ready, mut known, mut changed) = (true, false, Moment::MIN);
     for condition in &node.conditions {
         let (bad, since) = match (&*condition.kind, unready_since) {
             ("Ready", Some(since)) => (true, Some(since)),
-            ("Ready", None) => (matches!(&*condition.status, "False" | "Unknown"), condition.changed),
-            ("DiskPressure" | "NetworkUnavailable", _) => (&*condition.status == "True", condition.changed),
+            ("Ready", None) => {
+                (matches!(&*condition.status, "False" | "Unknown"), condition.last_transition_time)
+            }
+            ("DiskPressure" | "NetworkUnavailable", _) => {
+                (&*condition.status == "True", condition.last_transition_time)
+            }
             _ => continue,
         };
         known |= &*condition.kind == "Ready";
@@ -52,31 +60,31 @@ fn said(node: &Node, unready_since: Option<Moment>) -> Readiness {
         changed = changed.max(since.unwrap_or(Moment::MIN));
     }
     if !known {
-        return Readiness { ready: false, changed: Moment::MIN, lacks_device: false };
+        return Readiness { ready: false, last_transition: Moment::MIN, resource_unready: false };
     }
     for taint in &node.taints {
         if matches!(&*taint.key, NOT_READY | DISK_PRESSURE | NETWORK_UNAVAILABLE) {
             ready = false;
-            changed = changed.max(taint.added.unwrap_or(Moment::MIN));
+            changed = changed.max(taint.time_added.unwrap_or(Moment::MIN));
         }
     }
-    Readiness { ready, changed, lacks_device: false }
+    Readiness { ready, last_transition: changed, resource_unready: false }
 }
 
-/// Whether a taint says that a node is still starting.
-pub(crate) fn is_startup(key: &str, settings: &Settings) -> bool {
+/// Whether a taint is a startup taint.
+pub(crate) fn is_startup_taint(key: &str, settings: &Settings) -> bool {
     settings.startup_taints.iter().any(|taint| **taint == *key)
-        || STARTUP_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+        || STARTUP_TAINT_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
         || settings.startup_taint_prefixes.iter().any(|prefix| key.starts_with(&**prefix))
 }
 
-/// Whether a taint says something of the node's state that new nodes will not share.
-pub(crate) fn is_status(key: &str, settings: &Settings) -> bool {
-    settings.status_taints.iter().any(|taint| **taint == *key) || key.starts_with(STATUS_PREFIX)
+/// Whether a taint is a status taint, which new nodes do not have.
+pub(crate) fn is_status_taint(key: &str, settings: &Settings) -> bool {
+    settings.status_taints.iter().any(|taint| **taint == *key) || key.starts_with(STATUS_TAINT_PREFIX)
 }
 
-/// Whether a node's label promises a GPU that is not there.
-fn lacks_gpu(node: &Node, gpu_label: &str) -> bool {
-    let promised = !gpu_label.is_empty() && node.label(gpu_label).is_some();
-    promised && super::gpu_names::allocatable(node).is_none()
+/// Whether a node has the GPU label but no allocatable GPU.
+fn lacks_labeled_gpu(node: &Node, gpu_label: &str) -> bool {
+    let is_labeled = !gpu_label.is_empty() && node.label(gpu_label).is_some();
+    is_labeled && super::gpu_names::allocatable(node).is_none()
 }

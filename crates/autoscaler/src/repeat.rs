@@ -1,56 +1,61 @@
-//! Loops that come to what the one before came to.
+//! Repetition of loops that would have the same result as the last one, without running them.
 //!
-//! A loop is a function of what it knows, of what it remembers and of the time. One that left its memory as it was, and
-//! after which nothing was told, comes to the same again until one of the moments comes that it compared the time with.
+//! A loop is a function of the cluster, of the autoscaler's own state and of the time. If it left that state unchanged
+//! and no relevant change was applied since, it has the same result until one of the moments that it compared the time
+//! with.
 
 use model::Moment;
 
-use super::clock::Clock;
-use super::cloud::Cloud;
-use super::{Autoscaler, Loop};
+use super::clock::LoopClock;
+use super::cloud::CloudProvider;
+use super::{Autoscaler, LoopResult};
 
-/// A loop after which the next may come to the same.
+/// A loop that may be repeated.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
-    /// When it ran, be it as a repetition.
+pub(super) struct RepeatableLoop {
+    /// When it last ran or was repeated.
     at: Moment,
     until: Moment,
-    /// How many templates it made.
-    made: u64,
+    /// The number of templates that it built.
+    templates_built: u64,
 }
 
 impl Autoscaler {
-    /// Whether a loop now comes to exactly what the last one came to, but for the time. If so, it counts as run.
-    pub fn repeat(&mut self, now: Moment, cloud: &dyn Cloud) -> bool {
-        self.refresh(now, cloud);
-        let Some(rest) = self.rest.filter(|rest| now <= rest.until && self.down.is_at_rest(now)) else {
+    /// Returns whether a loop now has exactly the result of the last one, except for the time. If so, it counts as run.
+    pub fn try_repeat(&mut self, now: Moment, cloud: &dyn CloudProvider) -> bool {
+        self.refresh_instances(now, cloud);
+        let Some(repeatable) = self
+            .repeatable_loop
+            .filter(|repeatable| now <= repeatable.until && self.scale_down.is_repeatable(now))
+        else {
             return false;
         };
-        self.state.templates.made_again(rest.at, now, rest.made);
-        self.state.registry.counted_again(rest.at, now);
-        self.down.looked_again(rest.at, now);
-        self.status.written_again(rest.at, now);
-        self.timing.ran(now, false);
-        self.rest = Some(Rest { at: now, ..rest });
+        self.state.templates.repeat_recompute(repeatable.at, now, repeatable.templates_built);
+        self.state.registry.repeat_update(repeatable.at, now);
+        self.scale_down.repeat_update(repeatable.at, now);
+        self.status.repeat_write(repeatable.at, now);
+        self.loop_trigger.loop_ran(now, false);
+        self.repeatable_loop = Some(RepeatableLoop { at: now, ..repeatable });
         true
     }
 
-    /// Hears of instances, if it is time.
-    pub(super) fn refresh(&mut self, now: Moment, cloud: &dyn Cloud) {
-        if self.state.registry.refresh(now, cloud) {
-            self.rest = None;
+    /// Refreshes the instance cache if that is due.
+    pub(super) fn refresh_instances(&mut self, now: Moment, cloud: &dyn CloudProvider) {
+        if self.state.registry.refresh_instances(now, cloud) {
+            self.repeatable_loop = None;
         }
     }
 
-    /// A loop is over.
-    pub(super) fn rest_after(&mut self, done: &Loop, clock: &Clock, made: u64) {
+    /// Called at the end of a loop: keeps it if the next one may repeat it.
+    pub(super) fn remember_if_repeatable(&mut self, done: &LoopResult, clock: &LoopClock, made: u64) {
         let is_idle = done.actions.is_empty() && done.scale_down.delete_results.is_empty();
-        let until = clock.same_until().filter(|_| is_idle);
-        self.rest = until.map(|until| Rest { at: clock.now(), until, made });
+        let until = clock.stable_until().filter(|_| is_idle);
+        self.repeatable_loop =
+            until.map(|until| RepeatableLoop { at: clock.now(), until, templates_built: made });
     }
 
-    /// Whether the next loop may come to what the last one came to.
+    /// Whether the next loop may be a repetition of the last one.
     pub fn may_repeat(&self) -> bool {
-        self.rest.is_some()
+        self.repeatable_loop.is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! How an autoscaler is set: what its command line says once defaults are filled in.
+//! The settings of an autoscaler: its command line with defaults filled in.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use kubernetes::version;
 
-/// How an autoscaler is set. Each field is the flag of the same name unless it says otherwise.
+/// The settings of an autoscaler. Each field is the flag of the same name unless noted otherwise.
 #[allow(missing_docs, reason = "a field is the flag of its name")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whose rules are followed.
+    /// The simulated version.
     pub version: Version,
-    /// The scheduler whose filters count: its first profile.
+    /// The scheduler whose filters are used, with its first profile.
     pub scheduler: scheduler::Settings,
-    /// Where cluster-autoscaler throws dice.
+    /// The seed for cluster-autoscaler's random choices.
     pub seed: u64,
-    /// `cloud-provider`: which labels two similar groups may differ in depends on it.
+    /// `cloud-provider`: determines the labels that similar groups may differ in.
     pub cloud_provider: Arc<str>,
-    /// `namespace`: where the ConfigMaps are.
+    /// `namespace` of the ConfigMaps.
     pub namespace: Arc<str>,
     pub status_config_map_name: Arc<str>,
     pub write_status_configmap: bool,
 
-    // When.
+    // Loops.
     pub scan_interval: Duration,
     pub frequent_loops_enabled: bool,
 
@@ -36,17 +36,17 @@ pub struct Settings {
     pub allowed_scheduler_names: Vec<Arc<str>>,
 
     // Limits.
-    /// Zero is none.
+    /// Zero for no limit.
     pub max_nodes_total: i64,
-    pub cores_total: Range,
+    pub cores_total: MinMax,
     /// In GiB, as on the command line.
-    pub memory_total: Range,
+    pub memory_total: MinMax,
     /// By the value of the provider's GPU label.
-    pub gpu_total: Vec<(Arc<str>, Range)>,
+    pub gpu_total: Vec<(Arc<str>, MinMax)>,
     pub max_nodes_per_scaleup: i64,
 
     // Scale-up.
-    /// One after the other; at least one.
+    /// The chain of expanders; at least one.
     pub expander: Vec<Expander>,
     pub balance_similar_node_groups: bool,
     pub balancing_ignore_labels: Vec<Arc<str>>,
@@ -70,7 +70,7 @@ pub struct Settings {
     pub status_taints: Vec<Arc<str>>,
     pub node_info_cache_expire_time: Duration,
 
-    // Health and trouble.
+    // Health and backoff.
     pub max_total_unready_percentage: f64,
     pub ok_total_unready_count: i64,
     pub initial_node_group_backoff_duration: Duration,
@@ -95,7 +95,7 @@ pub struct Settings {
     pub node_deletion_batcher_interval: Duration,
     pub max_graceful_termination_sec: i64,
     pub max_pod_eviction_time: Duration,
-    /// Pods of each priority and more, and how long they get in seconds; by priority. Empty for one bucket of all.
+    /// Buckets by minimum priority, each with its grace period in seconds. Empty for one bucket of all pods.
     pub drain_priority_config: Vec<(i32, i64)>,
     pub cordon_node_before_terminating: bool,
     pub max_bulk_soft_taint_count: i64,
@@ -110,16 +110,16 @@ pub struct Settings {
     pub blocking_system_pod_disruption_timeout: Duration,
     pub ignore_mirror_pods_utilization: bool,
 
-    /// What holds for groups that say nothing else.
-    pub group_defaults: GroupDefaults,
-    /// What was asked for that is not simulated, in words for the user.
-    pub left_out: Vec<String>,
+    /// Options of groups that do not override them.
+    pub group_defaults: NodeGroupAutoscalingOptions,
+    /// Messages about requested features that are not simulated.
+    pub unsupported: Vec<String>,
 }
 
-/// What a group may set for itself; flags of the same name.
+/// Autoscaling options of a group; flags of the same name.
 #[allow(missing_docs, reason = "a field is the flag of its name")]
 #[derive(Clone, Debug, PartialEq)]
-pub struct GroupDefaults {
+pub struct NodeGroupAutoscalingOptions {
     pub scale_down_utilization_threshold: f64,
     pub scale_down_gpu_utilization_threshold: f64,
     pub scale_down_unneeded_time: Duration,
@@ -129,10 +129,10 @@ pub struct GroupDefaults {
     pub ignore_daemonsets_utilization: bool,
 }
 
-/// What a group sets for itself; flags apply where it says nothing.
+/// Options that a group overrides; `None` where the flags apply.
 #[allow(missing_docs, reason = "a field is the flag of its name")]
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GroupOptions {
+pub struct GroupOptionOverrides {
     pub scale_down_utilization_threshold: Option<f64>,
     pub scale_down_gpu_utilization_threshold: Option<f64>,
     pub scale_down_unneeded_time: Option<Duration>,
@@ -140,38 +140,38 @@ pub struct GroupOptions {
     pub max_node_provision_time: Option<Duration>,
     pub max_node_startup_time: Option<Duration>,
     pub ignore_daemonsets_utilization: Option<bool>,
-    /// All of its nodes or none.
+    /// It has either all of its nodes or none.
     pub zero_or_max_node_scaling: bool,
     pub allow_non_atomic_scale_up_to_max: bool,
 }
 
-/// From a least to a most.
+/// A minimum and a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The least.
+pub struct MinMax {
+    /// The minimum.
     pub min: i64,
-    /// The most.
+    /// The maximum.
     pub max: i64,
 }
 
-/// How one of several ways to grow is chosen.
+/// A strategy for the choice among expansion options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expander {
-    /// By chance.
+    /// A random one.
     Random,
     /// The one that helps most pods.
     MostPods,
-    /// The one that leaves least unused.
+    /// The one that leaves the least CPU and memory unused.
     LeastWaste,
     /// The one that needs the fewest nodes.
     LeastNodes,
-    /// The cheapest, all things considered.
+    /// The one with the best ratio of node price to pod price, adjusted by node size.
     Price,
-    /// By what a ConfigMap says.
+    /// The one with the highest priority in a ConfigMap.
     Priority,
 }
 
-/// Whose rules are followed. Only 1.36 is compared with the real autoscaler's own decisions.
+/// The simulated version. Only 1.36 is compared with decisions of the real autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// cluster-autoscaler 1.32.
@@ -188,23 +188,23 @@ pub enum Version {
     V1_37,
 }
 
-/// A text that names no version that is simulated.
+/// A text that names no simulated version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a version of cluster-autoscaler that can be simulated: give one from 1.32 to 1.37")]
 pub struct BadVersion {
-    /// What was given.
+    /// The text.
     pub text: String,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// What an autoscaler of that version does without flags.
+    /// The settings of a version without flags.
     pub fn for_version(version: Version) -> Settings {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         Settings {
             version,
-            scheduler: scheduler::Settings::for_version(version.of_scheduler()),
+            scheduler: scheduler::Settings::for_version(version.scheduler_version()),
             seed: 0,
             cloud_provider: Arc::from(""),
             namespace: Arc::from("kube-system"),
@@ -217,8 +217,8 @@ impl Settings {
             bypassed_scheduler_names: Vec::new(),
             allowed_scheduler_names: Vec::new(),
             max_nodes_total: 0,
-            cores_total: Range { min: 0, max: 320_000 },
-            memory_total: Range { min: 0, max: 6_400_000 },
+            cores_total: MinMax { min: 0, max: 320_000 },
+            memory_total: MinMax { min: 0, max: 6_400_000 },
             gpu_total: Vec::new(),
             max_nodes_per_scaleup: 1000,
             expander: vec![if version >= Version::V1_33 { Expander::LeastWaste } else { Expander::Random }],
@@ -273,7 +273,7 @@ impl Settings {
             min_replica_count: 0,
             blocking_system_pod_disruption_timeout: minutes(60),
             ignore_mirror_pods_utilization: false,
-            group_defaults: GroupDefaults {
+            group_defaults: NodeGroupAutoscalingOptions {
                 scale_down_utilization_threshold: 0.5,
                 scale_down_gpu_utilization_threshold: 0.5,
                 scale_down_unneeded_time: minutes(10),
@@ -282,12 +282,12 @@ impl Settings {
                 max_node_startup_time: minutes(15),
                 ignore_daemonsets_utilization: false,
             },
-            left_out: Vec::new(),
+            unsupported: Vec::new(),
         }
     }
 
-    /// The same for another version: what has the default of the one gets that of the other.
-    pub fn for_other_version(mut self, version: Version) -> Settings {
+    /// The same settings for another version: values that equal the old version's default become the new one's.
+    pub fn with_version(mut self, version: Version) -> Settings {
         let (old, new) = (Settings::for_version(self.version), Settings::for_version(version));
         macro_rules! take {
             ($($field:ident),*) => { $(if self.$field == old.$field { self.$field = new.$field; })* };
@@ -297,8 +297,8 @@ impl Settings {
         self
     }
 
-    /// What holds for a group.
-    pub fn of_group(&self, options: Option<&GroupOptions>) -> GroupDefaults {
+    /// The options of a group, with its overrides.
+    pub fn group_options(&self, options: Option<&GroupOptionOverrides>) -> NodeGroupAutoscalingOptions {
         let mut own = self.group_defaults.clone();
         let Some(said) = options else { return own };
         macro_rules! take {
@@ -326,18 +326,18 @@ impl Default for Settings {
 // === impl Version ===
 
 impl Version {
-    /// All, the oldest first.
+    /// All versions, oldest first.
     const ALL: [Version; 6] =
         [Version::V1_32, Version::V1_33, Version::V1_34, Version::V1_35, Version::V1_36, Version::V1_37];
 
-    /// Reads `1.34`, or what an image is called: `v1.34.2`.
+    /// Parses `1.34`, or an image tag such as `v1.34.2`.
     pub fn parse(text: &str) -> Result<Version, BadVersion> {
-        let found = Version::ALL.into_iter().find(|version| version::names(text, version.name()));
+        let found = Version::ALL.into_iter().find(|version| version::is_of_release(text, version.name()));
         found.ok_or_else(|| BadVersion { text: text.to_owned() })
     }
 
-    /// The scheduler whose filters it has, as far as that one is known.
-    pub(super) fn of_scheduler(self) -> scheduler::Version {
+    /// The scheduler version whose filters it uses, or the nearest that is simulated.
+    pub(super) fn scheduler_version(self) -> scheduler::Version {
         match self {
             Version::V1_32 => scheduler::Version::V1_32,
             Version::V1_33 => scheduler::Version::V1_33,

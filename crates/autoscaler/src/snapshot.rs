@@ -1,76 +1,76 @@
-//! The cluster as one loop of the autoscaler sees it, to try things in: what is tried can be taken back.
+//! The cluster snapshot of a loop: simulations change it, and forks of it are committed or reverted.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use kubernetes::amounts::Amounts;
+use kubernetes::amounts::ResourceAmounts;
 use scheduler::Settings as SchedulerSettings;
+use scheduler::filter_snapshot::{FilterSnapshot, SchedulingError};
 use scheduler::ids::{NodeId, PodId};
-use scheduler::trial::{Refused, Trial};
 
 use super::node::Node;
 use super::pod::Pod;
 
-/// The nodes and pods that a loop works with.
+/// The nodes and pods of a loop.
 #[derive(Debug)]
-pub(crate) struct Snapshot {
-    pub trial: Trial,
-    /// By number.
+pub(crate) struct ClusterSnapshot {
+    pub filter_snapshot: FilterSnapshot,
+    /// By node ID.
     nodes: Vec<Option<Arc<Node>>>,
-    /// By number.
+    /// By pod ID.
     pods: Vec<Option<Arc<Pod>>>,
-    /// When a pod was last put somewhere by this loop; zero for those that are where they were found.
-    moved: Vec<u32>,
-    moves: u32,
-    /// The nodes in the order in which they are looked at.
+    /// By pod ID, the number of the pod's last move in this loop; zero for pods that were not moved.
+    last_move: Vec<u32>,
+    move_count: u32,
+    /// The nodes in the order in which they are searched.
     order: Vec<NodeId>,
-    /// Where in that order the last search ended.
-    last_match: usize,
-    done: Vec<Step>,
-    /// How many of the steps are about nodes.
-    changes_of_nodes: usize,
+    /// The index in that order at which the last search ended.
+    last_match_index: usize,
+    undo_log: Vec<UndoEntry>,
+    /// The number of undo entries that are about nodes.
+    node_change_count: usize,
 }
 
-/// A place in what was done, to go back to.
+/// A position in the undo log to revert to.
 #[derive(Debug)]
 #[must_use = "a fork is reverted or committed"]
 pub(crate) struct Fork(usize);
 
-/// Something that was done, with what is needed to take it back.
+/// A change with the information needed to undo it.
 #[derive(Debug)]
-enum Step {
+enum UndoEntry {
     NodeAdded(NodeId),
-    NodeRemoved { node: Arc<Node>, was: Was, place: usize },
-    NodeChanged { was: Was, before: Arc<Node> },
-    PodAdded { pod: PodId, on: Option<Was> },
-    PodMoved { pod: PodId, from: Option<Was>, to: Option<Was>, moved: u32 },
+    NodeRemoved { node: Arc<Node>, was: NodeGeneration, place: usize },
+    NodeChanged { was: NodeGeneration, before: Arc<Node> },
+    PodAdded { pod: PodId, on: Option<NodeGeneration> },
+    PodMoved { pod: PodId, from: Option<NodeGeneration>, to: Option<NodeGeneration>, moved: u32 },
 }
 
-/// A node and its generation before something was done to it.
+/// A node and its generation before a change.
 #[derive(Clone, Copy, Debug)]
-struct Was {
+struct NodeGeneration {
     id: NodeId,
     generation: u64,
 }
 
-impl Snapshot {
-    pub(crate) fn new(settings: &SchedulerSettings) -> Snapshot {
-        Snapshot {
-            trial: Trial::new(settings),
+impl ClusterSnapshot {
+    pub(crate) fn new(settings: &SchedulerSettings) -> ClusterSnapshot {
+        ClusterSnapshot {
+            filter_snapshot: FilterSnapshot::new(settings),
             nodes: Vec::new(),
             pods: Vec::new(),
-            moved: Vec::new(),
-            moves: 0,
+            last_move: Vec::new(),
+            move_count: 0,
             order: Vec::new(),
-            last_match: 0,
-            done: Vec::new(),
-            changes_of_nodes: 0,
+            last_match_index: 0,
+            undo_log: Vec::new(),
+            node_change_count: 0,
         }
     }
 
-    // What is there.
+    // Content.
 
-    /// The nodes in the order in which they are looked at.
+    /// The nodes in the order in which they are searched.
     pub(crate) fn order(&self) -> &[NodeId] {
         &self.order
     }
@@ -79,157 +79,157 @@ impl Snapshot {
         self.nodes[id.index()].as_ref().expect("a node's number is used while it is there")
     }
 
-    /// A node, if there is one of that number.
+    /// The node of an ID, if it exists.
     pub(crate) fn get_node(&self, id: NodeId) -> Option<&Arc<Node>> {
         self.nodes.get(id.index())?.as_ref()
     }
 
     /// The node of that name.
-    pub(crate) fn find(&self, name: &str) -> Option<NodeId> {
-        self.trial.node(name)
+    pub(crate) fn find_node(&self, name: &str) -> Option<NodeId> {
+        self.filter_snapshot.find_node(name)
     }
 
     pub(crate) fn pod(&self, id: PodId) -> &Arc<Pod> {
         self.pods[id.index()].as_ref().expect("a pod's number is used while it is there")
     }
 
-    /// What the pods on a node ask for.
-    pub(crate) fn requested(&self, id: NodeId) -> &Amounts {
-        self.trial.requested(id)
+    /// The sum of the requests of the pods on a node.
+    pub(crate) fn requested(&self, id: NodeId) -> &ResourceAmounts {
+        self.filter_snapshot.requested(id)
     }
 
-    /// The pods on a node: those found there in the order of lists (by age, then by name), those that were promised it,
-    /// then those that were put there.
+    /// The pods on a node: bound pods in list order (by age, then by name), nominated pods, then pods that this loop
+    /// moved there.
     pub(crate) fn pods_on(&self, id: NodeId) -> Vec<PodId> {
-        let mut pods = self.trial.load(id).pods.clone();
+        let mut pods = self.filter_snapshot.usage(id).pods.clone();
         let place = |id: &PodId| {
             let pod = self.pod(*id);
-            (self.moved[id.index()], pod.node.is_none(), pod.created, &pod.name)
+            (self.last_move[id.index()], pod.node_name.is_none(), pod.created, &pod.name)
         };
         pods.sort_by_cached_key(place);
         pods
     }
 
-    // What is known for good. Only between loops, when nothing is being tried.
+    // Changes from informers. Only between loops, when the undo log is empty.
 
-    /// A node came, or changed.
+    /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) -> NodeId {
-        let id = self.trial.set_node(node.spec.clone());
-        put(&mut self.nodes, id.index(), node);
+        let id = self.filter_snapshot.set_node(node.spec.clone());
+        set_at(&mut self.nodes, id.index(), node);
         id
     }
 
-    /// A node is gone.
+    /// Removes a deleted node.
     pub(crate) fn forget_node(&mut self, id: NodeId) {
-        self.trial.remove_node(id);
+        self.filter_snapshot.remove_node(id);
         self.nodes[id.index()] = None;
     }
 
-    /// A pod came, on no node.
+    /// Adds a pod, unscheduled.
     pub(crate) fn add_pod(&mut self, pod: Arc<Pod>) -> PodId {
-        let id = self.trial.add_pod((*pod.spec).clone());
-        put(&mut self.pods, id.index(), pod);
-        if self.moved.len() < self.pods.len() {
-            self.moved.resize(self.pods.len(), 0);
+        let id = self.filter_snapshot.add_pod((*pod.scheduler_pod).clone());
+        set_at(&mut self.pods, id.index(), pod);
+        if self.last_move.len() < self.pods.len() {
+            self.last_move.resize(self.pods.len(), 0);
         }
-        self.moved[id.index()] = 0;
+        self.last_move[id.index()] = 0;
         id
     }
 
-    /// A pod changed in nothing that matters to an autoscaler.
-    pub(crate) fn renew_pod(&mut self, id: PodId, pod: Arc<Pod>) {
-        put(&mut self.pods, id.index(), pod);
+    /// Replaces a pod of which only irrelevant fields changed.
+    pub(crate) fn replace_pod(&mut self, id: PodId, pod: Arc<Pod>) {
+        set_at(&mut self.pods, id.index(), pod);
     }
 
-    /// A pod is gone.
+    /// Removes a deleted pod.
     pub(crate) fn forget_pod(&mut self, id: PodId) {
-        self.trial.remove_pod(id);
+        self.filter_snapshot.remove_pod(id);
         self.pods[id.index()] = None;
     }
 
     /// Begins a loop with these nodes.
-    pub(crate) fn begin(&mut self, order: Vec<NodeId>) {
-        debug_assert!(self.done.is_empty(), "the last loop took everything back");
+    pub(crate) fn begin_loop(&mut self, order: Vec<NodeId>) {
+        debug_assert!(self.undo_log.is_empty(), "the last loop took everything back");
         self.order = order;
     }
 
-    /// Ends a loop: all that was tried is taken back.
-    pub(crate) fn end(&mut self) {
+    /// Ends a loop: reverts all changes.
+    pub(crate) fn end_loop(&mut self) {
         self.revert(Fork(0));
-        self.moves = 0;
+        self.move_count = 0;
     }
 
-    /// Whether nodes were added, removed or changed that are not so in the cluster.
-    pub(crate) fn has_other_nodes(&self) -> bool {
-        self.changes_of_nodes > 0
+    /// Whether nodes were added, removed or changed in this loop.
+    pub(crate) fn has_node_changes(&self) -> bool {
+        self.node_change_count > 0
     }
 
-    // What is tried.
+    // Simulated changes.
 
-    /// From here on, what is done can be taken back.
+    /// Begins a fork: changes from here on can be reverted.
     pub(crate) fn fork(&self) -> Fork {
-        Fork(self.done.len())
+        Fork(self.undo_log.len())
     }
 
-    /// Keeps what was done since.
+    /// Keeps the changes since the fork.
     pub(crate) fn commit(&self, _fork: Fork) {}
 
-    /// Takes back all that was done since.
+    /// Reverts the changes since the fork.
     pub(crate) fn revert(&mut self, fork: Fork) {
-        while self.done.len() > fork.0 {
-            let step = self.done.pop().expect("there are more than that");
-            let is_about_node = !matches!(step, Step::PodAdded { .. } | Step::PodMoved { .. });
-            self.changes_of_nodes -= usize::from(is_about_node);
+        while self.undo_log.len() > fork.0 {
+            let step = self.undo_log.pop().expect("there are more than that");
+            let is_about_node = !matches!(step, UndoEntry::PodAdded { .. } | UndoEntry::PodMoved { .. });
+            self.node_change_count -= usize::from(is_about_node);
             match step {
-                Step::NodeAdded(id) => {
-                    self.trial.remove_node(id);
+                UndoEntry::NodeAdded(id) => {
+                    self.filter_snapshot.remove_node(id);
                     self.nodes[id.index()] = None;
                     let last = self.order.pop();
                     debug_assert_eq!(last, Some(id), "who came last goes first");
                 }
-                Step::NodeRemoved { node, was, place } => {
-                    let again = self.trial.set_node(node.spec.clone());
+                UndoEntry::NodeRemoved { node, was, place } => {
+                    let again = self.filter_snapshot.set_node(node.spec.clone());
                     debug_assert_eq!(again, was.id, "what is taken back last was done first");
-                    put(&mut self.nodes, again.index(), node);
+                    set_at(&mut self.nodes, again.index(), node);
                     self.order.insert(place, again);
-                    self.is_as(was);
+                    self.restore_generation(was);
                 }
-                Step::NodeChanged { was, before } => {
-                    self.trial.set_node(before.spec.clone());
+                UndoEntry::NodeChanged { was, before } => {
+                    self.filter_snapshot.set_node(before.spec.clone());
                     self.nodes[was.id.index()] = Some(before);
-                    self.is_as(was);
+                    self.restore_generation(was);
                 }
-                Step::PodAdded { pod, on } => {
-                    self.trial.remove_pod(pod);
+                UndoEntry::PodAdded { pod, on } => {
+                    self.filter_snapshot.remove_pod(pod);
                     self.pods[pod.index()] = None;
-                    on.into_iter().for_each(|was| self.is_as(was));
+                    on.into_iter().for_each(|was| self.restore_generation(was));
                 }
-                Step::PodMoved { pod, from, to, moved } => {
+                UndoEntry::PodMoved { pod, from, to, moved } => {
                     match from {
-                        Some(was) => self.trial.place(pod, was.id),
-                        None => self.trial.take_off(pod),
+                        Some(was) => self.filter_snapshot.assume_pod(pod, was.id),
+                        None => self.filter_snapshot.forget_pod(pod),
                     }
-                    self.moved[pod.index()] = moved;
-                    from.into_iter().chain(to).for_each(|was| self.is_as(was));
+                    self.last_move[pod.index()] = moved;
+                    from.into_iter().chain(to).for_each(|was| self.restore_generation(was));
                 }
             }
         }
     }
 
-    fn was(&self, id: NodeId) -> Was {
-        Was { id, generation: self.trial.generation(id) }
+    fn generation_before(&self, id: NodeId) -> NodeGeneration {
+        NodeGeneration { id, generation: self.filter_snapshot.generation(id) }
     }
 
-    /// What was done to a node was taken back.
-    fn is_as(&mut self, was: Was) {
-        self.trial.restore_generation(was.id, was.generation);
+    /// Restores the generation of a node after a change was undone.
+    fn restore_generation(&mut self, was: NodeGeneration) {
+        self.filter_snapshot.restore_generation(was.id, was.generation);
     }
 
     /// Adds a node with pods on it, at the end of the order.
     pub(crate) fn add_node(&mut self, node: Arc<Node>, pods: &[Arc<Pod>]) -> NodeId {
         let id = self.set_node(node);
         self.order.push(id);
-        self.note_node(Step::NodeAdded(id));
+        self.log_node_change(UndoEntry::NodeAdded(id));
         for pod in pods {
             self.add_pod_on(pod.clone(), id);
         }
@@ -240,93 +240,96 @@ impl Snapshot {
     pub(crate) fn remove_node(&mut self, id: NodeId) {
         let place = self.order.iter().position(|other| *other == id).expect("who is removed is there");
         self.order.remove(place);
-        let was = self.was(id);
-        self.trial.remove_node(id);
+        let was = self.generation_before(id);
+        self.filter_snapshot.remove_node(id);
         let node = self.nodes[id.index()].take().expect("who is removed is there");
-        self.note_node(Step::NodeRemoved { node, was, place });
+        self.log_node_change(UndoEntry::NodeRemoved { node, was, place });
     }
 
-    /// Changes a node, by the same name.
-    pub(crate) fn change_node(&mut self, id: NodeId, node: Arc<Node>) {
-        let was = self.was(id);
-        self.trial.set_node(node.spec.clone());
+    /// Replaces a node by another of the same name.
+    pub(crate) fn replace_node(&mut self, id: NodeId, node: Arc<Node>) {
+        let was = self.generation_before(id);
+        self.filter_snapshot.set_node(node.spec.clone());
         let before = self.nodes[id.index()].replace(node).expect("who is changed is there");
-        self.note_node(Step::NodeChanged { was, before });
+        self.log_node_change(UndoEntry::NodeChanged { was, before });
     }
 
     /// Adds a pod on a node.
     pub(crate) fn add_pod_on(&mut self, pod: Arc<Pod>, node: NodeId) -> PodId {
         let id = self.add_pod(pod);
-        self.done.push(Step::PodAdded { pod: id, on: Some(self.was(node)) });
-        self.trial.place(id, node);
+        self.undo_log.push(UndoEntry::PodAdded { pod: id, on: Some(self.generation_before(node)) });
+        self.filter_snapshot.assume_pod(id, node);
         id
     }
 
-    /// Adds a pod on no node.
-    pub(crate) fn add_waiting_pod(&mut self, pod: Arc<Pod>) -> PodId {
+    /// Adds an unscheduled pod.
+    pub(crate) fn add_unscheduled_pod(&mut self, pod: Arc<Pod>) -> PodId {
         let id = self.add_pod(pod);
-        self.done.push(Step::PodAdded { pod: id, on: None });
+        self.undo_log.push(UndoEntry::PodAdded { pod: id, on: None });
         id
     }
 
-    /// Puts a pod on a node, whatever the filters say.
-    pub(crate) fn place(&mut self, pod: PodId, node: NodeId) {
-        let (from, to) = (self.trial.node_of(pod).map(|from| self.was(from)), self.was(node));
-        self.trial.place(pod, node);
-        self.note_move(pod, from, Some(to));
+    /// Puts a pod on a node without running the filters.
+    pub(crate) fn force_schedule(&mut self, pod: PodId, node: NodeId) {
+        let (from, to) = (
+            self.filter_snapshot.node_of(pod).map(|from| self.generation_before(from)),
+            self.generation_before(node),
+        );
+        self.filter_snapshot.assume_pod(pod, node);
+        self.log_pod_move(pod, from, Some(to));
     }
 
-    /// Takes a pod off its node.
-    pub(crate) fn take_off(&mut self, pod: PodId) {
-        let from = self.trial.node_of(pod).map(|from| self.was(from));
-        self.trial.take_off(pod);
-        self.note_move(pod, from, None);
+    /// Removes a pod from its node; it stays in the snapshot, unscheduled.
+    pub(crate) fn unschedule(&mut self, pod: PodId) {
+        let from = self.filter_snapshot.node_of(pod).map(|from| self.generation_before(from));
+        self.filter_snapshot.forget_pod(pod);
+        self.log_pod_move(pod, from, None);
     }
 
-    fn note_node(&mut self, step: Step) {
-        self.changes_of_nodes += 1;
-        self.done.push(step);
+    fn log_node_change(&mut self, step: UndoEntry) {
+        self.node_change_count += 1;
+        self.undo_log.push(step);
     }
 
-    fn note_move(&mut self, pod: PodId, from: Option<Was>, to: Option<Was>) {
-        self.moves += 1;
-        let moved = std::mem::replace(&mut self.moved[pod.index()], self.moves);
-        self.done.push(Step::PodMoved { pod, from, to, moved });
+    fn log_pod_move(&mut self, pod: PodId, from: Option<NodeGeneration>, to: Option<NodeGeneration>) {
+        self.move_count += 1;
+        let moved = std::mem::replace(&mut self.last_move[pod.index()], self.move_count);
+        self.undo_log.push(UndoEntry::PodMoved { pod, from, to, moved });
     }
 
-    // What the filters say.
+    // Filters.
 
     /// Whether a pod passes the filters of a node.
-    pub(crate) fn check(&mut self, pod: PodId, node: NodeId) -> Result<(), Refused> {
-        self.trial.check(pod, node)
+    pub(crate) fn check_predicates(&mut self, pod: PodId, node: NodeId) -> Result<(), SchedulingError> {
+        self.filter_snapshot.run_filters_on_node(pod, node)
     }
 
-    /// Puts a pod on a node, if the filters let it.
-    pub(crate) fn schedule(&mut self, pod: PodId, node: NodeId) -> Result<(), Refused> {
-        self.check(pod, node)?;
-        self.place(pod, node);
+    /// Puts a pod on a node if it passes the filters.
+    pub(crate) fn schedule(&mut self, pod: PodId, node: NodeId) -> Result<(), SchedulingError> {
+        self.check_predicates(pod, node)?;
+        self.force_schedule(pod, node);
         Ok(())
     }
 
-    /// Where in the order the last search ended. What is taken back does not change it.
-    pub(crate) fn last_match(&self) -> usize {
-        self.last_match
+    /// The index in the node order at which the last search ended. A revert does not change it.
+    pub(crate) fn last_match_index(&self) -> usize {
+        self.last_match_index
     }
 
-    /// A search ended there, whoever made it.
-    pub(crate) fn set_last_match(&mut self, place: usize) {
-        self.last_match = place;
+    /// Sets the index at which the last search ended.
+    pub(crate) fn set_last_match_index(&mut self, place: usize) {
+        self.last_match_index = place;
     }
 
-    /// Puts a pod on the first node after the last match whose filters let it, of those that are acceptable.
-    pub(crate) fn schedule_anywhere(
+    /// Puts a pod on the first acceptable node after the last match that passes the filters. Returns that node.
+    pub(crate) fn schedule_on_any_node_matching(
         &mut self,
         pod: PodId,
         acceptable: impl Fn(NodeId) -> bool,
     ) -> Option<NodeId> {
         let count = self.order.len();
-        let start = (self.last_match + 1) % count.max(1);
-        let Snapshot { trial, nodes, order, .. } = self;
+        let start = (self.last_match_index + 1) % count.max(1);
+        let ClusterSnapshot { filter_snapshot: trial, nodes, order, .. } = self;
         let is_open = |id: NodeId| {
             let node = nodes[id.index()].as_ref().expect("who is in the order is there");
             !node.unschedulable && acceptable(id)
@@ -336,16 +339,16 @@ impl Snapshot {
             place.set(next);
             order[next]
         });
-        let found = trial.first(pod, places, is_open)?;
-        // Nobody looked beyond the one that was found.
-        self.last_match = place.get();
-        self.place(pod, found);
+        let found = trial.run_filters_until_passing_node(pod, places, is_open)?;
+        // The iterator was not advanced beyond the node that was found.
+        self.last_match_index = place.get();
+        self.force_schedule(pod, found);
         Some(found)
     }
 }
 
-/// Puts a thing at its place in a table that grows.
-fn put<T>(table: &mut Vec<Option<T>>, place: usize, thing: T) {
+/// Sets an entry of a table, which grows if needed.
+fn set_at<T>(table: &mut Vec<Option<T>>, place: usize, thing: T) {
     if table.len() <= place {
         table.resize_with(place + 1, || None);
     }
@@ -363,9 +366,9 @@ mod tests {
     const ROUNDS: usize = 40;
     const STEPS: usize = 30;
 
-    /// All that can be told of a snapshot: who is where, what is asked for, and what the filters say of every pod that
-    /// waits on every node.
-    fn fingerprint(snapshot: &mut Snapshot, waiting: &[PodId]) -> String {
+    /// All observable state of a snapshot: pods by node, requests, and the filters' result for every unscheduled pod on
+    /// every node.
+    fn fingerprint(snapshot: &mut ClusterSnapshot, waiting: &[PodId]) -> String {
         let order = snapshot.order().to_vec();
         let mut lines = Vec::new();
         for node in &order {
@@ -374,24 +377,24 @@ mod tests {
             let (name, asked) = (snapshot.node(*node).name.clone(), snapshot.requested(*node).clone());
             lines.push(format!("{name} {asked:?} {names:?}"));
             for pod in waiting {
-                lines.push(format!("  {:?}", snapshot.check(*pod, *node)));
+                lines.push(format!("  {:?}", snapshot.check_predicates(*pod, *node)));
             }
         }
         lines.join("\n")
     }
 
-    fn node(snapshot: &mut Snapshot, name: &str, zone: usize, taint: bool) -> Arc<Node> {
+    fn node(snapshot: &mut ClusterSnapshot, name: &str, zone: usize, taint: bool) -> Arc<Node> {
         let node = testobjects::node(name)
             .label("zone", &format!("z{zone}"))
             .allocatable("cpu", "4")
             .allocatable("memory", "8Gi")
             .allocatable("pods", "10");
         let node = if taint { node.taint("t:NoSchedule") } else { node };
-        Arc::new(Node::read(&node.object(), snapshot.trial.scalars()))
+        Arc::new(Node::read(&node.object(), snapshot.filter_snapshot.scalars()))
     }
 
-    /// Pods of three kinds: spread over zones, away from each other, with a port of the node.
-    fn pod(snapshot: &mut Snapshot, name: &str, kind: usize) -> Arc<Pod> {
+    /// Pods of three kinds: with a topology spread constraint over zones, with anti-affinity, with a host port.
+    fn pod(snapshot: &mut ClusterSnapshot, name: &str, kind: usize) -> Arc<Pod> {
         let app = format!("app-{kind}");
         let selector = json!({"matchLabels": {"app": app}});
         let pod = testobjects::pod(name).label("app", &app).request("cpu", "500m").request("memory", "1Gi");
@@ -408,11 +411,11 @@ mod tests {
             }
             _ => pod.host_port(80),
         };
-        Arc::new(Pod::read(&pod.object(), snapshot.trial.scalars()))
+        Arc::new(Pod::read(&pod.object(), snapshot.filter_snapshot.scalars()))
     }
 
-    /// Does something, by chance.
-    fn step(snapshot: &mut Snapshot, waiting: &[PodId], number: usize, dice: &mut Pcg64) {
+    /// Makes a random change.
+    fn random_change(snapshot: &mut ClusterSnapshot, waiting: &[PodId], number: usize, dice: &mut Pcg64) {
         let order = snapshot.order().to_vec();
         let mut one = |among: usize| dice.random_range(0..among);
         match one(6) {
@@ -426,27 +429,27 @@ mod tests {
                 let id = order[one(order.len())];
                 let name = snapshot.node(id).name.clone();
                 let changed = node(snapshot, &name, one(3), true);
-                snapshot.change_node(id, changed);
+                snapshot.replace_node(id, changed);
             }
             3 if !order.is_empty() => {
                 if let Some(pod) = snapshot.pods_on(order[one(order.len())]).first() {
-                    snapshot.take_off(*pod);
+                    snapshot.unschedule(*pod);
                 }
             }
             _ => {
                 let pod = waiting[one(waiting.len())];
-                if snapshot.trial.node_of(pod).is_none() {
-                    snapshot.schedule_anywhere(pod, |_| true);
+                if snapshot.filter_snapshot.node_of(pod).is_none() {
+                    snapshot.schedule_on_any_node_matching(pod, |_| true);
                 }
             }
         }
     }
 
     #[test]
-    fn what_is_taken_back_leaves_nothing_behind() {
+    fn a_revert_restores_the_exact_state() {
         for seed in 0..ROUNDS as u64 {
             let mut dice = Pcg64::seed_from_u64(seed);
-            let mut snapshot = Snapshot::new(&SchedulerSettings::default());
+            let mut snapshot = ClusterSnapshot::new(&SchedulerSettings::default());
             let mut order = Vec::new();
             for number in 0..5 {
                 let new = node(&mut snapshot, &format!("node-{number}"), number % 3, false);
@@ -457,17 +460,17 @@ mod tests {
                 let new = pod(&mut snapshot, &format!("pod-{number}"), number % 3);
                 let id = snapshot.add_pod(new);
                 match number % 4 {
-                    0 => snapshot.trial.place(id, order[number % 5]),
+                    0 => snapshot.filter_snapshot.assume_pod(id, order[number % 5]),
                     _ => waiting.push(id),
                 }
             }
-            snapshot.begin(order);
+            snapshot.begin_loop(order);
             let first = fingerprint(&mut snapshot, &waiting);
             let outer = snapshot.fork();
-            (0..STEPS).for_each(|number| step(&mut snapshot, &waiting, number, &mut dice));
+            (0..STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut dice));
             let second = fingerprint(&mut snapshot, &waiting);
             let inner = snapshot.fork();
-            (STEPS..2 * STEPS).for_each(|number| step(&mut snapshot, &waiting, number, &mut dice));
+            (STEPS..2 * STEPS).for_each(|number| random_change(&mut snapshot, &waiting, number, &mut dice));
             snapshot.revert(inner);
             assert_eq!(fingerprint(&mut snapshot, &waiting), second, "seed {seed}, the inner one");
             snapshot.revert(outer);

@@ -1,4 +1,4 @@
-//! What the autoscaler writes into its status ConfigMap.
+//! The content of the status ConfigMap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,150 +7,157 @@ use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::clock::Clock;
-use super::cloud::{Cloud, GroupId};
-use super::registry::{Counts, Registry, Safety, ids};
+use super::clock::LoopClock;
+use super::cloud::{CloudProvider, GroupId};
+use super::cluster_state::{ClusterStateRegistry, NodeCounts, NodeGroupScalingSafety, group_ids};
 use super::settings::Settings;
 
-/// What was written last: each condition keeps the moment at which it last changed.
+/// The status as last written: each condition keeps the time of its last transition.
 #[derive(Debug, Default)]
-pub(crate) struct Status {
+pub(crate) struct ClusterAutoscalerStatus {
     conditions: BTreeMap<(Option<GroupId>, &'static str), Condition>,
-    /// Nodes that could go, by group.
+    /// The number of scale-down candidates by group.
     candidates: BTreeMap<GroupId, i64>,
-    /// When they were last looked for.
-    looked: Option<Moment>,
-    written: Option<Written>,
+    /// When they were last computed.
+    candidates_probed: Option<Moment>,
+    written: Option<WrittenStatus>,
 }
 
-/// How things are, and since when.
+/// A status and its last transition.
 type Condition = (&'static str, Option<Moment>);
 
-/// What a loop has to write.
+/// The status that a loop writes.
 #[derive(Debug)]
-enum Written {
-    /// The cluster cannot be worked with.
-    Initializing {
-        at: Moment,
-        message: &'static str,
-    },
+enum WrittenStatus {
+    /// There are no nodes, or no ready nodes.
+    Initializing { at: Moment, message: &'static str },
     Running {
         at: Moment,
         counted: Moment,
-        cluster: Box<Part>,
-        groups: Vec<(OfGroup, Part)>,
+        cluster: Box<StatusSection>,
+        groups: Vec<(GroupStatusFields, StatusSection)>,
     },
 }
 
-/// The cluster, or a group.
+/// The fields that the cluster and each group have.
 #[derive(Debug)]
-struct Part {
-    counts: Counts,
-    /// Whether nodes were counted.
-    is_counted: bool,
+struct StatusSection {
+    counts: NodeCounts,
+    /// Whether the registry has node counts for it.
+    is_probed: bool,
     health: Condition,
     scale_up: Condition,
     scale_down: Condition,
     candidates: i64,
 }
 
-/// What is written of groups only.
+/// The fields that only groups have.
 #[derive(Debug)]
-struct OfGroup {
+struct GroupStatusFields {
     name: Arc<str>,
     target: i64,
     min: i64,
     max: i64,
     /// The code and the message of its last failure.
-    failure: Option<(String, String)>,
+    backoff_error: Option<(String, String)>,
 }
 
-/// An error message is cut to this length.
-const LONGEST_MESSAGE: usize = 500;
-const CUT: &str = "<truncated>";
-const UTC: &str = " +0000 UTC";
+/// The maximum length of an error message, in bytes.
+const MAX_ERROR_MESSAGE_SIZE: usize = 500;
+const TRUNCATED_SUFFIX: &str = "<truncated>";
+const UTC_SUFFIX: &str = " +0000 UTC";
 
-// === impl Status ===
+// === impl ClusterAutoscalerStatus ===
 
-impl Status {
-    /// Nodes that could go were looked for.
-    pub(crate) fn set_candidates(&mut self, candidates: BTreeMap<GroupId, i64>, now: Moment) {
+impl ClusterAutoscalerStatus {
+    /// Sets the number of scale-down candidates by group.
+    pub(crate) fn set_scale_down_candidates(&mut self, candidates: BTreeMap<GroupId, i64>, now: Moment) {
         self.candidates = candidates;
-        self.looked = Some(now);
+        self.candidates_probed = Some(now);
     }
 
-    /// A loop ends that could not work with the cluster.
-    pub(crate) fn initialize(&mut self, at: Moment, message: &'static str) {
-        self.written = Some(Written::Initializing { at, message });
+    /// Sets the status of a loop without nodes, or without ready nodes.
+    pub(crate) fn set_initializing(&mut self, at: Moment, message: &'static str) {
+        self.written = Some(WrittenStatus::Initializing { at, message });
     }
 
-    /// A loop ends.
+    /// Updates the status at the end of a loop.
     pub(crate) fn update(
         &mut self,
-        clock: &Clock,
+        clock: &LoopClock,
         settings: &Settings,
-        cloud: &dyn Cloud,
-        registry: &Registry,
+        cloud: &dyn CloudProvider,
+        registry: &ClusterStateRegistry,
     ) {
         let mut groups = Vec::new();
         let mut any_growing = false;
-        for group in ids(cloud) {
+        for group in group_ids(cloud) {
             let (of, known) = (&cloud.groups()[group.index()], registry.group(group));
             let mut failure = None;
-            let growth = match registry.safety(group, clock, settings) {
+            let scale_up_status = match registry.node_group_scale_up_safety(group, clock, settings) {
                 _ if registry.is_scaling_up(group) => "InProgress",
-                Safety::Unhealthy => "Unhealthy",
-                Safety::BackedOff => {
-                    let why = registry.backed_off(group, clock);
-                    failure = why.map(|why| (why.code.clone(), cut(&why.message)));
+                NodeGroupScalingSafety::Unhealthy => "Unhealthy",
+                NodeGroupScalingSafety::BackedOff => {
+                    let info = registry.backoff_info(group, clock);
+                    failure = info.map(|info| (info.code.clone(), truncate_message(&info.message)));
                     "Backoff"
                 }
-                Safety::Safe => "NoActivity",
+                NodeGroupScalingSafety::Safe => "NoActivity",
             };
-            any_growing |= growth == "InProgress";
-            let of_group = OfGroup {
+            any_growing |= scale_up_status == "InProgress";
+            let of_group = GroupStatusFields {
                 name: of.name.clone(),
-                target: known.acceptable.unwrap_or_default().target,
+                target: known.acceptable_range.unwrap_or_default().target,
                 min: of.min,
                 max: of.max,
-                failure,
+                backoff_error: failure,
             };
-            let probed = known.counts.as_ref().map(|_| registry.counted);
+            let probed = known.counts.as_ref().map(|_| registry.last_update);
             let is_healthy = registry.is_healthy(group, settings);
             let candidates = self.candidates.get(&group).copied().unwrap_or(0);
             let counts = known.counts.clone().unwrap_or_default();
-            groups.push((of_group, self.part(Some(group), counts, probed, is_healthy, growth, candidates)));
+            groups.push((
+                of_group,
+                self.section(Some(group), counts, probed, is_healthy, scale_up_status, candidates),
+            ));
         }
-        let growth = if any_growing { "InProgress" } else { "NoActivity" };
+        let scale_up_status = if any_growing { "InProgress" } else { "NoActivity" };
         let is_healthy = registry.is_cluster_healthy(settings);
-        let (probed, candidates) = (Some(registry.counted), self.candidates.values().sum());
-        let cluster =
-            Box::new(self.part(None, registry.total.clone(), probed, is_healthy, growth, candidates));
-        self.written = Some(Written::Running { at: clock.now(), counted: registry.counted, cluster, groups });
+        let (probed, candidates) = (Some(registry.last_update), self.candidates.values().sum());
+        let cluster = Box::new(self.section(
+            None,
+            registry.total.clone(),
+            probed,
+            is_healthy,
+            scale_up_status,
+            candidates,
+        ));
+        self.written =
+            Some(WrittenStatus::Running { at: clock.now(), counted: registry.last_update, cluster, groups });
     }
 
-    /// A loop at that moment would have written the same.
-    pub(crate) fn written_again(&mut self, last: Moment, now: Moment) {
+    /// Records a repeated loop, which would have written the same status.
+    pub(crate) fn repeat_write(&mut self, last: Moment, now: Moment) {
         let renew = |moment: &mut Moment| {
             if *moment == last {
                 *moment = now;
             }
         };
-        self.looked.as_mut().map(renew);
+        self.candidates_probed.as_mut().map(renew);
         match &mut self.written {
-            Some(Written::Initializing { at, .. }) => renew(at),
-            Some(Written::Running { at, counted, .. }) => [at, counted].into_iter().for_each(renew),
+            Some(WrittenStatus::Initializing { at, .. }) => renew(at),
+            Some(WrittenStatus::Running { at, counted, .. }) => [at, counted].into_iter().for_each(renew),
             None => {}
         }
     }
 
-    /// What the last loop wrote; `None` if there was none yet.
+    /// The status that the last loop wrote; `None` before the first loop.
     pub(crate) fn document(&self) -> Option<Value> {
         Some(match self.written.as_ref()? {
-            Written::Initializing { at, message } => {
+            WrittenStatus::Initializing { at, message } => {
                 let nothing = json!({ "lastProbeTime": null, "lastTransitionTime": null });
                 let mut health = nothing.clone();
-                health["nodeCounts"] = node_counts(&Counts::default());
+                health["nodeCounts"] = node_counts(&NodeCounts::default());
                 json!({
                     "autoscalerStatus": "Initializing",
                     "clusterWide": { "health": health, "scaleDown": nothing, "scaleUp": nothing },
@@ -158,16 +165,16 @@ impl Status {
                     "time": go_time(*at),
                 })
             }
-            Written::Running { at, counted, cluster, groups } => {
+            WrittenStatus::Running { at, counted, cluster, groups } => {
                 let mut status = json!({
                     "autoscalerStatus": "Running",
-                    "clusterWide": cluster.document(*counted, self.looked),
+                    "clusterWide": cluster.document(*counted, self.candidates_probed),
                     "time": go_time(*at),
                 });
                 if !groups.is_empty() {
                     let groups = groups.iter().map(|(of, part)| {
-                        let mut group = part.document(*counted, self.looked);
-                        of.put_into(&mut group);
+                        let mut group = part.document(*counted, self.candidates_probed);
+                        of.write_to(&mut group);
                         group
                     });
                     status["nodeGroups"] = groups.collect();
@@ -177,23 +184,23 @@ impl Status {
         })
     }
 
-    fn part(
+    fn section(
         &mut self,
         group: Option<GroupId>,
-        counts: Counts,
+        counts: NodeCounts,
         probed: Option<Moment>,
         is_healthy: bool,
-        growth: &'static str,
+        scale_up_status: &'static str,
         candidates: i64,
-    ) -> Part {
+    ) -> StatusSection {
         let health = if is_healthy { "Healthy" } else { "Unhealthy" };
-        let shrinking = if candidates > 0 { "CandidatesPresent" } else { "NoCandidates" };
-        Part {
+        let scale_down_status = if candidates > 0 { "CandidatesPresent" } else { "NoCandidates" };
+        StatusSection {
             counts,
-            is_counted: probed.is_some(),
+            is_probed: probed.is_some(),
             health: self.condition(group, "health", health, probed),
-            scale_up: self.condition(group, "scaleUp", growth, probed),
-            scale_down: self.condition(group, "scaleDown", shrinking, self.looked),
+            scale_up: self.condition(group, "scaleUp", scale_up_status, probed),
+            scale_down: self.condition(group, "scaleDown", scale_down_status, self.candidates_probed),
             candidates,
         }
     }
@@ -212,12 +219,12 @@ impl Status {
     }
 }
 
-// === impl Part ===
+// === impl StatusSection ===
 
-impl Part {
+impl StatusSection {
     fn document(&self, counted: Moment, looked: Option<Moment>) -> Value {
         let condition = |(status, changed): Condition, probed: Option<Moment>| json!({ "status": status, "lastProbeTime": seconds(probed), "lastTransitionTime": seconds(changed) });
-        let counted = self.is_counted.then_some(counted);
+        let counted = self.is_probed.then_some(counted);
         let mut health = condition(self.health, counted);
         health["nodeCounts"] = node_counts(&self.counts);
         let mut scale_down = condition(self.scale_down, looked);
@@ -228,16 +235,16 @@ impl Part {
     }
 }
 
-// === impl OfGroup ===
+// === impl GroupStatusFields ===
 
-impl OfGroup {
-    fn put_into(&self, group: &mut Value) {
+impl GroupStatusFields {
+    fn write_to(&self, group: &mut Value) {
         group["name"] = (*self.name).into();
         group["health"]["cloudProviderTarget"] = self.target.into();
         group["health"]["minSize"] = self.min.into();
         group["health"]["maxSize"] = self.max.into();
         let mut backoff = json!({});
-        if let Some((code, message)) = &self.failure {
+        if let Some((code, message)) = &self.backoff_error {
             put_text(&mut backoff, "errorCode", code);
             put_text(&mut backoff, "errorMessage", message);
         }
@@ -245,16 +252,16 @@ impl OfGroup {
     }
 }
 
-/// When the loop began that wrote a recorded status; `None` if none did yet.
-pub fn loop_of(status: &str) -> Option<Moment> {
+/// The start time of the loop that wrote a status; `None` if the autoscaler was still initializing.
+pub fn loop_start_from_status(status: &str) -> Option<Moment> {
     status.lines().find(|line| *line == "autoscalerStatus: Running")?;
     let time = status.lines().find_map(|line| line.strip_prefix("time: "))?;
-    let text = time.trim_matches('"').strip_suffix(UTC)?;
+    let text = time.trim_matches('"').strip_suffix(UTC_SUFFIX)?;
     format!("{}Z", text.replacen(' ', "T", 1)).parse().ok()
 }
 
-/// When the loop began whose status a ConfigMap holds.
-pub fn loop_told(map: &Object) -> Option<Moment> {
+/// The start time of the loop that wrote a status ConfigMap.
+pub fn loop_start_from_config_map(map: &Object) -> Option<Moment> {
     #[derive(Deserialize)]
     struct MapJson {
         #[serde(default)]
@@ -264,16 +271,16 @@ pub fn loop_told(map: &Object) -> Option<Moment> {
     struct DataJson {
         status: Option<String>,
     }
-    loop_of(&map.view::<MapJson>().ok()?.data.status?)
+    loop_start_from_status(&map.view::<MapJson>().ok()?.data.status?)
 }
 
-fn node_counts(counts: &Counts) -> Value {
+fn node_counts(counts: &NodeCounts) -> Value {
     let mut registered = json!({
         "total": counts.registered,
         "ready": counts.ready,
         "notStarted": counts.not_started.len(),
         "suspended": counts.suspended,
-        "unready": { "total": counts.unready, "resourceUnready": counts.lacks_device },
+        "unready": { "total": counts.unready, "resourceUnready": counts.resource_unready },
     });
     if counts.deleted > 0 {
         registered["beingDeleted"] = counts.deleted.into();
@@ -291,7 +298,7 @@ fn put_text(object: &mut Value, key: &str, text: &str) {
     }
 }
 
-/// A moment as Kubernetes writes it: whole seconds.
+/// A moment in Kubernetes' format: whole seconds.
 fn seconds(moment: Option<Moment>) -> Value {
     let text = |moment: Moment| {
         let whole = Moment::from_nanos(moment.nanos().div_euclid(1_000_000_000) * 1_000_000_000);
@@ -303,19 +310,19 @@ fn seconds(moment: Option<Moment>) -> Value {
 /// A moment as Go prints it: `2026-11-15 04:09:50.305659287 +0000 UTC`.
 fn go_time(moment: Moment) -> String {
     let text = moment.timestamp().to_string();
-    format!("{}{UTC}", text.trim_end_matches('Z').replacen('T', " ", 1))
+    format!("{}{UTC_SUFFIX}", text.trim_end_matches('Z').replacen('T', " ", 1))
 }
 
-/// A message that is too long is cut, in bytes, at the start of a character.
-fn cut(message: &str) -> String {
-    if message.len() <= LONGEST_MESSAGE {
+/// Truncates a message that is too long in bytes, at a character boundary.
+fn truncate_message(message: &str) -> String {
+    if message.len() <= MAX_ERROR_MESSAGE_SIZE {
         return message.to_owned();
     }
-    let mut end = LONGEST_MESSAGE - CUT.len();
+    let mut end = MAX_ERROR_MESSAGE_SIZE - TRUNCATED_SUFFIX.len();
     while !message.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}{CUT}", &message[..end])
+    format!("{}{TRUNCATED_SUFFIX}", &message[..end])
 }
 
 #[cfg(test)]
@@ -327,15 +334,15 @@ mod tests {
         let moment: Moment = "2026-11-15T04:09:50.305659287Z".parse().unwrap();
         assert_eq!(go_time(moment), "2026-11-15 04:09:50.305659287 +0000 UTC");
         let status = format!("autoscalerStatus: Running\nclusterWide: {{}}\ntime: {}\n", go_time(moment));
-        assert_eq!(loop_of(&status), Some(moment));
-        assert_eq!(loop_of(&status.replace("Running", "Initializing")), None);
-        assert_eq!(loop_of("autoscalerStatus: Running\ntime: yesterday\n"), None);
+        assert_eq!(loop_start_from_status(&status), Some(moment));
+        assert_eq!(loop_start_from_status(&status.replace("Running", "Initializing")), None);
+        assert_eq!(loop_start_from_status("autoscalerStatus: Running\ntime: yesterday\n"), None);
     }
 
     #[test]
-    fn long_messages_are_cut_between_characters() {
-        assert_eq!(cut(&"a".repeat(500)).len(), 500);
-        let long = cut(&"ä".repeat(400));
+    fn long_messages_are_truncated_between_characters() {
+        assert_eq!(truncate_message(&"a".repeat(500)).len(), 500);
+        let long = truncate_message(&"ä".repeat(400));
         assert!(long.ends_with("ä<truncated>") && long.len() <= 500, "{long}");
     }
 }

@@ -1,6 +1,6 @@
-//! What a new node of a group would be like: a node that it has or had, or else what the cloud says.
+//! Template node infos: the node and pods expected of a group's next node, from a live node or the cloud provider.
 
-mod daemons;
+mod daemon_set_pods;
 mod sanitized;
 #[cfg(test)]
 mod tests;
@@ -8,303 +8,328 @@ mod tests;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kubernetes::amounts::ScalarNames;
+use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::time::after;
 use model::Moment;
 use scheduler::ids::NodeId;
 
-use super::clock::Clock;
-use super::cloud::{Cloud, GroupId};
-use super::cluster::Cluster;
+use super::clock::LoopClock;
+use super::cloud::{CloudProvider, GroupId};
 use super::groups::NodeGroup;
+use super::informer_cache::InformerCache;
 use super::node::Node;
+use super::node_eligibility::{NodeEligibilities, NodeEligibility};
 use super::pod::Pod;
 use super::settings::Settings;
-use super::snapshot::Snapshot;
-use super::standing::{Standing, Standings};
-use daemons::Daemons;
+use super::snapshot::ClusterSnapshot;
+use daemon_set_pods::DaemonSetPods;
 
-/// A new node, and the pods that would be on it from the beginning.
+/// A template node and the pods that run on it from the beginning.
 #[derive(Clone, Debug)]
-pub(crate) struct Template {
+pub(crate) struct TemplateNodeInfo {
     pub node: Arc<Node>,
     pub pods: Vec<Arc<Pod>>,
 }
 
 /// The templates of all groups.
 #[derive(Debug, Default)]
-pub(crate) struct Templates {
-    groups: Vec<Group>,
-    daemons: Daemons,
-    /// The nodes that templates are made after, as of a revision of nodes.
-    examples: Option<(u64, Examples)>,
-    /// How many templates were made. Each has a name of its own: a pod that would have gone to a node that is still to
-    /// come is not sent to the same one again in the next loop, but for those whose template is remembered.
-    made: u64,
+pub(crate) struct TemplateNodeInfoProvider {
+    groups: Vec<GroupTemplate>,
+    daemon_set_pods: DaemonSetPods,
+    /// The nodes that templates are built from, as of a node revision.
+    example_nodes: Option<(u64, ExampleNodes)>,
+    /// The number of templates built. Each has a unique name: a hint to an upcoming node of the last loop therefore
+    /// never matches, except for cached templates.
+    built_count: u64,
 }
 
-/// What is known for one group.
+/// The template of one group, with its sources.
 #[derive(Debug, Default)]
-struct Group {
-    current: Option<Arc<Named>>,
-    /// What its last good node was like, and when.
-    remembered: Option<(Arc<Named>, Moment)>,
-    /// What the cloud says, once it was asked; `None` inside if that makes no sense.
-    offered: Option<Option<Example>>,
-    draft: Option<Draft>,
+struct GroupTemplate {
+    current: Option<Arc<NamedTemplate>>,
+    /// The template of its last good node, and when that was seen.
+    cached: Option<(Arc<NamedTemplate>, Moment)>,
+    /// The cloud provider's template, once read; `None` inside if it cannot be parsed.
+    provider_template: Option<Option<ExampleNode>>,
+    last_built: Option<BuiltTemplate>,
 }
 
-/// A node that a template is made after.
+/// A node that a template is built from.
 #[derive(Clone, Debug)]
-struct Example {
+struct ExampleNode {
     node: Arc<Node>,
-    /// Those that a new node would have as well: of DaemonSets, and mirrors.
+    /// The pods that a new node has too: DaemonSet pods and mirror pods.
     pods: Vec<Arc<Pod>>,
 }
 
-/// A template as it was last made, to be used again as long as it would come out the same.
+/// The template as last built, reused as long as its inputs are the same.
 #[derive(Debug)]
-struct Draft {
-    of: Example,
-    source: Source,
-    /// Of the DaemonSets.
+struct BuiltTemplate {
+    example: ExampleNode,
+    source: TemplateSource,
+    /// The revision of the DaemonSets.
     revision: u64,
-    template: Arc<Template>,
+    template: Arc<TemplateNodeInfo>,
 }
 
-/// A template with a name of its own, which it gets when somebody asks for it.
+/// A template with a unique name, which is applied when the template is first read.
 #[derive(Debug)]
-struct Named {
-    draft: Arc<Template>,
-    /// The group's.
+struct NamedTemplate {
+    unnamed: Arc<TemplateNodeInfo>,
+    /// The group's name.
     group: Arc<str>,
     number: u64,
-    template: OnceLock<Arc<Template>>,
+    template: OnceLock<Arc<TemplateNodeInfo>>,
 }
 
-/// Where an example comes from.
+/// The source of an example node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Node,
-    Cloud,
+enum TemplateSource {
+    LiveNode,
+    CloudProvider,
 }
 
-/// How long a node must have been ready to be a good example.
-const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// How long a node must have been ready to be a good example node.
+const STABILIZATION_DELAY: Duration = Duration::from_secs(60);
 
-// === impl Templates ===
+// === impl TemplateNodeInfoProvider ===
 
-impl Templates {
-    /// What a new node of a group would be like.
-    pub(crate) fn get(&self, group: GroupId) -> Option<&Arc<Template>> {
-        self.groups.get(group.index())?.current.as_deref().map(Named::template)
+impl TemplateNodeInfoProvider {
+    /// The template of a group.
+    pub(crate) fn get(&self, group: GroupId) -> Option<&Arc<TemplateNodeInfo>> {
+        self.groups.get(group.index())?.current.as_deref().map(NamedTemplate::template)
     }
 
-    /// Whether it is known what a new node of a group would be like.
+    /// Whether a group has a template.
     pub(crate) fn has(&self, group: GroupId) -> bool {
         self.groups.get(group.index()).is_some_and(|group| group.current.is_some())
     }
 
-    /// Looks at the cluster anew, at the beginning of a loop.
+    /// Recomputes all templates, at the beginning of a loop.
     pub(crate) fn recompute(
         &mut self,
-        clock: &Clock,
+        clock: &LoopClock,
         settings: &Settings,
-        cloud: &dyn Cloud,
-        cluster: &mut Cluster,
-        standings: &Standings,
+        cloud: &dyn CloudProvider,
+        cluster: &mut InformerCache,
+        node_eligibilities: &NodeEligibilities,
     ) {
-        self.groups.resize_with(cloud.groups().len(), Group::default);
-        self.daemons.update(&cluster.daemon_sets, cluster.snapshot.trial.scalars());
-        let known = self.examples.take().filter(|(of, known)| *of == standings.revision && known.hold());
-        let examples =
-            known.map_or_else(|| Examples::find(clock, cloud, cluster, standings), |(_, known)| known);
+        self.groups.resize_with(cloud.groups().len(), GroupTemplate::default);
+        self.daemon_set_pods.update(&cluster.daemon_sets, cluster.snapshot.filter_snapshot.scalars());
+        let known = self
+            .example_nodes
+            .take()
+            .filter(|(of, known)| *of == node_eligibilities.revision && known.is_stable());
+        let examples = known.map_or_else(
+            || ExampleNodes::find(clock, cloud, cluster, node_eligibilities),
+            |(_, known)| known,
+        );
         for (index, offer) in cloud.groups().iter().enumerate() {
             self.groups[index].current = None;
             if let Some(id) = examples.good[index] {
-                let example = Example::live(&cluster.snapshot, id);
-                let template = self.make(index, offer, settings, example, Source::Node);
-                self.groups[index].remembered = Some((template.clone(), clock.now()));
+                let example = ExampleNode::from_live_node(&cluster.snapshot, id);
+                let template = self.build(index, offer, settings, example, TemplateSource::LiveNode);
+                self.groups[index].cached = Some((template.clone(), clock.now()));
                 self.groups[index].current = Some(template);
                 continue;
             }
             let group = &mut self.groups[index];
             let kept = settings.node_info_cache_expire_time;
-            if group.remembered.take_if(|(_, since)| clock.is_past(after(*since, kept))).is_some() {
-                clock.disturb();
+            if group.cached.take_if(|(_, since)| clock.is_past(after(*since, kept))).is_some() {
+                clock.prevent_repeat();
             }
-            if let Some((template, _)) = &group.remembered {
+            if let Some((template, _)) = &group.cached {
                 group.current = Some(template.clone());
                 continue;
             }
-            let scalars = cluster.snapshot.trial.scalars();
-            let offered = group.offered.get_or_insert_with(|| Example::offered(offer, scalars)).clone();
-            let bad = examples.bad[index].map(|id| (Example::live(&cluster.snapshot, id), Source::Node));
-            if let Some((example, source)) = offered.map(|example| (example, Source::Cloud)).or(bad) {
-                self.groups[index].current = Some(self.make(index, offer, settings, example, source));
+            let scalars = cluster.snapshot.filter_snapshot.scalars();
+            let offered = group
+                .provider_template
+                .get_or_insert_with(|| ExampleNode::from_provider_template(offer, scalars))
+                .clone();
+            let bad = examples.bad[index]
+                .map(|id| (ExampleNode::from_live_node(&cluster.snapshot, id), TemplateSource::LiveNode));
+            if let Some((example, source)) =
+                offered.map(|example| (example, TemplateSource::CloudProvider)).or(bad)
+            {
+                self.groups[index].current = Some(self.build(index, offer, settings, example, source));
             }
         }
-        self.examples = Some((standings.revision, examples));
+        self.example_nodes = Some((node_eligibilities.revision, examples));
     }
 
-    /// A loop at that moment would have made the same templates again, under names of their own.
-    pub(crate) fn made_again(&mut self, last: Moment, now: Moment, made: u64) {
-        self.made += made;
-        for (_, since) in self.groups.iter_mut().filter_map(|group| group.remembered.as_mut()) {
+    /// Records a repeated loop, which would have built the same templates with new names.
+    pub(crate) fn repeat_recompute(&mut self, last: Moment, now: Moment, made: u64) {
+        self.built_count += made;
+        for (_, since) in self.groups.iter_mut().filter_map(|group| group.cached.as_mut()) {
             if *since == last {
                 *since = now;
             }
         }
     }
 
-    /// How many templates were made.
-    pub(crate) fn made(&self) -> u64 {
-        self.made
+    /// The number of templates built so far.
+    pub(crate) fn built_count(&self) -> u64 {
+        self.built_count
     }
 
-    /// A template with a name of its own.
-    fn make(
+    /// Builds a template with a unique name.
+    fn build(
         &mut self,
         index: usize,
         group: &NodeGroup,
         settings: &Settings,
-        example: Example,
-        source: Source,
-    ) -> Arc<Named> {
-        self.made += 1;
-        let number = self.made;
-        let named = |draft: &Arc<Template>| {
+        example: ExampleNode,
+        source: TemplateSource,
+    ) -> Arc<NamedTemplate> {
+        self.built_count += 1;
+        let number = self.built_count;
+        let named = |draft: &Arc<TemplateNodeInfo>| {
             let (draft, group) = (draft.clone(), group.name.clone());
-            Arc::new(Named { draft, group, number, template: OnceLock::new() })
+            Arc::new(NamedTemplate { unnamed: draft, group, number, template: OnceLock::new() })
         };
-        let revision = self.daemons.revision();
-        if let Some(draft) = &self.groups[index].draft
+        let revision = self.daemon_set_pods.revision();
+        if let Some(draft) = &self.groups[index].last_built
             && draft.source == source
             && draft.revision == revision
-            && draft.of.is(&example)
+            && draft.example.is_same(&example)
         {
             return named(&draft.template);
         }
         let suffix = number.to_string();
         let mut node = sanitized::node(&example.node, settings);
-        sanitized::rename(&mut node, name_of(&group.name, number));
+        sanitized::rename(&mut node, template_name(&group.name, number));
         let mut pods: Vec<_> =
             example.pods.iter().map(|pod| sanitized::pod(pod, &suffix, &node.name)).collect();
-        let forced = settings.force_ds || source == Source::Cloud;
-        let missing = self.daemons.missing(&example.pods, &node);
-        let missing = missing.filter(|pod| forced || daemons::makes_room_for_itself(pod));
+        let forced = settings.force_ds || source == TemplateSource::CloudProvider;
+        let missing = self.daemon_set_pods.missing_pods(&example.pods, &node);
+        let missing = missing.filter(|pod| forced || daemon_set_pods::is_critical_and_may_preempt(pod));
         pods.extend(missing.map(|pod| sanitized::pod(pod, &suffix, &node.name)));
-        sanitized::add_labels(&mut node, source == Source::Cloud);
+        sanitized::add_labels(&mut node, source == TemplateSource::CloudProvider);
 
-        let template = Arc::new(Template { node: Arc::new(node), pods });
-        self.groups[index].draft = Some(Draft { of: example, source, revision, template: template.clone() });
+        let template = Arc::new(TemplateNodeInfo { node: Arc::new(node), pods });
+        self.groups[index].last_built =
+            Some(BuiltTemplate { example, source, revision, template: template.clone() });
         named(&template)
     }
 }
 
-// === impl Named ===
+// === impl NamedTemplate ===
 
-impl Named {
-    fn template(&self) -> &Arc<Template> {
+impl NamedTemplate {
+    fn template(&self) -> &Arc<TemplateNodeInfo> {
         self.template.get_or_init(|| {
-            let mut node = (*self.draft.node).clone();
-            sanitized::rename(&mut node, name_of(&self.group, self.number));
-            Arc::new(Template { node: Arc::new(node), pods: self.draft.pods.clone() })
+            let mut node = (*self.unnamed.node).clone();
+            sanitized::rename(&mut node, template_name(&self.group, self.number));
+            Arc::new(TemplateNodeInfo { node: Arc::new(node), pods: self.unnamed.pods.clone() })
         })
     }
 }
 
-/// What a template of a group is called.
-fn name_of(group: &str, number: u64) -> Arc<str> {
+/// The name of a template node.
+fn template_name(group: &str, number: u64) -> Arc<str> {
     format!("template-node-for-{group}-{number}").into()
 }
 
-// === impl Template ===
+// === impl TemplateNodeInfo ===
 
-impl Template {
-    /// Another node like it, with other names for it and for its pods.
-    pub(crate) fn copy(&self, suffix: &str) -> Template {
+impl TemplateNodeInfo {
+    /// A copy with other names for the node and its pods.
+    pub(crate) fn copy(&self, suffix: &str) -> TemplateNodeInfo {
         let mut node = (*self.node).clone();
         sanitized::rename(&mut node, format!("{}-{suffix}", self.node.name).into());
         let pods = self.pods.iter().map(|pod| sanitized::pod(pod, suffix, &node.name)).collect();
-        Template { node: Arc::new(node), pods }
+        TemplateNodeInfo { node: Arc::new(node), pods }
     }
 }
 
-// === impl Example ===
+// === impl ExampleNode ===
 
-impl Example {
-    fn live(snapshot: &Snapshot, id: NodeId) -> Example {
+impl ExampleNode {
+    fn from_live_node(snapshot: &ClusterSnapshot, id: NodeId) -> ExampleNode {
         let pods = snapshot.pods_on(id).into_iter().map(|pod| snapshot.pod(pod).clone());
-        Example { node: snapshot.node(id).clone(), pods: pods.filter(|pod| is_on_new_nodes(pod)).collect() }
+        ExampleNode {
+            node: snapshot.node(id).clone(),
+            pods: pods.filter(|pod| runs_on_new_nodes(pod)).collect(),
+        }
     }
 
-    fn offered(group: &NodeGroup, scalars: &mut ScalarNames) -> Option<Example> {
+    fn from_provider_template(group: &NodeGroup, scalars: &mut ScalarResourceNames) -> Option<ExampleNode> {
         let node = Node::read(&group.template, scalars);
-        if node.spec.trouble.is_some() {
+        if node.spec.read_error.is_some() {
             return None;
         }
-        let pods = group.pods.iter().chain(&group.believed).map(|pod| Arc::new(Pod::read(pod, scalars)));
-        Some(Example { node: Arc::new(node), pods: pods.filter(|pod| is_on_new_nodes(pod)).collect() })
+        let pods = group.pods.iter().chain(&group.template_pods).map(|pod| Arc::new(Pod::read(pod, scalars)));
+        Some(ExampleNode { node: Arc::new(node), pods: pods.filter(|pod| runs_on_new_nodes(pod)).collect() })
     }
 
-    /// Whether it is the same, unchanged.
-    fn is(&self, other: &Example) -> bool {
+    /// Whether it has the same node and pods, unchanged.
+    fn is_same(&self, other: &ExampleNode) -> bool {
         Arc::ptr_eq(&self.node, &other.node)
             && self.pods.len() == other.pods.len()
             && self.pods.iter().zip(&other.pods).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 }
 
-/// Whether a new node would have a pod like this one.
-fn is_on_new_nodes(pod: &Pod) -> bool {
-    pod.deleted.is_none() && (pod.is_mirror() || pod.is_of_daemon_set())
+/// Whether a new node has a copy of this pod.
+fn runs_on_new_nodes(pod: &Pod) -> bool {
+    pod.deletion_timestamp.is_none() && (pod.is_mirror() || pod.is_daemon_set_pod())
 }
 
-/// The first node of each group that is a good example, and the first that is not.
+/// The first good example node of each group, and the first bad one.
 #[derive(Debug)]
-struct Examples {
+struct ExampleNodes {
     good: Vec<Option<NodeId>>,
     bad: Vec<Option<NodeId>>,
 }
 
-impl Examples {
-    /// Whether they are the same at any later moment: no node has yet to become a good one.
-    fn hold(&self) -> bool {
+impl ExampleNodes {
+    /// Whether they stay the same as time passes: no bad node can become a good one.
+    fn is_stable(&self) -> bool {
         self.bad.iter().all(Option::is_none)
     }
 
-    fn find(clock: &Clock, cloud: &dyn Cloud, cluster: &mut Cluster, standings: &Standings) -> Examples {
+    fn find(
+        clock: &LoopClock,
+        cloud: &dyn CloudProvider,
+        cluster: &mut InformerCache,
+        node_eligibilities: &NodeEligibilities,
+    ) -> ExampleNodes {
         let count = cloud.groups().len();
-        let mut found = Examples { good: vec![None; count], bad: vec![None; count] };
-        for id in cluster.order() {
-            let Some(standing) = standings.get(*id) else { continue };
-            let Some(group) = standing.group else { continue };
-            // Once there is a good one, nothing depends on the others, nor on how long they have been ready.
+        let mut found = ExampleNodes { good: vec![None; count], bad: vec![None; count] };
+        for id in cluster.node_order() {
+            let Some(eligibility) = node_eligibilities.get(*id) else { continue };
+            let Some(group) = eligibility.group else { continue };
+            // Once there is a good one, the others and their readiness do not matter.
             if found.good[group.index()].is_some() {
                 continue;
             }
-            let place = if is_good_example(standing, clock) { &mut found.good } else { &mut found.bad };
+            let place = if is_good_example(eligibility, clock) { &mut found.good } else { &mut found.bad };
             place[group.index()].get_or_insert(*id);
         }
         found
     }
 }
 
-fn is_good_example(standing: &Standing, clock: &Clock) -> bool {
-    standing.is_open() && !standing.going && clock.is_past(after(standing.readiness.changed, STABLE_AFTER))
+fn is_good_example(eligibility: &NodeEligibility, clock: &LoopClock) -> bool {
+    eligibility.is_ready_and_schedulable()
+        && !eligibility.is_being_deleted
+        && clock.is_past(after(eligibility.readiness.last_transition, STABILIZATION_DELAY))
 }
 
 #[cfg(test)]
-impl Templates {
-    /// These, by group.
-    pub(crate) fn these(templates: Vec<Option<Arc<Template>>>) -> Templates {
-        let named = |template: Arc<Template>| {
+impl TemplateNodeInfoProvider {
+    /// With these templates, by group.
+    pub(crate) fn with_templates(templates: Vec<Option<Arc<TemplateNodeInfo>>>) -> TemplateNodeInfoProvider {
+        let with_name = |template: Arc<TemplateNodeInfo>| {
             let (draft, template) = (template.clone(), OnceLock::from(template));
-            Arc::new(Named { draft, group: Arc::from(""), number: 0, template })
+            Arc::new(NamedTemplate { unnamed: draft, group: Arc::from(""), number: 0, template })
         };
-        let group = |template: Option<_>| Group { current: template.map(named), ..Group::default() };
+        let group = |template: Option<_>| GroupTemplate {
+            current: template.map(with_name),
+            ..GroupTemplate::default()
+        };
         let groups = templates.into_iter().map(group).collect();
-        Templates { groups, ..Templates::default() }
+        TemplateNodeInfoProvider { groups, ..TemplateNodeInfoProvider::default() }
     }
 }

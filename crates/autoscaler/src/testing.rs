@@ -1,4 +1,4 @@
-//! A test harness for the parts of a loop: shared state, a fake cloud, and what they said and asked for.
+//! A test harness for the parts of a loop: shared state, a fake cloud provider, and the events and actions so far.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use scheduler::ids::{NodeId, PodId};
 use testobjects::NodeBuilder;
 
 use super::AutoscalingContext;
-use super::clock::Clock;
-use super::cloud::{Cloud, CloudError, GroupId, Instance, InstanceState, Registered};
+use super::clock::LoopClock;
+use super::cloud::{CloudProvider, CloudProviderError, GroupId, Instance, InstanceState, ProviderNodeRef};
 use super::context::SharedState;
 use super::decision::{Action, Event};
-use super::groups::Pricing;
+use super::groups::PodPricing;
 use super::groups::{Membership, NodeGroup, Provisioning};
+use super::node_eligibility::NodeEligibility;
 use super::settings::Settings;
-use super::standing::Standing;
 
-/// The shared state and a cloud, with the events and actions so far.
+/// The shared state and a cloud provider, with the events and actions so far.
 pub(crate) struct Harness {
     pub state: SharedState,
     pub cloud: FakeCloud,
@@ -25,8 +25,8 @@ pub(crate) struct Harness {
     pub actions: Vec<Action>,
 }
 
-/// A cloud that carries out every request at once, except for groups that refuse. The `providerID` of a node names its
-/// group: `fake://GROUP/NODE`.
+/// A cloud provider that carries out every request at once, except for groups that refuse. The `providerID` of a node
+/// names its group: `fake://GROUP/NODE`.
 #[derive(Default)]
 pub(crate) struct FakeCloud {
     pub groups: Vec<NodeGroup>,
@@ -37,7 +37,7 @@ pub(crate) struct FakeCloud {
     pub deleted: Vec<Arc<str>>,
     /// The groups whose size cannot be changed.
     pub refuses: Vec<&'static str>,
-    pub pricing: Option<Pricing>,
+    pub pricing: Option<PodPricing>,
 }
 
 /// An empty group with default settings.
@@ -50,7 +50,7 @@ pub(crate) fn group(name: &str) -> NodeGroup {
         members: Membership::Named(Default::default()),
         template: testobjects::node("template").object(),
         pods: Vec::new(),
-        believed: Vec::new(),
+        template_pods: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),
@@ -66,7 +66,7 @@ pub(crate) fn messages(events: &[Event]) -> Vec<String> {
 // === impl Harness ===
 
 impl Harness {
-    /// A cluster without nodes, and a cloud without groups.
+    /// A cluster without nodes, and a cloud provider without groups.
     pub(crate) fn new(settings: Settings, now: Moment) -> Harness {
         Harness {
             state: SharedState::new(settings, now),
@@ -77,14 +77,14 @@ impl Harness {
         }
     }
 
-    /// Adds a group to the cloud.
+    /// Adds a group to the cloud provider.
     pub(crate) fn add_group(&mut self, group: NodeGroup, target: i64) {
         self.cloud.groups.push(group);
         self.cloud.targets.push(target);
         self.cloud.instances.push(Vec::new());
     }
 
-    /// Adds a node to the cluster and to a group of the cloud, whose target increases by one.
+    /// Adds a node to the cluster and to a group, whose target size increases by one.
     pub(crate) fn add_node(&mut self, group: &str, node: NodeBuilder) -> NodeId {
         let node = node.object();
         let name = node.meta().name.to_string();
@@ -94,7 +94,7 @@ impl Harness {
             self.cloud.instances[group.index()].push(id.into());
         }
         self.apply(What::Added(node));
-        self.state.cluster.snapshot.find(&name).expect("it was just added")
+        self.state.cluster.snapshot.find_node(&name).expect("it was just added")
     }
 
     /// Applies a change to the cluster.
@@ -113,24 +113,24 @@ impl Harness {
         self.now = self.now.plus_nanos(kubernetes::time::seconds(seconds));
     }
 
-    /// Runs a part of a loop. All standings are updated first, as a test may have changed settings or groups.
+    /// Runs a part of a loop. All node entries are updated first, as a test may have changed settings or groups.
     pub(crate) fn with<R>(&mut self, run: impl FnOnce(&mut AutoscalingContext<'_>) -> R) -> R {
         self.update_standings();
-        let clock = Clock::at(self.now);
+        let clock = LoopClock::at(self.now);
         run(&mut self.state.context(&clock, &mut self.cloud, &mut self.events, &mut self.actions))
     }
 
     /// Recomputes the templates of all groups.
     pub(crate) fn recompute_templates(&mut self) {
         self.update_standings();
-        self.state.recompute_templates(&Clock::at(self.now), &self.cloud);
+        self.state.recompute_templates(&LoopClock::at(self.now), &self.cloud);
     }
 
     fn update_standings(&mut self) {
-        let SharedState { settings, cluster, standings, .. } = &mut self.state;
+        let SharedState { settings, cluster, node_eligibilities: standings, .. } = &mut self.state;
         standings.clear();
         for id in cluster.nodes() {
-            standings.set(id, Some(Standing::of(cluster.snapshot.node(id), settings, &self.cloud)));
+            standings.set(id, Some(NodeEligibility::of(cluster.snapshot.node(id), settings, &self.cloud)));
         }
     }
 }
@@ -142,22 +142,22 @@ impl FakeCloud {
         self.groups.iter().position(|group| &*group.name == name).map(|place| GroupId(place as u32))
     }
 
-    fn refuses(&self, group: GroupId) -> bool {
+    fn is_refusing(&self, group: GroupId) -> bool {
         self.refuses.contains(&&*self.groups[group.index()].name)
     }
 }
 
-impl Cloud for FakeCloud {
+impl CloudProvider for FakeCloud {
     fn groups(&self) -> &[NodeGroup] {
         &self.groups
     }
 
-    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId> {
+    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
         let (group, _) = node.provider_id().strip_prefix("fake://")?.split_once('/')?;
         self.group_by_name(group)
     }
 
-    fn target(&self, group: GroupId) -> i64 {
+    fn target_size(&self, group: GroupId) -> i64 {
         self.targets[group.index()]
     }
 
@@ -166,21 +166,26 @@ impl Cloud for FakeCloud {
         self.instances[group.index()].iter().map(running).collect()
     }
 
-    fn has_instance(&self, _node: &Registered<'_>) -> Option<bool> {
+    fn has_instance(&self, _node: &ProviderNodeRef<'_>) -> Option<bool> {
         None
     }
 
-    fn increase(&mut self, _now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
-        if self.refuses(group) {
-            return Err(CloudError(String::from("no")));
+    fn increase_size(&mut self, _now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
+        if self.is_refusing(group) {
+            return Err(CloudProviderError(String::from("no")));
         }
         self.targets[group.index()] += by;
         Ok(())
     }
 
-    fn delete(&mut self, _now: Moment, group: GroupId, instances: &[Arc<str>]) -> Result<(), CloudError> {
-        if self.refuses(group) {
-            return Err(CloudError(String::from("not today")));
+    fn delete_nodes(
+        &mut self,
+        _now: Moment,
+        group: GroupId,
+        instances: &[Arc<str>],
+    ) -> Result<(), CloudProviderError> {
+        if self.is_refusing(group) {
+            return Err(CloudProviderError(String::from("not today")));
         }
         self.targets[group.index()] -= instances.len() as i64;
         self.instances[group.index()].retain(|id| !instances.contains(id));
@@ -188,15 +193,20 @@ impl Cloud for FakeCloud {
         Ok(())
     }
 
-    fn decrease(&mut self, _now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
-        if self.refuses(group) {
-            return Err(CloudError(String::from("no less")));
+    fn decrease_target_size(
+        &mut self,
+        _now: Moment,
+        group: GroupId,
+        by: i64,
+    ) -> Result<(), CloudProviderError> {
+        if self.is_refusing(group) {
+            return Err(CloudProviderError(String::from("no less")));
         }
         self.targets[group.index()] -= by;
         Ok(())
     }
 
-    fn pricing(&self) -> Option<&Pricing> {
+    fn pricing(&self) -> Option<&PodPricing> {
         self.pricing.as_ref()
     }
 

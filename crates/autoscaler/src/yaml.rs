@@ -1,20 +1,20 @@
-//! YAML: what ConfigMaps hold as Go reads it, and what users write.
+//! YAML parsing: leniently as Go does for ConfigMaps, strictly for users' files.
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-/// One document, or why it is none. A text of several is read as its first.
+/// Parses the first document of a text.
 pub fn parse(text: &str) -> Result<Value, String> {
-    Ok(documents(text)?.into_iter().next().unwrap_or_default())
+    Ok(parse_all(text)?.into_iter().next().unwrap_or_default())
 }
 
-/// All documents of a text. What is said twice means what was said last.
-pub fn documents(text: &str) -> Result<Vec<Value>, String> {
+/// Parses all documents of a text. Of duplicate keys the last one counts.
+pub fn parse_all(text: &str) -> Result<Vec<Value>, String> {
     read(text, DuplicateKeyPolicy::LastWins)
 }
 
-/// The only document of a text in which nothing is said twice.
-pub fn only(text: &str) -> Result<Value, String> {
+/// Parses a text of a single document. Duplicate keys are an error.
+pub fn parse_strict(text: &str) -> Result<Value, String> {
     let mut documents = read(text, DuplicateKeyPolicy::Error)?;
     match documents.len() {
         0 | 1 => Ok(documents.pop().unwrap_or_default()),
@@ -23,7 +23,7 @@ pub fn only(text: &str) -> Result<Value, String> {
 }
 
 fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Vec<Value>, String> {
-    // The budget stops aliases that unfold without end.
+    // The budget limits the expansion of aliases.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 2_000_000,
@@ -42,10 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_write_is_said_once() {
+    fn strict_parsing_refuses_duplicate_keys_and_several_documents() {
         assert_eq!(parse("a: 1\na: 2\n"), Ok(serde_json::json!({"a": 2})));
-        assert!(only("a: 1\na: 2\n").is_err_and(|why| why.contains("duplicate")));
-        assert_eq!(only("a: 1\n---\nb: 2\n").unwrap_err(), "there are 2 documents, where one should be");
-        assert_eq!(only("a: 1\n"), Ok(serde_json::json!({"a": 1})));
+        assert!(parse_strict("a: 1\na: 2\n").is_err_and(|why| why.contains("duplicate")));
+        assert_eq!(
+            parse_strict("a: 1\n---\nb: 2\n").unwrap_err(),
+            "there are 2 documents, where one should be"
+        );
+        assert_eq!(parse_strict("a: 1\n"), Ok(serde_json::json!({"a": 1})));
     }
 }

@@ -1,7 +1,7 @@
-//! Node groups as far as a recorded cluster tells of them.
+//! Node groups derived from the objects of a recorded cluster.
 //!
-//! What knows most is asked first: the ConfigMaps of cluster-autoscaler's kwok provider, Gardener's machine
-//! deployments, Karpenter's node pools, the autoscaler's status, and last the nodes themselves.
+//! Sources, best first: the ConfigMaps of cluster-autoscaler's kwok provider, Gardener's machine deployments,
+//! Karpenter's node pools, the autoscaler's status, and last the nodes themselves.
 
 mod gardener;
 mod karpenter;
@@ -14,28 +14,28 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use autoscaler::{GroupSize, MOST_NODES, NodeGroup, Running, Settings};
+use autoscaler::{DeployedAutoscaler, GroupSize, MAX_GROUP_SIZE, NodeGroup, Settings};
 use model::Object;
 use serde_json::Value;
 
-/// What a cluster tells of its node groups and its autoscaler.
+/// Node groups and autoscaler settings derived from a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Derived {
-    /// The groups; none if nothing tells of any.
+pub struct DerivedGroups {
+    /// The groups; none if no source has any.
     pub groups: Vec<NodeGroup>,
-    /// What tells of them.
-    pub told_by: Option<ToldBy>,
-    /// How the autoscaler is set; `None` if none was recorded.
+    /// The source of the groups.
+    pub origin: Option<NodeGroupsOrigin>,
+    /// The autoscaler's settings; `None` if none was recorded.
     pub settings: Option<Settings>,
-    /// The label that names the GPU of a node; empty if nothing names one.
+    /// The label that names the GPU type of a node; empty if unknown.
     pub gpu_label: Arc<str>,
-    /// What was taken for granted, in words for the user.
-    pub assumed: Vec<String>,
+    /// Assumptions, as text for the user.
+    pub assumptions: Vec<String>,
 }
 
-/// What tells of node groups.
+/// The objects from which node groups were derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldBy {
+pub enum NodeGroupsOrigin {
     /// The ConfigMaps of cluster-autoscaler's kwok provider.
     Kwok,
     /// Gardener's machine deployments.
@@ -48,69 +48,69 @@ pub enum ToldBy {
     Nodes,
 }
 
-/// What a cluster with these objects tells of its node groups.
-pub fn derive<'a>(objects: impl Iterator<Item = &'a Object>) -> Derived {
-    let mut derived = Derived::default();
-    let found = Found::among(objects, &mut derived);
-    type Source = fn(&Found, &mut Derived);
-    let sources: [(ToldBy, Source); 5] = [
-        (ToldBy::Kwok, kwok::groups),
-        (ToldBy::MachineDeployments, gardener::groups),
-        (ToldBy::NodePools, karpenter::groups),
-        (ToldBy::Status, status::groups),
-        (ToldBy::Nodes, nodes::groups),
+/// Derives the node groups of a cluster with these objects.
+pub fn derive_node_groups<'a>(objects: impl Iterator<Item = &'a Object>) -> DerivedGroups {
+    let mut derived = DerivedGroups::default();
+    let found = SourceObjects::collect(objects, &mut derived);
+    type Source = fn(&SourceObjects, &mut DerivedGroups);
+    let sources: [(NodeGroupsOrigin, Source); 5] = [
+        (NodeGroupsOrigin::Kwok, kwok::groups),
+        (NodeGroupsOrigin::MachineDeployments, gardener::groups),
+        (NodeGroupsOrigin::NodePools, karpenter::groups),
+        (NodeGroupsOrigin::Status, status::groups),
+        (NodeGroupsOrigin::Nodes, nodes::groups),
     ];
     for (told_by, groups) in sources {
         groups(&found, &mut derived);
         if !derived.groups.is_empty() {
-            derived.told_by = Some(told_by);
+            derived.origin = Some(told_by);
             break;
         }
     }
     if derived.groups.is_empty() {
-        derived.assumed.push("nothing tells of node groups: there are none".to_owned());
+        derived.assumptions.push("nothing tells of node groups: there are none".to_owned());
     }
     for group in &mut derived.groups {
-        // Whatever a recording says.
-        group.min = group.min.clamp(0, MOST_NODES);
-        group.max = group.max.clamp(group.min, MOST_NODES);
-        group.target = group.target.map(|target| target.clamp(0, MOST_NODES));
+        // Recorded sizes may be out of range.
+        group.min = group.min.clamp(0, MAX_GROUP_SIZE);
+        group.max = group.max.clamp(group.min, MAX_GROUP_SIZE);
+        group.target = group.target.map(|target| target.clamp(0, MAX_GROUP_SIZE));
     }
     derived
 }
 
-/// The objects that tell of groups, each sort by namespace and name.
+/// The objects from which groups are derived, each kind sorted by namespace and name.
 #[derive(Default)]
-struct Found {
+struct SourceObjects {
     nodes: Vec<Value>,
     config_maps: Vec<Value>,
     machine_deployments: Vec<Value>,
     machine_classes: Vec<Value>,
     workers: Vec<Value>,
     node_pools: Vec<Value>,
-    /// The autoscaler.
-    running: Option<Running>,
+    /// The autoscaler's Deployment.
+    autoscaler: Option<DeployedAutoscaler>,
 }
 
-// === impl ToldBy ===
+// === impl NodeGroupsOrigin ===
 
-impl fmt::Display for ToldBy {
+impl fmt::Display for NodeGroupsOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ToldBy::Kwok => "the ConfigMaps of the kwok provider",
-            ToldBy::MachineDeployments => "MachineDeployments",
-            ToldBy::NodePools => "NodePools",
-            ToldBy::Status => "the autoscaler's status",
-            ToldBy::Nodes => "the nodes alone",
+            NodeGroupsOrigin::Kwok => "the ConfigMaps of the kwok provider",
+            NodeGroupsOrigin::MachineDeployments => "MachineDeployments",
+            NodeGroupsOrigin::NodePools => "NodePools",
+            NodeGroupsOrigin::Status => "the autoscaler's status",
+            NodeGroupsOrigin::Nodes => "the nodes alone",
         })
     }
 }
 
-// === impl Found ===
+// === impl SourceObjects ===
 
-impl Found {
-    fn among<'a>(objects: impl Iterator<Item = &'a Object>, derived: &mut Derived) -> Found {
-        let mut found = Found::default();
+impl SourceObjects {
+    fn collect<'a>(objects: impl Iterator<Item = &'a Object>, derived: &mut DerivedGroups) -> SourceObjects {
+        let mut found = SourceObjects::default();
         let mut deployments: Vec<(bool, &Object)> = Vec::new();
         for object in objects {
             let meta = object.meta();
@@ -138,17 +138,17 @@ impl Found {
             &mut found.workers,
             &mut found.node_pools,
         ] {
-            list.sort_by(|a, b| named(a).cmp(&named(b)));
+            list.sort_by(|a, b| namespaced_name(a).cmp(&namespaced_name(b)));
         }
         deployments.sort_by_cached_key(|(elsewhere, object)| {
             let meta = object.meta();
             (*elsewhere, meta.namespace.into_owned(), meta.name.into_owned())
         });
-        found.running = running(deployments.into_iter().map(|(_, object)| object), derived);
+        found.autoscaler = find_autoscaler(deployments.into_iter().map(|(_, object)| object), derived);
         found
     }
 
-    /// A ConfigMap by its name; of several, that of `kube-system`.
+    /// Returns the ConfigMap of that name; of several, that of `kube-system`.
     fn config_map(&self, name: &str) -> Option<&Value> {
         let of_name = |map: &&Value| map["metadata"]["name"].as_str() == Some(name);
         let mut maps = self.config_maps.iter().filter(of_name);
@@ -158,42 +158,45 @@ impl Found {
         Some(system.unwrap_or(first))
     }
 
-    /// The cloud that the autoscaler's flags name.
+    /// The `--cloud-provider` of the autoscaler.
     fn cloud_provider(&self) -> Option<&str> {
-        self.running.as_ref().map(|running| &*running.settings.cloud_provider)
+        self.autoscaler.as_ref().map(|running| &*running.settings.cloud_provider)
     }
 
-    /// The size that the autoscaler's flags give a group.
+    /// The size of a group in the autoscaler's flags.
     fn size(&self, name: &str) -> Option<&GroupSize> {
-        self.running.as_ref()?.sizes.iter().find(|size| &*size.name == name)
+        self.autoscaler.as_ref()?.group_sizes.iter().find(|size| &*size.name == name)
     }
 }
 
-/// The first autoscaler among Deployments.
-fn running<'a>(deployments: impl Iterator<Item = &'a Object>, derived: &mut Derived) -> Option<Running> {
+/// Returns the first autoscaler among Deployments.
+fn find_autoscaler<'a>(
+    deployments: impl Iterator<Item = &'a Object>,
+    derived: &mut DerivedGroups,
+) -> Option<DeployedAutoscaler> {
     for deployment in deployments {
         match Settings::from_deployment(deployment) {
             Ok(Some(running)) => {
                 derived.settings = Some(running.settings.clone());
-                derived.assumed.extend(running.assumed.iter().cloned());
+                derived.assumptions.extend(running.assumptions.iter().cloned());
                 return Some(running);
             }
             Ok(None) => {}
             Err(error) => {
-                derived.assumed.push(format!("the autoscaler's Deployment does not count: {error}"))
+                derived.assumptions.push(format!("the autoscaler's Deployment does not count: {error}"))
             }
         }
     }
     None
 }
 
-fn named(object: &Value) -> (&str, &str) {
+fn namespaced_name(object: &Value) -> (&str, &str) {
     let metadata = &object["metadata"];
     (metadata["namespace"].as_str().unwrap_or_default(), metadata["name"].as_str().unwrap_or_default())
 }
 
 fn name(object: &Value) -> &str {
-    named(object).1
+    namespaced_name(object).1
 }
 
 /// The value of a label.
@@ -206,8 +209,8 @@ fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str().filter(|value| !value.is_empty())
 }
 
-/// `a, b and c`.
-fn listed(words: &[impl AsRef<str>]) -> String {
+/// Joins words as `a, b and c`.
+fn join_words(words: &[impl AsRef<str>]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
         [] => String::new(),

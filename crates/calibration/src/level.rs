@@ -1,43 +1,43 @@
-//! What of a recording is given: each pod, or the workloads that pods come of.
+//! Replay levels: whether pods or workloads are taken from a recording.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is given.
+/// What a replay takes from the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Level {
-    /// Each pod that was asked for, when it was.
+pub enum ReplayLevel {
+    /// Each pod, at its recorded time.
     #[default]
     Pods,
-    /// Deployments, Jobs and their like, whose controllers make pods.
+    /// Deployments, Jobs and other workloads, whose controllers create pods.
     Workloads,
 }
 
-/// A word that is none of the levels.
+/// The error for a text that is no level.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give pods or workloads")]
-pub struct BadLevel;
+pub struct ParseLevelError;
 
-impl fmt::Display for Level {
+impl fmt::Display for ReplayLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Level::Pods => "pods",
-            Level::Workloads => "workloads",
+            ReplayLevel::Pods => "pods",
+            ReplayLevel::Workloads => "workloads",
         })
     }
 }
 
-impl FromStr for Level {
-    type Err = BadLevel;
+impl FromStr for ReplayLevel {
+    type Err = ParseLevelError;
 
-    fn from_str(word: &str) -> Result<Level, BadLevel> {
+    fn from_str(word: &str) -> Result<ReplayLevel, ParseLevelError> {
         match word {
-            "pods" => Ok(Level::Pods),
-            "workloads" => Ok(Level::Workloads),
-            _ => Err(BadLevel),
+            "pods" => Ok(ReplayLevel::Pods),
+            "workloads" => Ok(ReplayLevel::Workloads),
+            _ => Err(ParseLevelError),
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a recording teaches: which node groups there were, how long things took, how long pods ran.
+//! Settings that are derived or measured from recordings: node groups, latencies, and the settings of replays.
 //!
-//! Nothing here runs a cluster.
+//! This crate simulates nothing.
 
 mod groups;
+mod latency;
 mod level;
-mod pace;
+pub mod observed;
 mod provisioning;
 mod replay_settings;
-pub mod seen;
 
-pub use groups::{Derived, ToldBy, derive};
-pub use level::{BadLevel, Level};
-pub use pace::MeasurePace;
-pub use provisioning::Measure;
-pub use replay_settings::{NodesBy, REPLAY_SETTINGS, ReplaySettings};
+pub use groups::{DerivedGroups, NodeGroupsOrigin, derive_node_groups};
+pub use latency::LatencyMeter;
+pub use level::{ParseLevelError, ReplayLevel};
+pub use provisioning::ProvisioningMeter;
+pub use replay_settings::{NodesDecidedBy, REPLAY_SETTINGS, ReplaySettings};

@@ -1,43 +1,43 @@
-//! How long nodes took to come, as a history shows it.
+//! Provisioning times of nodes, measured from a history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use autoscaler::{Delay, Membership, NodeGroup, Provisioning, loop_told};
+use autoscaler::{Delay, Membership, NodeGroup, Provisioning, loop_start_from_config_map};
 use kubernetes::labels::Labels;
 use kubernetes::read::{moment, nullable};
 use model::{Moment, Object, What};
 use serde::Deserialize;
 
-use crate::seen::Seen;
+use crate::observed::ObservedChange;
 
-/// Nodes on their way, followed change by change.
+/// Measures provisioning times, change by change.
 ///
-/// A request begins when the autoscaler first says that pods triggered it; the nodes that the group then gets, or got
-/// a moment before, are taken for those it asked for, in order. One that came while a loop ran, as the autoscaler's
-/// status tells, was asked for when that loop began.
+/// A request begins with the autoscaler's first `TriggeredScaleUp` Event; the nodes that the group then gets, or got
+/// shortly before, are taken for the requested ones, in order. A node that was added during a loop, according to the
+/// autoscaler's status, was requested when that loop began.
 #[derive(Debug)]
-pub struct Measure<'a> {
+pub struct ProvisioningMeter<'a> {
     groups: &'a [NodeGroup],
-    /// By group: when each node that has not come yet was asked for.
-    asked: Vec<VecDeque<Moment>>,
-    /// By group: when nodes came that nobody had asked for.
-    early: Vec<VecDeque<Moment>>,
-    /// When the last loops began, and when they had told their status.
+    /// By group: when each node that has not registered yet was requested.
+    requested: Vec<VecDeque<Moment>>,
+    /// By group: when nodes registered before their request was observed.
+    unrequested: Vec<VecDeque<Moment>>,
+    /// When the last loops began, and when they wrote their status.
     loops: VecDeque<(Moment, Moment)>,
-    /// By group: the sizes of its last request, and when it was told of.
-    last: Vec<Option<(i64, i64, Moment)>>,
-    /// Nodes by name: their group and since when they are there, if they are new and not ready yet.
-    coming: BTreeMap<String, Option<(usize, Moment)>>,
+    /// By group: the sizes of its last request, and when it was observed.
+    last_request: Vec<Option<(i64, i64, Moment)>>,
+    /// Nodes by name: their group and registration time, if they are new and not ready yet.
+    nodes: BTreeMap<String, Option<(usize, Moment)>>,
     registered: Vec<Vec<Duration>>,
     ready: Vec<Vec<Duration>>,
 }
 
-/// Clouds that make nodes at once do so before the autoscaler tells; and a node is new for so long.
-const A_MOMENT: Duration = Duration::from_secs(10);
+/// Fast clouds register nodes before the Event is observed, this long at most; and how long a node counts as new.
+const MAX_LAG: Duration = Duration::from_secs(10);
 
-/// More nodes than a group may ask for at once are not waited for.
-const MOST: i64 = 10_000;
+/// The maximum number of requested nodes per group.
+const MAX_REQUESTED: i64 = 10_000;
 
 #[derive(Deserialize)]
 struct NodeJson {
@@ -86,7 +86,7 @@ struct EventJson {
     metadata: EventMetadataJson,
     #[serde(default, deserialize_with = "nullable")]
     reason: String,
-    /// As `events.k8s.io` calls it.
+    /// The name of the message in `events.k8s.io`.
     #[serde(default, deserialize_with = "nullable")]
     note: String,
     #[serde(default, deserialize_with = "nullable")]
@@ -100,40 +100,40 @@ struct EventMetadataJson {
     creation_timestamp: Option<Moment>,
 }
 
-// === impl Measure ===
+// === impl ProvisioningMeter ===
 
-impl<'a> Measure<'a> {
-    /// Nothing seen yet of these groups.
-    pub fn new(groups: &'a [NodeGroup]) -> Measure<'a> {
+impl<'a> ProvisioningMeter<'a> {
+    /// Creates a meter for these groups.
+    pub fn new(groups: &'a [NodeGroup]) -> ProvisioningMeter<'a> {
         let count = groups.len();
-        Measure {
+        ProvisioningMeter {
             groups,
-            asked: vec![VecDeque::new(); count],
-            early: vec![VecDeque::new(); count],
+            requested: vec![VecDeque::new(); count],
+            unrequested: vec![VecDeque::new(); count],
             loops: VecDeque::new(),
-            last: vec![None; count],
-            coming: BTreeMap::new(),
+            last_request: vec![None; count],
+            nodes: BTreeMap::new(),
             registered: vec![Vec::new(); count],
             ready: vec![Vec::new(); count],
         }
     }
 
-    /// A change of a Node, an Event or the autoscaler's ConfigMap; others tell nothing. Changes come in order.
-    pub fn see(&mut self, at: Moment, seen: &Seen) {
-        let Seen { key, what, .. } = seen;
+    /// Takes a change; those of Nodes, Events and the autoscaler's ConfigMap matter. Changes must come in order.
+    pub fn observe(&mut self, at: Moment, change: &ObservedChange) {
+        let ObservedChange { key, what, .. } = change;
         let object = what.object();
         match &*key.kind.kind {
-            "Event" if matches!(what, What::Added(_)) => self.event(at, object),
+            "Event" if matches!(what, What::Added(_)) => self.observe_event(at, object),
             "ConfigMap" => self.loop_ended(at, object),
             "Node" => match what {
-                What::Added(_) | What::Modified(_) => self.node(at, object),
-                What::Deleted(_) => drop(self.coming.remove(&*key.name)),
+                What::Added(_) | What::Modified(_) => self.observe_node(at, object),
+                What::Deleted(_) => drop(self.nodes.remove(&*key.name)),
             },
             _ => {}
         }
     }
 
-    /// How long the nodes of each group took; `None` for a group that got none.
+    /// Returns the provisioning times of each group; `None` for a group without new nodes.
     pub fn finish(self) -> Vec<Option<Provisioning>> {
         let of_group = |(registered, ready): (Vec<Duration>, Vec<Duration>)| {
             let usual = Provisioning::default();
@@ -141,86 +141,85 @@ impl<'a> Measure<'a> {
                 return None;
             }
             Some(Provisioning {
-                registers_after: measured(registered, usual.registers_after),
-                ready_after: measured(ready, usual.ready_after),
+                registers_after: sorted_delay(registered, usual.registers_after),
+                ready_after: sorted_delay(ready, usual.ready_after),
             })
         };
         self.registered.into_iter().zip(self.ready).map(of_group).collect()
     }
 
-    fn event(&mut self, at: Moment, object: &Object) {
+    fn observe_event(&mut self, at: Moment, object: &Object) {
         let Ok(event) = object.view::<EventJson>() else { return };
-        // A list holds Events of an hour, whose nodes have come.
-        let is_old = event.metadata.creation_timestamp.is_some_and(|made| between(made, at) > A_MOMENT);
+        // An initial list holds the Events of an hour, whose nodes have registered.
+        let is_old = event.metadata.creation_timestamp.is_some_and(|made| between(made, at) > MAX_LAG);
         if event.reason != "TriggeredScaleUp" || is_old {
             return;
         }
         let message = if event.note.is_empty() { &event.message } else { &event.note };
         for (name, from, to) in increases(message) {
             let Some(index) = self.groups.iter().position(|group| &*group.name == name) else { continue };
-            // Each pod that triggered it says the same, and so does a later request if a node went meanwhile.
-            let last = self.last[index].replace((from, to, at));
+            // Every triggering pod gets an equal Event, and so does a later request if a node was removed meanwhile.
+            let last = self.last_request[index].replace((from, to, at));
             let is_same =
-                |last: (i64, i64, Moment)| (last.0, last.1) == (from, to) && between(last.2, at) <= A_MOMENT;
+                |last: (i64, i64, Moment)| (last.0, last.1) == (from, to) && between(last.2, at) <= MAX_LAG;
             if !last.is_some_and(is_same) {
-                self.early[index].retain(|came| between(*came, at) <= A_MOMENT);
-                for _ in 0..to.saturating_sub(from).clamp(0, MOST) {
-                    match self.early[index].pop_front() {
+                self.unrequested[index].retain(|came| between(*came, at) <= MAX_LAG);
+                for _ in 0..to.saturating_sub(from).clamp(0, MAX_REQUESTED) {
+                    match self.unrequested[index].pop_front() {
                         Some(came) => {
                             let asked = self.loop_at(came).unwrap_or(came);
                             self.registered[index].push(between(asked, came));
                         }
-                        None => self.asked[index].push_back(at),
+                        None => self.requested[index].push_back(at),
                     }
                 }
-                self.asked[index].truncate(MOST as usize);
+                self.requested[index].truncate(MAX_REQUESTED as usize);
             }
         }
     }
 
     fn loop_ended(&mut self, at: Moment, map: &Object) {
-        if let Some(began) = loop_told(map) {
-            self.loops.retain(|(_, told)| between(*told, at) <= A_MOMENT);
+        if let Some(began) = loop_start_from_config_map(map) {
+            self.loops.retain(|(_, told)| between(*told, at) <= MAX_LAG);
             self.loops.push_back((began, at));
         }
     }
 
-    /// When the loop began that ran at a moment.
+    /// Returns the start of the loop that ran at a moment.
     fn loop_at(&self, moment: Moment) -> Option<Moment> {
         let ran = self.loops.iter().find(|(began, told)| *began <= moment && moment <= *told);
         ran.map(|(began, _)| *began)
     }
 
-    fn node(&mut self, at: Moment, object: &Object) {
+    fn observe_node(&mut self, at: Moment, object: &Object) {
         let Ok(node) = object.view::<NodeJson>() else { return };
         let is_ready = node
             .status
             .conditions
             .iter()
             .any(|condition| condition.kind == "Ready" && condition.status == "True");
-        if !self.coming.contains_key(&node.metadata.name) {
-            let is_new = node.metadata.creation_timestamp.is_some_and(|made| between(made, at) <= A_MOMENT);
+        if !self.nodes.contains_key(&node.metadata.name) {
+            let is_new = node.metadata.creation_timestamp.is_some_and(|made| between(made, at) <= MAX_LAG);
             let group = self.groups.iter().position(|group| node.is_of(&group.members)).filter(|_| is_new);
             if let Some(group) = group {
-                match self.asked[group].pop_front() {
+                match self.requested[group].pop_front() {
                     Some(asked) => self.registered[group].push(between(asked, at)),
                     None => {
-                        self.early[group].retain(|came| between(*came, at) <= A_MOMENT);
-                        self.early[group].push_back(at);
+                        self.unrequested[group].retain(|came| between(*came, at) <= MAX_LAG);
+                        self.unrequested[group].push_back(at);
                     }
                 }
             }
-            self.coming.insert(node.metadata.name.clone(), group.map(|group| (group, at)));
+            self.nodes.insert(node.metadata.name.clone(), group.map(|group| (group, at)));
         }
-        let coming = self.coming.get_mut(&node.metadata.name);
+        let coming = self.nodes.get_mut(&node.metadata.name);
         if is_ready && let Some((group, since)) = coming.and_then(Option::take) {
             self.ready[group].push(between(since, at));
         }
     }
 }
 
-/// What a message `pod triggered scale-up: [{workers 1->3 (max: 8)}]` asks for: groups, and their sizes before and
-/// after.
+/// Parses a message `pod triggered scale-up: [{workers 1->3 (max: 8)}]` into groups, and their sizes before and after.
 fn increases(message: &str) -> impl Iterator<Item = (&str, i64, i64)> {
     message.split('{').skip(1).filter_map(|part| {
         let (part, _) = part.split_once(" (max: ")?;
@@ -234,10 +233,10 @@ fn between(from: Moment, to: Moment) -> Duration {
     Duration::from_nanos(u64::try_from(to.nanos_since(from)).unwrap_or(0))
 }
 
-/// In order, so that the same history gives the same.
-fn measured(mut spans: Vec<Duration>, usual: Delay) -> Delay {
+/// Sorted, so that the result is deterministic.
+fn sorted_delay(mut spans: Vec<Duration>, usual: Delay) -> Delay {
     spans.sort();
-    if spans.is_empty() { usual } else { Delay::Measured(spans) }
+    if spans.is_empty() { usual } else { Delay::Samples(spans) }
 }
 
 // === impl NodeJson ===
@@ -246,7 +245,7 @@ impl NodeJson {
     fn is_of(&self, members: &Membership) -> bool {
         let NodeJson { metadata, spec, .. } = self;
         let MetadataJson { name, labels, annotations, .. } = metadata;
-        members.has(name, &spec.provider_id, |key| labels.get(key), |key| annotations.get(key))
+        members.matches_node(name, &spec.provider_id, |key| labels.get(key), |key| annotations.get(key))
     }
 }
 
@@ -268,7 +267,7 @@ mod tests {
             members: Membership::Label { key: "pool".into(), value: name.into() },
             template: testobjects::node("t").object(),
             pods: Vec::new(),
-            believed: Vec::new(),
+            template_pods: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -280,12 +279,12 @@ mod tests {
         Moment::from_nanos(second * 1_000_000_000)
     }
 
-    fn node(name: &str, pool: &str, created: i64, ready: &str) -> Seen {
+    fn node(name: &str, pool: &str, created: i64, ready: &str) -> ObservedChange {
         let node = testobjects::node(name).label("pool", pool).created(at(created));
         node.set("status.conditions", json!([{"type": "Ready", "status": ready}])).added().into()
     }
 
-    fn triggered(name: &str, text: &str) -> Seen {
+    fn triggered(name: &str, text: &str) -> ObservedChange {
         event(name, text).added().into()
     }
 
@@ -297,61 +296,61 @@ mod tests {
     }
 
     fn seconds(seconds: &[u64]) -> Delay {
-        Delay::Measured(seconds.iter().map(|second| Duration::from_secs(*second)).collect())
+        Delay::Samples(seconds.iter().map(|second| Duration::from_secs(*second)).collect())
     }
 
     #[test]
-    fn nodes_are_taken_for_those_asked_for_in_order() {
+    fn nodes_match_requests_in_order() {
         let groups = [group("a"), group("b"), group("c")];
-        let mut measure = Measure::new(&groups);
-        measure.see(at(0), &node("old", "a", -500, "True"));
-        measure.see(at(10), &triggered("e1", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
-        measure.see(at(10), &triggered("e2", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
-        measure.see(at(40), &node("a1", "a", 40, "False"));
-        measure.see(at(70), &node("a2", "a", 70, "True"));
-        measure.see(at(75), &node("a1", "a", 40, "True"));
-        measure.see(at(90), &node("a3", "a", 90, "False"));
+        let mut measure = ProvisioningMeter::new(&groups);
+        measure.observe(at(0), &node("old", "a", -500, "True"));
+        measure.observe(at(10), &triggered("e1", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
+        measure.observe(at(10), &triggered("e2", "[{a 1->3 (max: 8)} {b 0->1 (max: 2)}]"));
+        measure.observe(at(40), &node("a1", "a", 40, "False"));
+        measure.observe(at(70), &node("a2", "a", 70, "True"));
+        measure.observe(at(75), &node("a1", "a", 40, "True"));
+        measure.observe(at(90), &node("a3", "a", 90, "False"));
         let found = measure.finish();
         let of_a = Provisioning { registers_after: seconds(&[30, 60]), ready_after: seconds(&[0, 35]) };
         assert_eq!(found, [Some(of_a), None, None]);
     }
 
     #[test]
-    fn a_request_of_before_is_none_and_the_same_again_is_another() {
+    fn old_requests_are_ignored_and_repeated_ones_count_again() {
         let groups = [group("a")];
-        let mut measure = Measure::new(&groups);
+        let mut measure = ProvisioningMeter::new(&groups);
         let listed = event("e0", "[{a 0->1 (max: 8)}]").created(at(0));
-        measure.see(at(900), &listed.added().into());
+        measure.observe(at(900), &listed.added().into());
         for (asked, name) in [(1_000, "a1"), (2_000, "a2")] {
-            measure.see(at(asked), &triggered("e1", "[{a 1->2 (max: 8)}]"));
-            measure.see(at(asked + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
-            measure.see(at(asked + 40), &node(name, "a", asked + 40, "True"));
+            measure.observe(at(asked), &triggered("e1", "[{a 1->2 (max: 8)}]"));
+            measure.observe(at(asked + 3), &triggered("e2", "[{a 1->2 (max: 8)}]"));
+            measure.observe(at(asked + 40), &node(name, "a", asked + 40, "True"));
         }
         assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, seconds(&[40, 40]));
     }
 
     #[test]
-    fn a_node_that_comes_while_a_loop_runs_was_asked_for_by_it() {
+    fn a_node_that_is_added_during_a_loop_was_requested_by_it() {
         let groups = [group("a")];
-        let mut measure = Measure::new(&groups);
+        let mut measure = ProvisioningMeter::new(&groups);
         let status = "autoscalerStatus: Running\ntime: 1970-01-01 00:00:08.5 +0000 UTC\n";
         let status = resource("v1", "ConfigMap", "cluster-autoscaler-status").set("data.status", status);
-        measure.see(at(7), &node("a1", "a", 7, "True"));
-        measure.see(at(9), &node("a2", "a", 9, "True"));
-        measure.see(at(10), &status.added().into());
-        measure.see(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
-        measure.see(at(14), &node("a3", "a", 14, "True"));
+        measure.observe(at(7), &node("a1", "a", 7, "True"));
+        measure.observe(at(9), &node("a2", "a", 9, "True"));
+        measure.observe(at(10), &status.added().into());
+        measure.observe(at(11), &triggered("e1", "[{a 0->3 (max: 8)}]"));
+        measure.observe(at(14), &node("a3", "a", 14, "True"));
         let delays = [0, 500, 3_000].map(Duration::from_millis).to_vec();
-        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, Delay::Measured(delays));
+        assert_eq!(measure.finish()[0].as_ref().unwrap().registers_after, Delay::Samples(delays));
     }
 
     #[test]
-    fn a_node_may_be_there_before_the_autoscaler_tells() {
+    fn a_node_may_register_before_its_scale_up_event() {
         let groups = [NodeGroup { members: Membership::Named(BTreeSet::from(["x".into()])), ..group("a") }];
-        let mut measure = Measure::new(&groups);
-        measure.see(at(9), &node("x", "z", 9, "False"));
-        measure.see(at(10), &triggered("e1", "[{a 0->1 (max: 8)}]"));
-        measure.see(at(12), &node("x", "z", 9, "True"));
+        let mut measure = ProvisioningMeter::new(&groups);
+        measure.observe(at(9), &node("x", "z", 9, "False"));
+        measure.observe(at(10), &triggered("e1", "[{a 0->1 (max: 8)}]"));
+        measure.observe(at(12), &node("x", "z", 9, "True"));
         let measured = Provisioning { registers_after: seconds(&[0]), ready_after: seconds(&[3]) };
         assert_eq!(measure.finish(), [Some(measured)]);
     }

@@ -1,4 +1,4 @@
-//! How a replay was set, kept in the history that it makes: replaying that finds its own settings.
+//! The settings of a replay, stored in the history that it writes, so that a replay of that history finds them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,57 +6,60 @@ use std::sync::Arc;
 use model::{Kind, Moment, Object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use simulation::pace::Pace;
+use simulation::latency::Latencies;
 
-use crate::Level;
+use crate::ReplayLevel;
 
 const API_VERSION: &str = "replay.kinescope.io/v1";
-/// The kind that they are kept as.
+/// The kind of the object that stores the settings.
 pub const REPLAY_SETTINGS: &str = "ReplaySettings";
 
-/// How a replay was set. Its scheduler's configuration is kept beside it, under its own kind.
+/// The settings of a replay. Its scheduler's configuration is stored beside it, as its own kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplaySettings {
-    /// Decided between what is as likely.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What was given.
+    /// What was taken from the recording.
     #[serde(default)]
-    pub level: Level,
-    /// Whose rules the scheduler followed.
+    pub level: ReplayLevel,
+    /// The kube-scheduler version that was re-created.
     pub scheduler_version: String,
-    /// How long things took.
-    pub pace: Pace,
-    /// Who made nodes come and go.
-    pub nodes: NodesBy,
-    /// What new nodes were called, group by group in the order in which they were asked for.
+    /// The latencies.
+    #[serde(rename = "pace")]
+    pub latencies: Latencies,
+    /// What added and removed nodes.
+    pub nodes: NodesDecidedBy,
+    /// The names of new nodes, by group, in the order in which they were requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    /// Which node groups there were, as `node-groups.yaml` has them.
+    /// The node groups, in the format of `node-groups.yaml`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub node_groups: Value,
 }
 
-/// Who makes nodes come and go.
+/// What adds and removes nodes in a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum NodesBy {
-    /// It is as recorded.
-    Record,
-    /// Nobody: those of groups stay as they were at the beginning.
-    Nobody,
-    /// An autoscaler.
+pub enum NodesDecidedBy {
+    /// The recording.
+    #[serde(rename = "record")]
+    Recording,
+    /// Nothing: node groups keep their initial nodes.
+    #[serde(rename = "nobody")]
+    Nothing,
+    /// A simulated autoscaler.
     Autoscaler {
-        /// Whose rules it followed, if those were asked for.
+        /// The version that was re-created, if it was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
-        /// How it was set, if not as its Deployment says.
+        /// Its settings, if they differ from its Deployment's.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         settings: Value,
-        /// Flags on top of that.
+        /// Additional flags.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         flags: Vec<String>,
-        /// Its first loop was a scan interval later.
+        /// When it started. Its first loop was one scan interval later.
         start: String,
     },
 }
@@ -64,13 +67,13 @@ pub enum NodesBy {
 // === impl ReplaySettings ===
 
 impl ReplaySettings {
-    /// The kind that they are kept as.
+    /// The kind of the object that stores the settings.
     pub fn kind() -> Kind {
         Kind::of(API_VERSION, REPLAY_SETTINGS)
     }
 
-    /// The object that a history keeps, with how far the replay has come.
-    pub fn object(&self, reached: Moment) -> Result<Object, serde_json::Error> {
+    /// Returns the object that a history stores, with the moment that the replay has reached.
+    pub fn to_object(&self, reached: Moment) -> Result<Object, serde_json::Error> {
         let object = json!({
             "apiVersion": API_VERSION,
             "kind": REPLAY_SETTINGS,
@@ -78,11 +81,11 @@ impl ReplaySettings {
             "spec": serde_json::to_value(self)?,
             "status": {"reached": reached.to_string()},
         });
-        Ok(Object::trusted(Arc::<str>::from(object.to_string())))
+        Ok(Object::from_trusted(Arc::<str>::from(object.to_string())))
     }
 
-    /// What an object of that kind says.
-    pub fn kept_in(object: &Object) -> Result<ReplaySettings, serde_json::Error> {
+    /// Reads the settings from an object of that kind.
+    pub fn from_object(object: &Object) -> Result<ReplaySettings, serde_json::Error> {
         #[derive(Deserialize)]
         struct Outer {
             spec: ReplaySettings,
@@ -96,11 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_kept_are_found_again() {
+    fn stored_settings_are_read_back() {
         for nodes in [
-            NodesBy::Record,
-            NodesBy::Nobody,
-            NodesBy::Autoscaler {
+            NodesDecidedBy::Recording,
+            NodesDecidedBy::Nothing,
+            NodesDecidedBy::Autoscaler {
                 version: Some("1.35".to_owned()),
                 settings: json!({"scan-interval": "20s"}),
                 flags: vec!["--expander=random".to_owned()],
@@ -109,16 +112,16 @@ mod tests {
         ] {
             let settings = ReplaySettings {
                 seed: u64::MAX,
-                level: Level::Workloads,
+                level: ReplayLevel::Workloads,
                 scheduler_version: "1.36".to_owned(),
-                pace: Pace::usual(),
+                latencies: Latencies::typical(),
                 nodes,
                 node_names: BTreeMap::from([("small".into(), vec!["small-1".into()])]),
                 node_groups: json!({"groups": []}),
             };
-            let object = settings.object(Moment::MAX).unwrap();
+            let object = settings.to_object(Moment::MAX).unwrap();
             assert_eq!(object.key(&"s".into()).kind, ReplaySettings::kind());
-            assert_eq!(ReplaySettings::kept_in(&object).unwrap(), settings);
+            assert_eq!(ReplaySettings::from_object(&object).unwrap(), settings);
         }
     }
 }

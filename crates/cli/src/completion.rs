@@ -1,4 +1,4 @@
-//! Completion in the shell: of commands, and of kinds, namespaces and names out of the history.
+//! Shell completion of commands, and of kinds, namespaces and names in the history.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -9,13 +9,13 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 use history::History;
 use model::Kind;
-use query::KindWords;
+use query::KindResolver;
 
-use super::output::Out;
-use super::{Outcome, chosen};
+use super::output::Printer;
+use super::{Outcome, history_arg};
 
-/// A shell that has to show more than this shows nothing useful.
-const MOST: usize = 500;
+/// The most candidates offered; more are of no use.
+const MAX_CANDIDATES: usize = 500;
 
 const AFTER: &str = "\
 Examples:
@@ -31,7 +31,7 @@ pub(super) struct Completion {
 }
 
 impl Completion {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let shells = Shells::builtins();
         let Some(shell) = shells.completer(&self.shell) else {
             let names: Vec<&str> = shells.names().collect();
@@ -49,7 +49,7 @@ pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     match current.split_once('/') {
         None => kinds(OsStr::new(&*current)),
-        Some((kind, prefix)) => names_of(kind, prefix)
+        Some((kind, prefix)) => object_names(kind, prefix)
             .into_iter()
             .map(|name| CompletionCandidate::new(format!("{kind}/{name}")))
             .collect(),
@@ -60,7 +60,7 @@ pub(super) fn kinds_and_names(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn pods_and_nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let of = |kind: &str, prefix: &str| {
-        let names = names_of(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
+        let names = object_names(kind, prefix).into_iter().map(|name| format!("{kind}/{name}"));
         names.filter(|word| word.starts_with(&*current)).map(CompletionCandidate::new).collect::<Vec<_>>()
     };
     match current.split_once('/') {
@@ -74,58 +74,61 @@ pub(super) fn kinds(current: &OsStr) -> Vec<CompletionCandidate> {
     if current.contains('/') {
         return kinds_and_names(OsStr::new(&*current));
     }
-    let Some(history) = history() else { return Vec::new() };
+    let Some(history) = open_history() else { return Vec::new() };
     let kinds: Vec<Kind> = history.kinds().unwrap_or_default();
     let plain =
-        kinds.iter().map(|kind| KindWords::plural(kind).split('.').next().unwrap_or_default().to_owned());
+        kinds.iter().map(|kind| KindResolver::plural(kind).split('.').next().unwrap_or_default().to_owned());
     plain.filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
 }
 
-/// Names of the kind that stands before on the command line.
+/// Names of objects of the kind given earlier on the command line.
 pub(super) fn names(current: &OsStr) -> Vec<CompletionCandidate> {
-    let words = typed();
+    let words = completed_words();
     let kind = words.iter().skip_while(|word| !matches!(word.as_str(), "get" | "log" | "explain")).nth(1);
     let Some(kind) = kind else { return Vec::new() };
-    names_of(kind, &current.to_string_lossy()).into_iter().map(CompletionCandidate::new).collect()
+    object_names(kind, &current.to_string_lossy()).into_iter().map(CompletionCandidate::new).collect()
 }
 
 pub(super) fn namespaces(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
-    let found = history().and_then(|history| history.namespaces().ok()).unwrap_or_default();
+    let found = open_history().and_then(|history| history.namespaces().ok()).unwrap_or_default();
     found.into_iter().filter(|name| name.starts_with(&*current)).map(CompletionCandidate::new).collect()
 }
 
-fn names_of(kind: &str, prefix: &str) -> Vec<String> {
+fn object_names(kind: &str, prefix: &str) -> Vec<String> {
     let find = || -> anyhow::Result<Vec<String>> {
-        let Some(history) = history() else { return Ok(Vec::new()) };
+        let Some(history) = open_history() else { return Ok(Vec::new()) };
         let end = history.span()?.map(|(_, end)| end).unwrap_or_default();
-        let found = KindWords::read(&history, end)?.find(kind)?;
-        let namespace = option(&["-n", "--namespace"]);
+        let found = KindResolver::read(&history, end)?.resolve(kind)?;
+        let namespace = option_value(&["-n", "--namespace"]);
         let mut names = Vec::new();
         for found in found {
             let namespace = found.namespaced.then_some(namespace.as_deref()).flatten();
             names.extend(
-                history.names(&found.kind, namespace, prefix, MOST)?.into_iter().map(|(_, name)| name),
+                history
+                    .names_with_prefix(&found.kind, namespace, prefix, MAX_CANDIDATES)?
+                    .into_iter()
+                    .map(|(_, name)| name),
             );
         }
         Ok(names)
     };
-    // There is nobody to tell of an error while completing.
+    // During completion errors cannot be shown.
     find().unwrap_or_default()
 }
 
-fn history() -> Option<History> {
-    let named = option(&["--history"]).map(PathBuf::from);
-    History::open(&chosen::path(named.as_deref()).ok()?).ok()
+fn open_history() -> Option<History> {
+    let named = option_value(&["--history"]).map(PathBuf::from);
+    History::open(&history_arg::resolve(named.as_deref()).ok()?).ok()
 }
 
-/// The words of the command line being completed, which stand behind `--` on our own.
-fn typed() -> Vec<String> {
+/// The words of the command line being completed, which the shell passes after `--`.
+fn completed_words() -> Vec<String> {
     std::env::args().skip_while(|word| word != "--").skip(1).collect()
 }
 
-fn option(names: &[&str]) -> Option<String> {
-    let words = typed();
+fn option_value(names: &[&str]) -> Option<String> {
+    let words = completed_words();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         for name in names {

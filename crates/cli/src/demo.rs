@@ -1,20 +1,20 @@
-//! `kinescope demo`: a working day in the cluster of a shop, made up on the spot and walked through.
+//! `kinescope demo`: generates a day in the cluster of a shop, and walks through it.
 
 mod reports;
-mod scenes;
-mod stage;
+mod step_runner;
+mod walkthrough;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use history::Bulk;
+use history::BulkWriter;
 use workload::shop::{self, Story};
 
-use self::scenes::{Scene, clock};
+use self::walkthrough::{WalkthroughStep, clock_time};
 use super::Outcome;
-use super::lines::folded;
-use super::output::{Out, grouped};
+use super::lines::wrap_text;
+use super::output::{Printer, group_digits};
 
 const AFTER: &str = "\
 Examples:
@@ -37,39 +37,39 @@ pub(super) struct Demo {
     no_walk: bool,
 }
 
-/// Longer lines are hard to read.
-const WIDEST: usize = 100;
+/// The widest line printed; longer ones are hard to read.
+const MAX_WIDTH: usize = 100;
 
 impl Demo {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let path = self.folder.join("shop.kine");
-        let (story, changes) = self.make(&path)?;
+        let (story, changes) = self.generate(&path)?;
         let hours = story.end.nanos_since(story.begin) / (3_600 * 1_000_000_000);
         let about = format!(
             "Kinescope films Kubernetes clusters, shows them as they were at any moment, and plays them again with other \
              settings. Here are {hours} hours of a shop with a hundred nodes: {} changes, in {}. What people asked for is \
              made up (seed {}); where pods went, and which nodes came and went, was decided as kube-scheduler and \
              cluster-autoscaler decide.",
-            grouped(changes),
+            group_digits(changes),
             path.display(),
             self.seed,
         );
-        say(out, &about)?;
+        print_wrapped(out, &about)?;
         if self.no_walk {
             return Ok(Outcome::Done);
         }
         let history = path.display().to_string();
-        writeln!(out, "\n$ export KINESCOPE_HISTORY={}", stage::quoted(&history))?;
-        for scene in Scene::all(&story, &self.folder) {
-            stage::play(&scene, &history, out)?;
+        writeln!(out, "\n$ export KINESCOPE_HISTORY={}", step_runner::shell_quoted(&history))?;
+        for scene in WalkthroughStep::all(&story, &self.folder) {
+            step_runner::run_step(&scene, &history, out)?;
         }
         reports::compare(out, &self.folder)?;
-        self.part(&story, out)?;
+        self.print_next_steps(&story, out)?;
         Ok(Outcome::Done)
     }
 
-    /// Makes up the day, in place of one that was made up before.
-    fn make(&self, path: &Path) -> anyhow::Result<(Story, u64)> {
+    /// Generates the history, replacing an earlier one.
+    fn generate(&self, path: &Path) -> anyhow::Result<(Story, u64)> {
         std::fs::create_dir_all(&self.folder)
             .with_context(|| format!("cannot make the folder {}", self.folder.display()))?;
         match std::fs::remove_file(path) {
@@ -78,7 +78,7 @@ impl Demo {
             }
             _ => {}
         }
-        let mut bulk = Bulk::into(path)?;
+        let mut bulk = BulkWriter::open(path)?;
         let mut trouble = None;
         let story = shop::day(self.seed, |observed| {
             if trouble.is_none() {
@@ -91,14 +91,14 @@ impl Demo {
         }
     }
 
-    /// What one may try next.
-    fn part(&self, story: &Story, out: &mut Out) -> anyhow::Result<()> {
+    /// Prints commands to try next.
+    fn print_next_steps(&self, story: &Story, out: &mut Printer) -> anyhow::Result<()> {
         let mut next = Vec::new();
         if let Some(pod) = &story.preempted_pod {
             next.push((format!("log pod/{} -n {}", pod.name, pod.namespace), "a pod that had to make room"));
         }
         if let Some(node) = &story.lost_node {
-            let before = clock(story.node_lost.plus_nanos(-scenes::MINUTE));
+            let before = clock_time(story.node_lost.plus_nanos(-walkthrough::MINUTE));
             next.push((format!("log node/{} --from {before}", node.name), "a node that was lost"));
         }
         next.push(("replay --help".to_owned(), "what else can be set otherwise"));
@@ -108,7 +108,7 @@ impl Demo {
         ));
         let room = next.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
         writeln!(out)?;
-        say(out, &format!("All of it stays in {}. Some more to try:", self.folder.display()))?;
+        print_wrapped(out, &format!("All of it stays in {}. Some more to try:", self.folder.display()))?;
         for (command, why) in next {
             writeln!(out, "  kinescope {command:<room$}  # {why}")?;
         }
@@ -116,8 +116,8 @@ impl Demo {
     }
 }
 
-/// Says something in lines that are easy to read.
-fn say(out: &mut Out, text: &str) -> io::Result<()> {
-    let width = out.width().unwrap_or(WIDEST).min(WIDEST);
-    folded(text, Some(width), 0).iter().try_for_each(|line| writeln!(out, "{line}"))
+/// Prints a text wrapped to the terminal's width.
+fn print_wrapped(out: &mut Printer, text: &str) -> io::Result<()> {
+    let width = out.width().unwrap_or(MAX_WIDTH).min(MAX_WIDTH);
+    wrap_text(text, Some(width), 0).iter().try_for_each(|line| writeln!(out, "{line}"))
 }

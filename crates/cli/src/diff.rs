@@ -1,4 +1,4 @@
-//! `kinescope diff`: what changed between two moments, or is otherwise in another history.
+//! `kinescope diff`: differences between two moments of a history, or between two histories at one moment.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::bail;
 use history::Selection;
 use kubernetes::selector::Selector;
-use model::{Cluster, Difference, FieldChange, Kind, Moment, Version, changed_fields, difference};
-use query::{Chosen, KindWords, has_labels};
+use model::{Cluster, Difference, FieldChange, Kind, Moment, ObjectVersion, changed_fields, difference};
+use query::{KindResolver, OpenHistory, matches_labels};
 use serde_json::json;
 
-use super::lines::harmless;
+use super::lines::escape_line;
 use super::noise::is_noise;
-use super::output::{HEADING, NEW, OLD, Out};
-use super::{Outcome, chosen, secret_mask};
+use super::output::{HEADING, NEW, OLD, Printer};
+use super::{Outcome, history_arg, secret_mask};
 
 const AFTER: &str = "\
 Examples:
@@ -59,25 +59,25 @@ pub(super) struct Diff {
     history: Option<PathBuf>,
 }
 
-/// How many of one kind.
+/// Counts of differences.
 #[derive(Default)]
-struct Count {
+struct DifferenceCounts {
     created: u64,
     deleted: u64,
     changed: u64,
 }
 
 impl Diff {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let chosen = chosen::open(self.history.as_deref())?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let chosen = history_arg::open(self.history.as_deref())?;
         let before = chosen.moment(Some(&self.before))?;
         let (after, kinds) = match &self.against {
             Some(_) => (before, self.after.as_deref()),
             None => (chosen.moment(self.after.as_deref())?, self.kinds.as_deref()),
         };
         let with_events = kinds.is_some();
-        let words = KindWords::read(&chosen.history, after)?;
-        let kinds = kinds.map(|text| words.find(text)).transpose()?;
+        let words = KindResolver::read(&chosen.history, after)?;
+        let kinds = kinds.map(|text| words.resolve(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let selection = Selection {
@@ -90,10 +90,11 @@ impl Diff {
         let old = chosen.history.at(before, &selection)?;
         let new = match &self.against {
             None => chosen.history.at(after, &selection)?,
-            Some(path) => other(out, path, &selection, after)?,
+            Some(path) => read_other(out, path, &selection, after)?,
         };
-        let wanted =
-            |version: &Version| labels.as_ref().is_none_or(|labels| has_labels(&version.object, labels));
+        let wanted = |version: &ObjectVersion| {
+            labels.as_ref().is_none_or(|labels| matches_labels(&version.object, labels))
+        };
         let mut found = difference(&old, &new);
         found.retain(|difference| match difference {
             Difference::Created(version) | Difference::Deleted(version) => wanted(version),
@@ -108,23 +109,23 @@ impl Diff {
             let mut fields: Vec<FieldChange> =
                 fields.into_iter().filter(|field| !is_noise(&field.path)).collect();
             secret_mask::mask(&version(difference).key.kind, &mut fields);
-            // An object that was only written again, or that only sent a heartbeat, is the same to everyone.
+            // An object that was rewritten unchanged, or only sent a heartbeat, counts as unchanged.
             if !matches!(difference, Difference::Changed(..)) || !fields.is_empty() {
                 shown.push((difference, fields));
             }
         }
         match self.output.as_str() {
-            "json" => as_json(out, &shown)?,
-            "name" => as_names(out, &shown)?,
-            _ => as_text(out, &shown, with_events)?,
+            "json" => write_json(out, &shown)?,
+            "name" => write_names(out, &shown)?,
+            _ => write_text(out, &shown, with_events)?,
         }
-        Ok(if shown.is_empty() { Outcome::Done } else { Outcome::Otherwise })
+        Ok(if shown.is_empty() { Outcome::Done } else { Outcome::Negative })
     }
 }
 
 fn warn_of_gaps(
-    out: &mut Out,
-    chosen: &Chosen,
+    out: &mut Printer,
+    chosen: &OpenHistory,
     selection: &Selection,
     before: Moment,
     after: Moment,
@@ -139,9 +140,9 @@ fn warn_of_gaps(
     Ok(())
 }
 
-/// What another history has at a moment, as if it were of the same recording.
-fn other(out: &mut Out, path: &Path, selection: &Selection, at: Moment) -> anyhow::Result<Cluster> {
-    let other = Chosen::open(path)?;
+/// Reads the objects of another history at a moment, renamed to the source of the first, so that they can be compared.
+fn read_other(out: &mut Printer, path: &Path, selection: &Selection, at: Moment) -> anyhow::Result<Cluster> {
+    let other = OpenHistory::open(path)?;
     if !(other.times.start..=other.times.end).contains(&at) {
         let (start, end) = (other.times.start, other.times.end);
         bail!("{at} is outside {}, which reaches from {start} to {end}", path.display());
@@ -160,17 +161,17 @@ fn other(out: &mut Out, path: &Path, selection: &Selection, at: Moment) -> anyho
     Ok(Cluster::new(at, objects))
 }
 
-type Shown<'a> = (&'a Difference<'a>, Vec<FieldChange>);
+type ShownDifference<'a> = (&'a Difference<'a>, Vec<FieldChange>);
 
-fn as_text(out: &mut Out, shown: &[Shown<'_>], with_events: bool) -> anyhow::Result<()> {
+fn write_text(out: &mut Printer, shown: &[ShownDifference<'_>], with_events: bool) -> anyhow::Result<()> {
     let mut rest = shown;
     while let Some((first, _)) = rest.first() {
         let kind = &version(first).key.kind;
         let length = rest.iter().take_while(|(difference, _)| version(difference).key.kind == *kind).count();
         let (group, others) = rest.split_at(length);
         rest = others;
-        let count = Count::of(group);
-        writeln!(out, "{HEADING}{}{HEADING:#}: {}", KindWords::plural(kind), count.words())?;
+        let count = DifferenceCounts::of(group);
+        writeln!(out, "{HEADING}{}{HEADING:#}: {}", KindResolver::plural(kind), count.to_text())?;
         if &*kind.kind == "Event" && !with_events {
             continue;
         }
@@ -192,28 +193,28 @@ fn as_text(out: &mut Out, shown: &[Shown<'_>], with_events: bool) -> anyhow::Res
                         writeln!(
                             out,
                             "      {}: {OLD}{before}{OLD:#} → {NEW}{after}{NEW:#}",
-                            harmless(&field.path)
+                            escape_line(&field.path)
                         )?;
                     }
                     (Some(before), None) => {
-                        writeln!(out, "      {OLD}- {}: {before}{OLD:#}", harmless(&field.path))?
+                        writeln!(out, "      {OLD}- {}: {before}{OLD:#}", escape_line(&field.path))?
                     }
                     (None, Some(after)) => {
-                        writeln!(out, "      {NEW}+ {}: {after}{NEW:#}", harmless(&field.path))?
+                        writeln!(out, "      {NEW}+ {}: {after}{NEW:#}", escape_line(&field.path))?
                     }
                     (None, None) => {}
                 }
             }
         }
     }
-    let total = Count::of(shown);
+    let total = DifferenceCounts::of(shown);
     let words =
-        if shown.is_empty() { "nothing differs".to_owned() } else { format!("in all: {}", total.words()) };
+        if shown.is_empty() { "nothing differs".to_owned() } else { format!("in all: {}", total.to_text()) };
     writeln!(out, "{words}")?;
     Ok(())
 }
 
-fn as_names(out: &mut Out, shown: &[Shown<'_>]) -> anyhow::Result<()> {
+fn write_names(out: &mut Printer, shown: &[ShownDifference<'_>]) -> anyhow::Result<()> {
     for (difference, _) in shown {
         let key = &version(difference).key;
         let mark = match difference {
@@ -228,7 +229,7 @@ fn as_names(out: &mut Out, shown: &[Shown<'_>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn as_json(out: &mut Out, shown: &[Shown<'_>]) -> anyhow::Result<()> {
+fn write_json(out: &mut Printer, shown: &[ShownDifference<'_>]) -> anyhow::Result<()> {
     let list: Vec<_> = shown
         .iter()
         .map(|(difference, fields)| {
@@ -255,7 +256,7 @@ fn as_json(out: &mut Out, shown: &[Shown<'_>]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn version<'a>(difference: &'a Difference<'a>) -> &'a Version {
+fn version<'a>(difference: &'a Difference<'a>) -> &'a ObjectVersion {
     match difference {
         Difference::Created(version) | Difference::Deleted(version) | Difference::Changed(_, version) => {
             version
@@ -263,11 +264,11 @@ fn version<'a>(difference: &'a Difference<'a>) -> &'a Version {
     }
 }
 
-// === impl Count ===
+// === impl DifferenceCounts ===
 
-impl Count {
-    fn of(shown: &[Shown<'_>]) -> Count {
-        let mut count = Count::default();
+impl DifferenceCounts {
+    fn of(shown: &[ShownDifference<'_>]) -> DifferenceCounts {
+        let mut count = DifferenceCounts::default();
         for (difference, _) in shown {
             match difference {
                 Difference::Created(_) => count.created += 1,
@@ -278,7 +279,7 @@ impl Count {
         count
     }
 
-    fn words(&self) -> String {
+    fn to_text(&self) -> String {
         let words = [(self.created, "created"), (self.deleted, "deleted"), (self.changed, "changed")];
         let words: Vec<String> = words
             .into_iter()

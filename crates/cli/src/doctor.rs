@@ -1,13 +1,13 @@
-//! `kinescope doctor`: whether a history is whole, and saving what can be saved.
+//! `kinescope doctor`: checks a history for damage, and salvages what is readable.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use history::{Report, doctor, salvage};
+use history::{DoctorReport, doctor, salvage};
 use serde_json::json;
 
-use super::output::{Out, counted, grouped};
-use super::{Outcome, chosen};
+use super::output::{Printer, count_noun, group_digits};
+use super::{Outcome, history_arg};
 
 const AFTER: &str = "\
 Examples:
@@ -31,10 +31,10 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let path = chosen::path(self.history.as_deref())?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let path = history_arg::resolve(self.history.as_deref())?;
         if let Some(into) = &self.salvage {
-            return self.save(out, &path, into);
+            return self.run_salvage(out, &path, into);
         }
         let report = doctor(&path)?;
         if self.output == "json" {
@@ -48,14 +48,14 @@ impl Doctor {
             });
             writeln!(out, "{report:#}")?;
         } else {
-            as_text(out, &report)?;
+            write_text(out, &report)?;
         }
-        Ok(if report.is_clean() { Outcome::Done } else { Outcome::Otherwise })
+        Ok(if report.is_clean() { Outcome::Done } else { Outcome::Negative })
     }
 }
 
 impl Doctor {
-    fn save(&self, out: &mut Out, path: &Path, into: &Path) -> anyhow::Result<Outcome> {
+    fn run_salvage(&self, out: &mut Printer, path: &Path, into: &Path) -> anyhow::Result<Outcome> {
         let saved = salvage(path, into)?;
         let lost: i64 = saved.lost.iter().map(|(first, last)| last - first + 1).sum();
         if self.output == "json" {
@@ -71,12 +71,12 @@ impl Doctor {
             writeln!(out, "{report:#}")?;
             return Ok(Outcome::Done);
         }
-        writeln!(out, "{} changes saved in {}", grouped(saved.changes), into.display())?;
+        writeln!(out, "{} changes saved in {}", group_digits(saved.changes), into.display())?;
         if lost > 0 {
-            writeln!(out, "{} changes are lost", grouped(lost.unsigned_abs()))?;
+            writeln!(out, "{} changes are lost", group_digits(lost.unsigned_abs()))?;
         }
         if saved.gaps > 0 {
-            writeln!(out, "{} gaps tell when: `kinescope info` lists them", grouped(saved.gaps as u64))?;
+            writeln!(out, "{} gaps tell when: `kinescope info` lists them", group_digits(saved.gaps as u64))?;
         }
         for note in &saved.notes {
             writeln!(out, "{note}")?;
@@ -85,18 +85,18 @@ impl Doctor {
     }
 }
 
-fn as_text(out: &mut Out, report: &Report) -> anyhow::Result<()> {
+fn write_text(out: &mut Printer, report: &DoctorReport) -> anyhow::Result<()> {
     for finding in &report.findings {
         writeln!(out, "- {finding}")?;
     }
-    let read = format!("{} changes in {} frames", grouped(report.changes), grouped(report.frames));
+    let read = format!("{} changes in {} frames", group_digits(report.changes), group_digits(report.frames));
     if report.is_clean() {
         writeln!(out, "the history is whole: {read}")?;
     } else {
         writeln!(out, "the history is damaged; {read} are whole: --salvage NEW copies what can be read")?;
     }
     if report.gaps > 0 {
-        writeln!(out, "{} recorded: `kinescope info` lists them", counted(report.gaps as u64, "gap"))?;
+        writeln!(out, "{} recorded: `kinescope info` lists them", count_noun(report.gaps as u64, "gap"))?;
     }
     Ok(())
 }

@@ -1,23 +1,22 @@
-//! Control characters made visible, so that no text of a server or of a history steers the terminal it is shown on.
+//! Escaping of control characters, so that no text from a server or a history can control the terminal.
 //!
-//! ESC and CR are written as kubectl writes them, `^[` and `\r`; other control characters in caret notation, and what
-//! has none, or turns the direction of a line, by its number: `<U+202E>`.
+//! ESC and CR are written as kubectl writes them, `^[` and `\r`; other control characters in caret notation. Those
+//! without one, and those that change the direction of text, are written by number: `<U+202E>`.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// A writer that lets through text, line breaks, tabs and the styles it is made with, and escapes everything else.
+/// A writer that passes text, line breaks, tabs and its own styles through, and escapes everything else.
 ///
-/// A style passes if it is written by itself, as `write!` does for each argument. A text that holds one among other
-/// words is escaped.
+/// A style passes if it is written by itself, as `write!` does for each argument. A style within a text is escaped.
 pub(super) struct EscapingWriter<W> {
     writer: W,
     styles: Vec<String>,
-    /// The beginning of a character whose end has not come yet.
+    /// The first bytes of a character that is not complete yet.
     partial: Vec<u8>,
 }
 
-/// A text without control characters but line breaks and tabs.
+/// Escapes all control characters except line breaks and tabs.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_escaped) {
         return Cow::Borrowed(text);
@@ -37,7 +36,7 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal may take a character for a command, or show a line in another order than it is written in.
+/// Whether a terminal may interpret the character as a command, or change the direction of text at it.
 fn is_escaped(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -68,7 +67,7 @@ impl<W: Write> EscapingWriter<W> {
                 self.partial = rest.to_vec();
                 return Ok(());
             }
-            // A byte that is no text: an old terminal takes some of them for commands.
+            // A byte that is not UTF-8: old terminals interpret some of them as commands.
             write!(self.writer, "<{:02X}>", rest[0])?;
             bytes = &rest[1..];
         }
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_a_terminal_becomes_visible() {
+    fn control_characters_become_visible() {
         check("web-1 é 漢字 👩‍👩‍👧\n\tb", "web-1 é 漢字 👩‍👩‍👧\n\tb");
         // As kubectl prints them.
         check("\x1b]0;pwned\x07", "^[]0;pwned^G");
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_may_come_in_pieces_and_bytes_may_be_no_text() {
+    fn characters_may_be_split_and_bytes_may_be_invalid_utf8() {
         let text = "aé漢\u{9b}\u{202e}👩".as_bytes();
         for size in 1..text.len() {
             let mut writer = EscapingWriter::new(Vec::new(), Vec::new());

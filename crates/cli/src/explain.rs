@@ -1,5 +1,5 @@
-//! `kinescope explain`: why a pod went where it went, or nowhere, in the scheduler's own words; what an autoscaler would
-//! have done about it; and why a node was, or was not, removable.
+//! `kinescope explain`: the scheduler's decision about a pod, the autoscaler's reaction to it, or the autoscaler's
+//! decision about a node.
 
 mod node;
 mod text;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap_complete::ArgValueCompleter;
-use explain::node::explain as node_of;
-use explain::{Manifest, Settings, Subject};
+use explain::node::explain_node as node_of;
+use explain::{ExplainOptions, Manifest, Subject};
 use kubernetes::kinds;
-use query::{autoscaler_setup, scheduler_settings};
+use query::{autoscaler_choice, scheduler_choice};
 use scheduler::Version;
 
 use super::listener::TerminalListener;
-use super::output::Out;
-use super::{Outcome, chosen, completion};
+use super::output::Printer;
+use super::{Outcome, completion, history_arg};
 
 const AFTER: &str = "\
 Examples:
@@ -103,9 +103,9 @@ pub(super) struct Explain {
     history: Option<PathBuf>,
 }
 
-/// What a command line names.
+/// The subject named on the command line.
 #[derive(Clone, Copy)]
-enum Asked<'a> {
+enum ExplainTarget<'a> {
     Pod(&'a str),
     Node(&'a str),
     /// A pod in a file.
@@ -113,48 +113,49 @@ enum Asked<'a> {
 }
 
 impl Explain {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let asked = self.asked()?;
-        let chosen = chosen::open(self.history.as_deref())?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let asked = self.target()?;
+        let chosen = history_arg::open(self.history.as_deref())?;
         let at = self.at.as_deref().map(|word| chosen.moment(Some(word))).transpose()?;
         let source = chosen.source(self.source.as_deref(), "--source")?.unwrap_or_default();
         let subject = match asked {
-            Asked::Node(name) => {
+            ExplainTarget::Node(name) => {
                 let listener = &mut TerminalListener::new(out);
-                let told = node_of(&chosen, source, name, at, &self.autoscaler(), listener)?;
+                let told = node_of(&chosen, source, name, at, &self.autoscaler_options(), listener)?;
                 match self.output.as_str() {
                     "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
                     style => node::write(out, &told, style == "wide")?,
                 }
                 return Ok(Outcome::Done);
             }
-            Asked::Pod(name) => Subject::Recorded {
+            ExplainTarget::Pod(name) => Subject::Recorded {
                 namespace: self.namespace.clone().unwrap_or_else(|| "default".to_owned()),
                 name: name.to_owned(),
             },
-            Asked::Manifest(path) => {
-                Subject::Manifest { manifest: read(path)?, namespace: self.namespace.clone() }
+            ExplainTarget::Manifest(path) => {
+                Subject::Manifest { manifest: read_manifest(path)?, namespace: self.namespace.clone() }
             }
         };
-        let settings = Settings {
-            scheduler: scheduler_settings::Asked {
+        let settings = ExplainOptions {
+            scheduler: scheduler_choice::SchedulerOptions {
                 file: self.scheduler_config.as_deref(),
                 version: self.scheduler_version.unwrap_or(Version::V1_36),
                 edits: &[],
             },
-            autoscaler: self.autoscaler(),
+            autoscaler: self.autoscaler_options(),
         };
-        let told = explain::pod(&chosen, source, &subject, at, &settings, &mut TerminalListener::new(out))?;
+        let told =
+            explain::explain_pod(&chosen, source, &subject, at, &settings, &mut TerminalListener::new(out))?;
         match self.output.as_str() {
             "json" => writeln!(out.data()?, "{:#}", told.to_json())?,
             style => text::write(out, &told, style == "wide", self.nodes)?,
         }
-        Ok(if told.is_nonsense() { Outcome::Otherwise } else { Outcome::Done })
+        Ok(if told.is_invalid_manifest() { Outcome::Negative } else { Outcome::Done })
     }
 
-    fn asked(&self) -> anyhow::Result<Asked<'_>> {
+    fn target(&self) -> anyhow::Result<ExplainTarget<'_>> {
         let Some(word) = &self.what else {
-            return Ok(Asked::Manifest(
+            return Ok(ExplainTarget::Manifest(
                 self.manifest.as_deref().expect("there is a pod, a node or a manifest"),
             ));
         };
@@ -164,10 +165,10 @@ impl Explain {
             _ => bail!("name one pod or node: pod/NAME, node/NAME"),
         };
         match kinds::find(kind) {
-            Some(info) if info.group.is_empty() && info.kind == "Pod" => Ok(Asked::Pod(name)),
+            Some(info) if info.group.is_empty() && info.kind == "Pod" => Ok(ExplainTarget::Pod(name)),
             Some(info) if info.group.is_empty() && info.kind == "Node" => {
-                self.refuse_what_is_for_pods()?;
-                Ok(Asked::Node(name))
+                self.reject_pod_flags()?;
+                Ok(ExplainTarget::Node(name))
             }
             Some(info) => bail!(
                 "explain tells how a pod is scheduled or a node removed, and a {} is neither: name one as pod/NAME or node/NAME, or give what its pods are made of with --manifest",
@@ -179,7 +180,7 @@ impl Explain {
         }
     }
 
-    fn refuse_what_is_for_pods(&self) -> anyhow::Result<()> {
+    fn reject_pod_flags(&self) -> anyhow::Result<()> {
         for (is_given, flag) in [
             (self.namespace.is_some(), "--namespace"),
             (self.nodes, "--nodes"),
@@ -193,10 +194,10 @@ impl Explain {
         Ok(())
     }
 
-    fn autoscaler(&self) -> autoscaler_setup::Asked<'_> {
-        autoscaler_setup::Asked {
+    fn autoscaler_options(&self) -> autoscaler_choice::AutoscalerOptions<'_> {
+        autoscaler_choice::AutoscalerOptions {
             node_groups: self.node_groups.as_deref(),
-            flags_by: "--autoscaler-flags",
+            flags_origin: "--autoscaler-flags",
             edits: &[],
             flags: self.autoscaler_flags.as_deref().filter(|flags| !flags.trim().is_empty()),
             version: self.autoscaler_version,
@@ -205,7 +206,7 @@ impl Explain {
 }
 
 /// Reads the manifest in a file, or on standard input.
-fn read(path: &Path) -> anyhow::Result<Manifest> {
+fn read_manifest(path: &Path) -> anyhow::Result<Manifest> {
     if path == Path::new("-") {
         return Manifest::read("standard input", Box::new(io::stdin()));
     }

@@ -1,28 +1,28 @@
-//! `kinescope export`: a history, or one moment of it, into files of other programs.
+//! `kinescope export`: writes a history, or one moment of it, as files of other programs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use formats::sktrace::{self, Filters, TracerConfig};
+use formats::sktrace::{self, TraceFilters, TracerConfig};
 use formats::{
-    Format, Writer, Written, jsonl, kai_snapshot, kss_snapshot, kwok, manifests, scaling_history,
+    Format, WriteSummary, Writer, jsonl, kai_snapshot, kss_snapshot, kwok, manifests, scaling_history,
     sched_record,
 };
 use history::Selection;
 use jiff::tz::Offset;
-use kubernetes::anonymise::Anonymiser;
+use kubernetes::anonymize::Anonymizer;
 use kubernetes::selector::Selector;
 use model::{Kind, Moment, Window};
-use query::{Chosen, Feed, FeedSummary, KindWords, Shown};
+use query::{ExportScope, ExportStream, ExportSummary, KindResolver, OpenHistory};
 use recorder::secret_key;
 
-use super::out_file::Scratch;
-use super::output::{Out, grouped};
+use super::out_file::PendingFile;
+use super::output::{Printer, group_digits};
 use super::progress::Progress;
-use super::{Outcome, chosen, format_word, signals, tracer_config};
+use super::{Outcome, format_arg, history_arg, signals, tracer_config};
 
-/// What can be written.
+/// The formats that can be written.
 const FORMATS: [Format; 8] = [
     Format::Jsonl,
     Format::Manifests,
@@ -65,7 +65,7 @@ pub(super) struct Export {
     /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
     history: Option<PathBuf>,
     /// The format
-    #[arg(long, value_name = "FORMAT", value_parser = format_word::parser(&FORMATS))]
+    #[arg(long, value_name = "FORMAT", value_parser = format_arg::parser(&FORMATS))]
     format: Format,
     /// From this moment
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -121,29 +121,29 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         self.check_options()?;
-        let chosen = chosen::open(self.history.as_deref())?;
+        let chosen = history_arg::open(self.history.as_deref())?;
         if self.out.try_exists().with_context(|| format!("cannot look for {}", self.out.display()))?
             && std::fs::canonicalize(&self.out)? == std::fs::canonicalize(chosen.history.path())?
         {
             bail!("{} is the history itself: say another file with --out", self.out.display());
         }
-        let tracer = self.tracer(&chosen, out)?;
-        let feed = self.feed(&chosen)?;
+        let tracer = self.resolve_tracer_config(&chosen, out)?;
+        let feed = self.export_stream(&chosen)?;
         let (written, fed) = if self.out == Path::new("-") {
             let mut writer = self.writer(out.data()?, &feed, tracer)?;
-            let fed = feed.all(&mut *writer, || Ok(()))?;
+            let fed = feed.write_to(&mut *writer, || Ok(()))?;
             (writer.finish()?, fed)
         } else {
-            let progress = Progress::changes(out, feed.total()?);
+            let progress = Progress::changes(out, feed.total_changes()?);
             self.write_file(&feed, tracer, &progress)?
         };
-        self.report(out, &feed, &written, fed)?;
+        self.print_summary(out, &feed, &written, fed)?;
         Ok(Outcome::Done)
     }
 
-    /// Options that mean nothing to the format are mistakes.
+    /// Rejects options that do not apply to the format.
     fn check_options(&self) -> anyhow::Result<()> {
         let options = [
             ("--utc-offset", self.utc_offset.is_some(), Format::SchedRecord),
@@ -183,30 +183,30 @@ impl Export {
         Ok(())
     }
 
-    /// What is to be written, of what.
-    fn feed<'a>(&self, chosen: &'a Chosen) -> anyhow::Result<Feed<'a>> {
+    /// The stream of changes to export, as the options select it.
+    fn export_stream<'a>(&self, chosen: &'a OpenHistory) -> anyhow::Result<ExportStream<'a>> {
         let end = self.at.as_deref().or(self.to.as_deref());
         let end = end.map(|word| chosen.moment(Some(word))).transpose()?;
-        let words = KindWords::read(&chosen.history, end.unwrap_or(chosen.times.end))?;
-        let kinds = self.kinds.as_deref().map(|text| words.find(text)).transpose()?;
+        let words = KindResolver::read(&chosen.history, end.unwrap_or(chosen.times.end))?;
+        let kinds = self.kinds.as_deref().map(|text| words.resolve(text)).transpose()?;
         let kinds: Option<Vec<Kind>> = kinds.map(|found| found.into_iter().map(|found| found.kind).collect());
-        // Only our own lines say which recording they are of; manifests never did.
+        // Only jsonl names the source of a change, and manifests never did.
         let many_sources = matches!(self.format, Format::Jsonl | Format::Manifests);
         let source = match &self.source {
             None if many_sources => None,
             named => chosen.source(named.as_deref(), "--source")?,
         };
-        // The tracer leaves out by itself what is excluded: it needs to see what that owns. Once names are made up it
-        // cannot.
+        // SimKube's tracer applies exclusions itself, because it needs to see what excluded objects own. After
+        // anonymization it cannot: names and labels have changed.
         let excludes = self.format != Format::Sktrace || self.anonymise;
-        Ok(Feed {
-            chosen,
-            shown: self.shown(chosen, end)?,
+        Ok(ExportStream {
+            open_history: chosen,
+            scope: self.export_span(chosen, end)?,
             selection: Selection { kinds, source, namespace: self.namespace.clone(), name: None },
             labels: self.selector.as_deref().map(Selector::parse).transpose()?,
             excluded_namespaces: if excludes { self.exclude_namespaces.clone() } else { Vec::new() },
             excluded_labels: if excludes { self.excluded_labels()? } else { Vec::new() },
-            masks: self.anonymise.then(|| self.anonymiser()).transpose()?,
+            anonymiser: self.anonymise.then(|| self.anonymiser()).transpose()?,
             with_settings: matches!(self.format, Format::KssSnapshot | Format::KaiSnapshot),
             with_secrets: self.with_secrets,
             with_audit_logs: self.format == Format::Jsonl && !self.anonymise,
@@ -217,7 +217,7 @@ impl Export {
         self.exclude_labels.iter().map(|text| Ok(Selector::parse(text)?)).collect()
     }
 
-    fn shown(&self, chosen: &Chosen, end: Option<Moment>) -> anyhow::Result<Shown> {
+    fn export_span(&self, chosen: &OpenHistory, end: Option<Moment>) -> anyhow::Result<ExportScope> {
         let name = self.format.name();
         let one_moment = match self.format {
             Format::Manifests | Format::KssSnapshot | Format::KaiSnapshot => true,
@@ -228,7 +228,7 @@ impl Export {
             if self.from.is_some() {
                 bail!("{name} shows one moment: say --at, not --from");
             }
-            return Ok(Shown::Moment(end.unwrap_or(chosen.times.end)));
+            return Ok(ExportScope::Moment(end.unwrap_or(chosen.times.end)));
         }
         if self.at.is_some() {
             bail!("{name} holds a span of time: say --from and --to, not --at");
@@ -241,14 +241,18 @@ impl Export {
             }
         }
         Ok(match self.format {
-            Format::Sktrace => Shown::WindowAndPast(window),
-            _ if self.from.is_none() || self.changes_only => Shown::Changes(window),
-            _ => Shown::StateAndChanges(window),
+            Format::Sktrace => ExportScope::WindowAndPast(window),
+            _ if self.from.is_none() || self.changes_only => ExportScope::Changes(window),
+            _ => ExportScope::StateAndChanges(window),
         })
     }
 
-    /// How SimKube's tracer is to be configured: as the user says, as the trace that was imported was, or as usual.
-    fn tracer(&self, chosen: &Chosen, out: &mut Out) -> anyhow::Result<Option<TracerConfig>> {
+    /// The configuration of SimKube's tracer: the one given, else that of the imported trace, else the default.
+    fn resolve_tracer_config(
+        &self,
+        chosen: &OpenHistory,
+        out: &mut Printer,
+    ) -> anyhow::Result<Option<TracerConfig>> {
         if self.format != Format::Sktrace {
             return Ok(None);
         }
@@ -262,57 +266,57 @@ impl Export {
     fn writer<'a>(
         &self,
         out: impl Write + 'a,
-        feed: &Feed<'_>,
+        feed: &ExportStream<'_>,
         tracer: Option<TracerConfig>,
     ) -> anyhow::Result<Box<dyn Writer + 'a>> {
-        if let (Some(config), Shown::WindowAndPast(window)) = (tracer, feed.shown) {
+        if let (Some(config), ExportScope::WindowAndPast(window)) = (tracer, feed.scope) {
             let filters = match self.anonymise {
-                true => Filters::default(),
-                false => Filters {
+                true => TraceFilters::default(),
+                false => TraceFilters {
                     excluded_namespaces: self.exclude_namespaces.clone(),
                     excluded_labels: self.excluded_labels()?,
                 },
             };
-            return Ok(Box::new(sktrace::Writer::new(out, config, window, filters)?));
+            return Ok(Box::new(sktrace::SktraceWriter::new(out, config, window, filters)?));
         }
         Ok(match self.format {
-            Format::Manifests => Box::new(manifests::Writer::new(out)),
-            // The simulator's recorder watches seven kinds, but its replayer takes any.
+            Format::Manifests => Box::new(manifests::ManifestWriter::new(out)),
+            // kube-scheduler-simulator's recorder watches seven kinds, but its replayer accepts any.
             Format::SchedRecord => {
-                let offset = self.utc_offset.as_deref().map_or(Ok(Offset::UTC), offset)?;
-                Box::new(sched_record::Writer::new(out, offset, self.kinds.is_some()))
+                let offset = self.utc_offset.as_deref().map_or(Ok(Offset::UTC), parse_offset)?;
+                Box::new(sched_record::SchedRecordWriter::new(out, offset, self.kinds.is_some()))
             }
-            Format::Kwok => Box::new(kwok::Writer::new(out, self.at.is_none())),
+            Format::Kwok => Box::new(kwok::KwokWriter::new(out, self.at.is_none())),
             Format::KaiSnapshot => {
                 let partition = self.partition.as_deref().map(str::parse).transpose()?;
-                Box::new(kai_snapshot::Writer::new(out, partition))
+                Box::new(kai_snapshot::KaiSnapshotWriter::new(out, partition))
             }
-            Format::KssSnapshot => Box::new(kss_snapshot::Writer::new(out, self.is_yaml())),
-            _ => Box::new(jsonl::Writer::new(out, None)),
+            Format::KssSnapshot => Box::new(kss_snapshot::KssSnapshotWriter::new(out, self.is_yaml())),
+            _ => Box::new(jsonl::JsonlWriter::new(out, None)),
         })
     }
 
-    /// Whether the file's name, but for how it is compressed, is that of YAML.
+    /// Whether the file's name ends in .yaml or .yml, ignoring .gz and .zst.
     fn is_yaml(&self) -> bool {
         let name = self.out.to_string_lossy();
         let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
         name.ends_with(".yaml") || name.ends_with(".yml")
     }
 
-    /// Writes a file that is there as a whole or not at all.
+    /// Writes the file atomically.
     fn write_file(
         &self,
-        feed: &Feed<'_>,
+        feed: &ExportStream<'_>,
         tracer: Option<TracerConfig>,
         progress: &Progress,
-    ) -> anyhow::Result<(Written, FeedSummary)> {
-        signals::listen()?;
-        let scratch = Scratch::beside(&self.out, self.with_secrets);
+    ) -> anyhow::Result<(WriteSummary, ExportSummary)> {
+        signals::defer_signals()?;
+        let scratch = PendingFile::for_target(&self.out, self.with_secrets);
         let doing = || format!("cannot write {}", self.out.display());
         if self.format == Format::ScalingHistory {
-            let mut writer = Box::new(scaling_history::Writer::create(scratch.path())?);
-            let fed = feed.all(&mut *writer, || {
-                progress.step();
+            let mut writer = Box::new(scaling_history::ScalingHistoryWriter::create(scratch.path())?);
+            let fed = feed.write_to(&mut *writer, || {
+                progress.increment();
                 signals::check()
             })?;
             let written = writer.finish().with_context(doing)?;
@@ -321,8 +325,8 @@ impl Export {
         }
         let mut file = scratch.create()?;
         let mut writer = self.writer(&mut file, feed, tracer)?;
-        let fed = feed.all(&mut *writer, || {
-            progress.step();
+        let fed = feed.write_to(&mut *writer, || {
+            progress.increment();
             signals::check()
         })?;
         let written = writer.finish().with_context(doing)?;
@@ -331,36 +335,36 @@ impl Export {
         Ok((written, fed))
     }
 
-    fn anonymiser(&self) -> anyhow::Result<Anonymiser> {
+    fn anonymiser(&self) -> anyhow::Result<Anonymizer> {
         let key = match &self.key {
-            Some(path) => secret_key::in_file(path)?,
-            None => secret_key::random()?,
+            Some(path) => secret_key::read_or_create(path)?,
+            None => secret_key::random_key()?,
         };
-        Ok(Anonymiser::new(key))
+        Ok(Anonymizer::new(key))
     }
 
-    /// Tells what was written and what was not.
-    fn report(
+    /// Reports what was written and what was left out.
+    fn print_summary(
         &self,
-        out: &mut Out,
-        feed: &Feed<'_>,
-        written: &Written,
-        fed: FeedSummary,
+        out: &mut Printer,
+        feed: &ExportStream<'_>,
+        written: &WriteSummary,
+        fed: ExportSummary,
     ) -> anyhow::Result<()> {
         let there = fed.initial_objects;
         let place =
             if self.out == Path::new("-") { String::new() } else { format!(" to {}", self.out.display()) };
         let mut left_out: Vec<String> =
-            written.left_out.iter().map(|(what, count)| counted(count, what)).collect();
-        let mut text = format!("{} changes written{place}", grouped(written.count));
-        match feed.shown {
-            Shown::Moment(moment) => {
-                text = format!("{} objects written{place}", grouped(written.count));
-                let others = feed.total()?.saturating_sub(there);
+            written.left_out.iter().map(|(what, count)| count_text(count, what)).collect();
+        let mut text = format!("{} changes written{place}", group_digits(written.count));
+        match feed.scope {
+            ExportScope::Moment(moment) => {
+                text = format!("{} objects written{place}", group_digits(written.count));
+                let others = feed.total_changes()?.saturating_sub(there);
                 if others > 0 {
                     left_out.insert(
                         0,
-                        counted(
+                        count_text(
                             others,
                             &format!("changes of the history that are not this state of {moment}"),
                         ),
@@ -368,47 +372,47 @@ impl Export {
                 }
             }
             _ if there > 0 => {
-                text += &format!(", beginning with the {} objects that were there", grouped(there));
+                text += &format!(", beginning with the {} objects that were there", group_digits(there));
             }
             _ => {}
         }
-        out.complain(&text);
+        out.print_to_stderr(&text);
         if self.anonymise {
-            let hidden = feed.settings_at(feed.chosen.times.end)?.len() as u64;
+            let hidden = feed.settings_at(feed.open_history.times.end)?.len() as u64;
             if hidden > 0 {
-                left_out.push(counted(hidden, "settings of schedulers, which cannot be anonymised"));
+                left_out.push(count_text(hidden, "settings of schedulers, which cannot be anonymised"));
             }
         }
         if fed.audit_events_left_out > 0 {
-            left_out.push(counted(fed.audit_events_left_out, "writes of the audit log"));
+            left_out.push(count_text(fed.audit_events_left_out, "writes of the audit log"));
         }
         if fed.secrets_left_out > 0 {
-            let what = match feed.shown {
-                Shown::Moment(_) => "Secrets",
+            let what = match feed.scope {
+                ExportScope::Moment(_) => "Secrets",
                 _ => "changes of Secrets",
             };
-            left_out.push(counted(fed.secrets_left_out, what) + " (--with-secrets writes them)");
+            left_out.push(count_text(fed.secrets_left_out, what) + " (--with-secrets writes them)");
         }
         if !left_out.is_empty() {
-            out.complain(&format!("left out: {}", left_out.join(", ")));
+            out.print_to_stderr(&format!("left out: {}", left_out.join(", ")));
         }
         Ok(())
     }
 }
 
-/// How many of what is named in the plural.
-fn counted(count: u64, what: &str) -> String {
+/// A count with its noun, given in the plural: `1 change`, `2 changes`.
+fn count_text(count: u64, what: &str) -> String {
     let (noun, rest) = what.split_at(what.find(' ').unwrap_or(what.len()));
     let noun = match (count, noun) {
         (1, "lives") => "life",
         (1, noun) => noun.strip_suffix('s').unwrap_or(noun),
         (_, noun) => noun,
     };
-    format!("{} {noun}{rest}", grouped(count))
+    format!("{} {noun}{rest}", group_digits(count))
 }
 
-/// An offset from UTC as times have it: `+09:00`, `-03:30`, `Z`.
-fn offset(text: &str) -> anyhow::Result<Offset> {
+/// Parses an offset from UTC: `+09:00`, `-03:30`, `Z`.
+fn parse_offset(text: &str) -> anyhow::Result<Offset> {
     let wrong = || format!("{text:?} is no offset from UTC such as +09:00 or Z");
     if text.eq_ignore_ascii_case("z") {
         return Ok(Offset::UTC);

@@ -1,4 +1,4 @@
-//! `kinescope get`: kubectl's `get`, in the past.
+//! `kinescope get`: `kubectl get` at a moment of the history.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use history::Selection;
 use kubernetes::selector::{FieldSelector, Selector};
-use kubernetes::table::{Style, Table, render};
-use model::{Moment, Object, Version};
-use query::{Found, KindWords, has_labels};
+use kubernetes::table::{PrintOptions, Table, render};
+use model::{Moment, Object, ObjectVersion};
+use query::{KindResolver, ResourceType, matches_labels};
 use serde_json::{Value, json};
 
-use super::output::Out;
+use super::output::Printer;
 use super::sort_by::SortBy;
-use super::{Outcome, chosen, completion};
+use super::{Outcome, completion, history_arg};
 
 const AFTER: &str = "\
 Examples:
@@ -82,31 +82,31 @@ pub(super) struct Scope {
     pub(super) all_namespaces: bool,
 }
 
-/// One thing that was asked for.
-struct Wanted {
-    found: Found,
+/// A kind requested on the command line, with names of objects.
+struct ResourceRequest {
+    found: ResourceType,
     names: Vec<String>,
 }
 
-/// What came of it.
-struct Answer {
-    found: Found,
+/// The objects found for it.
+struct ResourceResult {
+    found: ResourceType,
     objects: Vec<Object>,
 }
 
 impl Get {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let chosen = chosen::open(self.history.as_deref())?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let chosen = history_arg::open(self.history.as_deref())?;
         let moment = chosen.moment(self.at.as_deref())?;
         let source = chosen.source(self.source.as_deref(), "--source")?;
-        let words = KindWords::read(&chosen.history, moment)?;
+        let words = KindResolver::read(&chosen.history, moment)?;
         let labels = self.selector.as_deref().map(Selector::parse).transpose()?;
         let sort_by = self.sort_by.as_deref().map(SortBy::parse).transpose()?;
-        let wanted = self.wanted(&words)?;
+        let wanted = self.resource_requests(&words)?;
 
         let mut answers = Vec::new();
         let mut missing = Vec::new();
-        for Wanted { found, names } in wanted {
+        for ResourceRequest { found, names } in wanted {
             let fields = self
                 .field_selector
                 .as_deref()
@@ -122,7 +122,7 @@ impl Get {
             } else if !self.scope.all_namespaces {
                 selection.namespace = Some(self.scope.namespace.clone());
             }
-            let mut versions: Vec<Version> = Vec::new();
+            let mut versions: Vec<ObjectVersion> = Vec::new();
             if names.is_empty() {
                 versions = chosen.history.at(moment, &selection)?.into_objects();
             }
@@ -130,14 +130,14 @@ impl Get {
                 selection.name = Some(name.clone());
                 let one = chosen.history.at(moment, &selection)?.into_objects();
                 if one.is_empty() {
-                    missing.push(format!("{} \"{name}\" not found", KindWords::plural(&found.kind)));
+                    missing.push(format!("{} \"{name}\" not found", KindResolver::plural(&found.kind)));
                 }
                 versions.extend(one);
             }
             let mut objects: Vec<Object> = versions
                 .into_iter()
                 .map(|version| version.object)
-                .filter(|object| labels.as_ref().is_none_or(|labels| has_labels(object, labels)))
+                .filter(|object| labels.as_ref().is_none_or(|labels| matches_labels(object, labels)))
                 .filter(|object| {
                     fields
                         .as_ref()
@@ -147,7 +147,7 @@ impl Get {
             if let Some(sort_by) = &sort_by {
                 sort(&mut objects, sort_by);
             }
-            answers.push(Answer { found, objects });
+            answers.push(ResourceResult { found, objects });
         }
         let gaps = chosen.history.gaps()?;
         out.warn_of_gaps(gaps.iter().filter(|gap| {
@@ -162,26 +162,29 @@ impl Get {
         bail!("{} at {moment}", missing.join(", "))
     }
 
-    /// `pods a b`, `pod/a svc/b`, `po,svc`: kubectl's three ways of asking.
-    fn wanted(&self, words: &KindWords) -> anyhow::Result<Vec<Wanted>> {
+    /// Parses kubectl's three forms: `pods a b`, `pod/a svc/b` and `po,svc`.
+    fn resource_requests(&self, words: &KindResolver) -> anyhow::Result<Vec<ResourceRequest>> {
         if !self.kind.contains('/') {
             if let Some(odd) = self.names.iter().find(|name| name.contains('/')) {
                 bail!("{odd:?} is KIND/NAME, but {:?} before it is not: use one form for all", self.kind);
             }
-            let found = words.find(&self.kind)?;
-            return Ok(found.into_iter().map(|found| Wanted { found, names: self.names.clone() }).collect());
+            let found = words.resolve(&self.kind)?;
+            return Ok(found
+                .into_iter()
+                .map(|found| ResourceRequest { found, names: self.names.clone() })
+                .collect());
         }
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<ResourceRequest> = Vec::new();
         for word in std::iter::once(&self.kind).chain(&self.names) {
             let Some((kind, name)) =
                 word.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
             else {
                 bail!("{word:?} is not KIND/NAME");
             };
-            for found in words.find(kind)? {
+            for found in words.resolve(kind)? {
                 match wanted.iter_mut().find(|wanted| wanted.found == found) {
                     Some(wanted) => wanted.names.push(name.to_owned()),
-                    None => wanted.push(Wanted { found, names: vec![name.to_owned()] }),
+                    None => wanted.push(ResourceRequest { found, names: vec![name.to_owned()] }),
                 }
             }
         }
@@ -190,9 +193,9 @@ impl Get {
 
     fn print(
         &self,
-        out: &mut Out,
-        words: &KindWords,
-        answers: &[Answer],
+        out: &mut Printer,
+        words: &KindResolver,
+        answers: &[ResourceResult],
         moment: Moment,
         missing: &[String],
     ) -> anyhow::Result<()> {
@@ -213,7 +216,7 @@ impl Get {
                     }
                 };
                 if self.output == "json" {
-                    out.data()?.write_all(&indented(&value)?)?;
+                    out.data()?.write_all(&kubectl_json(&value)?)?;
                 } else {
                     write!(out.data()?, "{}", formats::manifests::to_yaml(&value))?;
                 }
@@ -228,7 +231,7 @@ impl Get {
             }
             _ if count == 0 => {
                 if missing.is_empty() {
-                    self.nothing_found(out, answers);
+                    self.print_nothing_found(out, answers);
                 }
             }
             _ => {
@@ -239,13 +242,13 @@ impl Get {
                         Table::of(&answer.found.kind, &layout, &answer.objects, moment)
                     })
                     .collect();
-                let style = Style {
+                let style = PrintOptions {
                     wide: self.output == "wide",
-                    namespaces: self.scope.all_namespaces,
-                    kinds: answers.len() > 1,
+                    with_namespace: self.scope.all_namespaces,
+                    with_kind: answers.len() > 1,
                     no_headers: self.no_headers,
-                    all_labels: self.show_labels,
-                    label_columns: self.label_columns.clone(),
+                    show_labels: self.show_labels,
+                    column_labels: self.label_columns.clone(),
                 };
                 write!(out, "{}", render(&tables, &style))?;
             }
@@ -253,12 +256,12 @@ impl Get {
         Ok(())
     }
 
-    fn nothing_found(&self, out: &mut Out, answers: &[Answer]) {
+    fn print_nothing_found(&self, out: &mut Printer, answers: &[ResourceResult]) {
         let namespaced = answers.iter().any(|answer| answer.found.namespaced);
         if !namespaced || self.scope.all_namespaces {
-            out.complain("No resources found");
+            out.print_to_stderr("No resources found");
         } else {
-            out.complain(&format!("No resources found in {} namespace.", self.scope.namespace));
+            out.print_to_stderr(&format!("No resources found in {} namespace.", self.scope.namespace));
         }
     }
 }
@@ -278,8 +281,8 @@ fn hide_managed_fields(object: &mut Value) {
     }
 }
 
-/// JSON as kubectl prints it: four spaces.
-fn indented(value: &Value) -> anyhow::Result<Vec<u8>> {
+/// JSON indented by four spaces, as kubectl prints it.
+fn kubectl_json(value: &Value) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);

@@ -1,7 +1,7 @@
-//! `kinescope import`: foreign files into a history.
+//! `kinescope import`: reads files of other programs into a history.
 
 mod audit;
-mod found;
+mod input_files;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,29 +11,31 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use anyhow::{Context, bail};
-use formats::{Format, Given, Input, Item};
-use history::{Bulk, History};
+use formats::{Format, ImportItem, Input, ReadOptions};
+use history::{BulkWriter, History};
 use jiff::tz::TimeZone;
 use kubernetes::kinds::is_secret;
-use model::{Gap, Moment, Object, Observed, TimeWords, What, audit_source, is_audit_source, recorded_source};
+use model::{
+    Gap, IncomingChange, Moment, Object, TimeParser, What, audit_source, is_audit_source, recorded_source,
+};
 use recorder::policy::{RecordFilter, RecordingPolicy};
 use recorder::secret_key;
 use serde_json::json;
 
 use self::audit::AuditLogs;
-use self::found::{Found, expand, stem};
-use super::output::{Out, bytes, counted, grouped};
+use self::input_files::{InputFile, expand_folders, file_stem};
+use super::output::{Printer, count_noun, format_bytes, group_digits};
 use super::progress::Progress;
-use super::{Outcome, format_word, signals};
+use super::{Outcome, format_arg, signals};
 
-/// Pieces that travel together from the thread that reads to the one that writes.
-const BATCH: usize = 256;
-/// Their bytes, if they are large.
+/// The number of items sent in one batch from the reading thread to the writing one.
+const BATCH_LENGTH: usize = 256;
+/// The bytes after which a batch is sent earlier.
 const BATCH_BYTES: usize = 1 << 20;
-/// So many warnings are told.
+/// The most warnings shown.
 const MAX_WARNINGS: usize = 20;
-/// Batches that may wait in between.
-const QUEUE: usize = 8;
+/// The number of batches queued between the threads.
+const BATCH_QUEUE_LENGTH: usize = 8;
 
 const AFTER: &str = "\
 Formats are recognised by content, compressed with gzip or zstd or not:
@@ -75,7 +77,7 @@ pub(super) struct Import {
     #[arg(long, value_name = "HISTORY")]
     into: Option<PathBuf>,
     /// The format, if it is not to be guessed
-    #[arg(long, value_name = "FORMAT", value_parser = format_word::parser(&Format::ALL))]
+    #[arg(long, value_name = "FORMAT", value_parser = format_arg::parser(&Format::ALL))]
     format: Option<Format>,
     /// When it was like this, for files without times [default: the newest time in the objects]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -98,88 +100,88 @@ pub(super) struct Import {
     output: String,
 }
 
-/// What the reading thread sends.
-enum Message {
-    Pieces(Vec<Piece>),
-    /// This source's times were worked out.
+/// A message from the reading thread.
+enum ReaderMessage {
+    Items(Vec<HistoryItem>),
+    /// The times of this source were inferred.
     TimesInferred(Arc<str>),
 }
 
-/// What goes into the history.
-enum Piece {
-    Change(Observed),
+/// An item to be written to the history.
+enum HistoryItem {
+    Change(IncomingChange),
     Gap(Gap),
 }
 
-/// What was read and what became of it.
+/// Counts of what was imported and left out.
 #[derive(Default)]
-struct Tally {
+struct ImportCounts {
     changes: u64,
     gaps: u64,
     dropped: u64,
-    /// Changes of Secrets that the recorder's rules left out.
+    /// Changes of Secrets left out by the recorder's rules.
     secrets: u64,
     raw_bytes: u64,
     warnings: Warnings,
 }
 
-/// What the user should know of the files. Of many warnings the first are told and the others counted.
+/// Warnings about the files. The first ones are shown, the others counted.
 #[derive(Default)]
 struct Warnings {
-    told: Vec<String>,
-    more: u64,
+    shown: Vec<String>,
+    omitted: u64,
 }
 
 impl Import {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let into = match &self.into {
             Some(path) => path.clone(),
             None => default_history(&self.files[0])?,
         };
         let existed = history::exists(&into)?;
-        let at = self.at.as_deref().map(wall_time).transpose()?;
+        let at = self.at.as_deref().map(parse_time).transpose()?;
         let filter = self.strip.then(|| self.filter()).transpose()?;
-        let files = expand(&self.files)?;
-        let audit_logs = AuditLogs::joining(self.into.as_deref(), existed, self.source.as_deref());
+        let files = expand_folders(&self.files)?;
+        let audit_logs = AuditLogs::for_history(self.into.as_deref(), existed, self.source.as_deref());
         let total = files.iter().map(|file| std::fs::metadata(&file.path).map(|data| data.len()).ok()).sum();
         let progress = Progress::bytes(out, total);
 
-        signals::listen()?;
-        let mut bulk = Bulk::into(&into)?;
-        signals::remove_if_interrupted(bulk.own_files());
-        let (sender, receiver) = sync_channel(QUEUE);
+        signals::defer_signals()?;
+        let mut bulk = BulkWriter::open(&into)?;
+        signals::remove_if_interrupted(bulk.temporary_files());
+        let (sender, receiver) = sync_channel(BATCH_QUEUE_LENGTH);
         let (this, files, progress_bar) = (&self, &files, &progress);
         let tally = std::thread::scope(|scope| {
-            // The sender goes with the reading thread: when that ends, so does the writing.
+            // The reading thread owns the sender, so that writing ends when reading does.
             let reading =
                 scope.spawn(move || this.read(files, at, audit_logs, filter, progress_bar, &sender));
             let written = write(&mut bulk, receiver);
             let read = reading.join().unwrap_or_else(|_| bail!("the reading thread broke"));
-            // A broken write ends the reading too; it is the one to tell of.
+            // A failed write makes reading fail too; report the write's error.
             written.and(read)
         })?;
         bulk.finish()?;
         drop(progress);
-        self.report(out, &into, existed, &tally)
+        self.print_summary(out, &into, existed, &tally)
     }
 
-    /// Reads all files and sends what they say.
+    /// Reads all files and sends their contents to the writing thread.
     fn read(
         &self,
-        files: &[Found],
+        files: &[InputFile],
         at: Option<Moment>,
         mut audit_logs: AuditLogs,
         mut filter: Option<RecordFilter>,
         progress: &Progress,
-        sender: &SyncSender<Message>,
-    ) -> anyhow::Result<Tally> {
-        let mut tally = Tally::default();
-        // Manifests are one moment, however many files they come in.
+        sender: &SyncSender<ReaderMessage>,
+    ) -> anyhow::Result<ImportCounts> {
+        let mut tally = ImportCounts::default();
+        // All manifests form one snapshot, however many files they are in.
         let mut snapshot: Vec<(Arc<str>, Object)> = Vec::new();
         let now = jiff::Timestamp::now().into();
-        // Where each source stood when the file before ended.
+        // The latest time of each source in the files read so far.
         let mut ends: HashMap<Arc<str>, Moment> = HashMap::new();
-        for Found { path, source } in files {
+        for InputFile { path, source } in files {
             let before = ends.clone();
             let source: Arc<str> = self.source.as_deref().unwrap_or(source).into();
             let input = open(path, progress)?;
@@ -193,21 +195,21 @@ impl Import {
                 audit_logs.add(input, now)?;
                 continue;
             }
-            let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
-            let mut renaming = self.source.is_some().then(|| Renaming::to(&source));
-            for item in formats::read(input, format, Given { source: source.clone(), at, now })? {
+            let mut batch = ImportBatch { items: Vec::new(), bytes: 0, sender };
+            let mut renaming = self.source.is_some().then(|| SourceRenaming::to(&source));
+            for item in formats::read(input, format, ReadOptions { source: source.clone(), at, now })? {
                 signals::check()?;
                 let mut item = item?;
                 if let Some(renaming) = &mut renaming {
                     renaming.apply(path, &mut item)?;
                 }
                 match item {
-                    Item::Object(object) => snapshot.push((source.clone(), object)),
-                    Item::Warning(text) => tally.warnings.add(text),
-                    Item::TimesInferred(source) => {
-                        let _ = sender.send(Message::TimesInferred(source));
+                    ImportItem::Object(object) => snapshot.push((source.clone(), object)),
+                    ImportItem::Warning(text) => tally.warnings.add(text),
+                    ImportItem::TimesInferred(source) => {
+                        let _ = sender.send(ReaderMessage::TimesInferred(source));
                     }
-                    Item::Change(observed) => {
+                    ImportItem::Change(observed) => {
                         let (source, seen) = (&observed.key.source, observed.seen);
                         if let Some(end) = before.get(source).filter(|end| seen < **end) {
                             bail!(
@@ -220,11 +222,11 @@ impl Import {
                             Some(end) => *end = seen.max(*end),
                             None => drop(ends.insert(source.clone(), seen)),
                         }
-                        batch.change(observed, &mut filter, &mut tally)?;
+                        batch.push_change(observed, &mut filter, &mut tally)?;
                     }
-                    Item::Gap(gap) => {
+                    ImportItem::Gap(gap) => {
                         tally.gaps += 1;
-                        batch.push(Piece::Gap(gap))?;
+                        batch.push(HistoryItem::Gap(gap))?;
                     }
                 }
             }
@@ -246,8 +248,8 @@ impl Import {
         snapshot: &[(Arc<str>, Object)],
         at: Option<Moment>,
         filter: &mut Option<RecordFilter>,
-        tally: &mut Tally,
-        sender: &SyncSender<Message>,
+        tally: &mut ImportCounts,
+        sender: &SyncSender<ReaderMessage>,
     ) -> anyhow::Result<()> {
         let moment = match at {
             Some(at) => at,
@@ -257,18 +259,18 @@ impl Import {
                 .max()
                 .unwrap_or_else(|| jiff::Timestamp::now().into()),
         };
-        let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
+        let mut batch = ImportBatch { items: Vec::new(), bytes: 0, sender };
         let mut sources: Vec<&Arc<str>> = Vec::new();
         for (source, object) in snapshot {
             if !sources.contains(&source) {
                 sources.push(source);
             }
-            let observed = Observed::received(moment, source, What::Added(object.clone()));
-            batch.change(observed, filter, tally)?;
+            let observed = IncomingChange::received(moment, source, What::Added(object.clone()));
+            batch.push_change(observed, filter, tally)?;
         }
         batch.send()?;
         for source in sources {
-            let _ = sender.send(Message::TimesInferred(source.clone()));
+            let _ = sender.send(ReaderMessage::TimesInferred(source.clone()));
         }
         Ok(())
     }
@@ -276,15 +278,21 @@ impl Import {
     fn filter(&self) -> anyhow::Result<RecordFilter> {
         let redaction = match (&self.redact_key, self.no_redact) {
             (_, true) => None,
-            (Some(path), _) => Some(secret_key::redact_key(path)?),
-            (None, _) => Some(secret_key::redact_key(&secret_key::default_path()?)?),
+            (Some(path), _) => Some(secret_key::read_redact_key(path)?),
+            (None, _) => Some(secret_key::read_redact_key(&secret_key::default_path()?)?),
         };
         Ok(RecordingPolicy { redaction, ..RecordingPolicy::default() }.filter())
     }
 
-    fn report(&self, out: &mut Out, into: &Path, existed: bool, tally: &Tally) -> anyhow::Result<Outcome> {
+    fn print_summary(
+        &self,
+        out: &mut Printer,
+        into: &Path,
+        existed: bool,
+        tally: &ImportCounts,
+    ) -> anyhow::Result<Outcome> {
         use std::io::Write;
-        tally.warnings.tell(out);
+        tally.warnings.print(out);
         let size = std::fs::metadata(into).map_or(0, |file| file.len());
         if self.output == "json" {
             let report = json!({
@@ -294,7 +302,7 @@ impl Import {
                 "gaps": tally.gaps,
                 "dropped": tally.dropped,
                 "secretsLeftOut": tally.secrets,
-                "warnings": tally.warnings.told,
+                "warnings": tally.warnings.shown,
                 "objectBytes": tally.raw_bytes,
                 "fileBytes": size,
             });
@@ -302,48 +310,52 @@ impl Import {
             return Ok(Outcome::Done);
         }
         let verb = if existed { "appended to" } else { "written to" };
-        writeln!(out, "{} {verb} {}", counted(tally.changes, "change"), into.display())?;
+        writeln!(out, "{} {verb} {}", count_noun(tally.changes, "change"), into.display())?;
         if tally.dropped > 0 {
-            let dropped = counted(tally.dropped, "change");
+            let dropped = count_noun(tally.dropped, "change");
             writeln!(out, "{dropped} left out that mean nothing to scheduling")?;
         }
         if tally.secrets > 0 {
-            writeln!(out, "{} of Secrets left out", counted(tally.secrets, "change"))?;
+            writeln!(out, "{} of Secrets left out", count_noun(tally.secrets, "change"))?;
         }
         if tally.gaps > 0 {
-            writeln!(out, "{}: times in which something may have been missed", counted(tally.gaps, "gap"))?;
+            writeln!(
+                out,
+                "{}: times in which something may have been missed",
+                count_noun(tally.gaps, "gap")
+            )?;
         }
-        // Below some hundreds of changes a file is mostly its own tables.
+        // With fewer changes most of the file is its tables.
         if !existed && tally.changes >= 500 {
             let each = size as f64 / tally.changes as f64;
             writeln!(
                 out,
                 "{} of objects in a file of {}, {each:.0} bytes a change",
-                bytes(tally.raw_bytes),
-                bytes(size)
+                format_bytes(tally.raw_bytes),
+                format_bytes(size)
             )?;
         }
         Ok(Outcome::Done)
     }
 }
 
-/// The name that a user gives the only recording of a file, and its audit log, whatever the file calls it.
-struct Renaming {
+/// Renames the only source of a file, and its audit log, to the name given by `--source`.
+struct SourceRenaming {
     to: Arc<str>,
     from: Option<Arc<str>>,
 }
 
-impl Renaming {
-    fn to(name: &Arc<str>) -> Renaming {
-        Renaming { to: name.clone(), from: None }
+impl SourceRenaming {
+    fn to(name: &Arc<str>) -> SourceRenaming {
+        SourceRenaming { to: name.clone(), from: None }
     }
 
-    fn apply(&mut self, file: &Path, item: &mut Item) -> anyhow::Result<()> {
+    fn apply(&mut self, file: &Path, item: &mut ImportItem) -> anyhow::Result<()> {
         let source = match item {
-            Item::Change(observed) => &mut observed.key.source,
-            Item::Gap(gap) => &mut gap.source,
-            Item::TimesInferred(source) => source,
-            Item::Object(_) | Item::Warning(_) => return Ok(()),
+            ImportItem::Change(observed) => &mut observed.key.source,
+            ImportItem::Gap(gap) => &mut gap.source,
+            ImportItem::TimesInferred(source) => source,
+            ImportItem::Object(_) | ImportItem::Warning(_) => return Ok(()),
         };
         let recorded = recorded_source(source);
         let from = self.from.get_or_insert_with(|| recorded.into());
@@ -358,26 +370,26 @@ impl Renaming {
     }
 }
 
-/// Pieces on their way to the writer.
-struct Batch<'a> {
-    pieces: Vec<Piece>,
+/// A batch of items for the writing thread.
+struct ImportBatch<'a> {
+    items: Vec<HistoryItem>,
     bytes: usize,
-    sender: &'a SyncSender<Message>,
+    sender: &'a SyncSender<ReaderMessage>,
 }
 
-impl Batch<'_> {
-    fn change(
+impl ImportBatch<'_> {
+    fn push_change(
         &mut self,
-        mut observed: Observed,
+        mut observed: IncomingChange,
         filter: &mut Option<RecordFilter>,
-        tally: &mut Tally,
+        tally: &mut ImportCounts,
     ) -> anyhow::Result<()> {
         if let Some(filter) = filter {
             if is_secret(&observed.key.kind) {
                 tally.secrets += 1;
                 return Ok(());
             }
-            match filter.pass(&observed.key, &observed.what) {
+            match filter.apply(&observed.key, &observed.what) {
                 Some(what) => observed.what = what,
                 None => {
                     tally.dropped += 1;
@@ -387,23 +399,23 @@ impl Batch<'_> {
         }
         tally.count(&observed);
         self.bytes += observed.what.object().as_str().len();
-        self.push(Piece::Change(observed))
+        self.push(HistoryItem::Change(observed))
     }
 
-    fn push(&mut self, piece: Piece) -> anyhow::Result<()> {
-        self.pieces.push(piece);
-        if self.pieces.len() >= BATCH || self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
+    fn push(&mut self, piece: HistoryItem) -> anyhow::Result<()> {
+        self.items.push(piece);
+        if self.items.len() >= BATCH_LENGTH || self.bytes >= BATCH_BYTES { self.send() } else { Ok(()) }
     }
 
     fn send(&mut self) -> anyhow::Result<()> {
-        let pieces = std::mem::take(&mut self.pieces);
+        let pieces = std::mem::take(&mut self.items);
         self.bytes = 0;
-        self.sender.send(Message::Pieces(pieces)).context("the writing thread has ended")
+        self.sender.send(ReaderMessage::Items(pieces)).context("the writing thread has ended")
     }
 }
 
-impl Tally {
-    fn count(&mut self, observed: &Observed) {
+impl ImportCounts {
+    fn count(&mut self, observed: &IncomingChange) {
         self.changes += 1;
         self.raw_bytes += observed.what.object().as_str().len() as u64;
     }
@@ -411,35 +423,35 @@ impl Tally {
 
 impl Warnings {
     fn add(&mut self, text: String) {
-        if self.told.len() < MAX_WARNINGS {
-            self.told.push(text);
+        if self.shown.len() < MAX_WARNINGS {
+            self.shown.push(text);
         } else {
-            self.more += 1;
+            self.omitted += 1;
         }
     }
 
-    fn tell(&self, out: &mut Out) {
-        for text in &self.told {
-            out.complain(&format!("warning: {text}"));
+    fn print(&self, out: &mut Printer) {
+        for text in &self.shown {
+            out.print_to_stderr(&format!("warning: {text}"));
         }
-        if self.more > 0 {
-            out.complain(&format!("warning: {} more like these", grouped(self.more)));
+        if self.omitted > 0 {
+            out.print_to_stderr(&format!("warning: {} more like these", group_digits(self.omitted)));
         }
     }
 }
 
-fn write(bulk: &mut Bulk, messages: Receiver<Message>) -> anyhow::Result<()> {
+fn write(bulk: &mut BulkWriter, messages: Receiver<ReaderMessage>) -> anyhow::Result<()> {
     for message in messages {
         match message {
-            Message::Pieces(pieces) => {
+            ReaderMessage::Items(pieces) => {
                 for piece in &pieces {
                     match piece {
-                        Piece::Change(observed) => bulk.push(observed)?,
-                        Piece::Gap(gap) => bulk.push_gap(gap)?,
+                        HistoryItem::Change(observed) => bulk.push(observed)?,
+                        HistoryItem::Gap(gap) => bulk.push_gap(gap)?,
                     }
                 }
             }
-            Message::TimesInferred(source) => bulk.note_inferred_times(&source)?,
+            ReaderMessage::TimesInferred(source) => bulk.mark_times_inferred(&source)?,
         }
     }
     Ok(())
@@ -447,25 +459,28 @@ fn write(bulk: &mut Bulk, messages: Receiver<Message>) -> anyhow::Result<()> {
 
 fn open(path: &Path, progress: &Progress) -> anyhow::Result<Input> {
     let reader: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(progress.watch(io::stdin()))
+        Box::new(progress.wrap_reader(io::stdin()))
     } else {
-        Box::new(progress.watch(File::open(path).with_context(|| format!("cannot open {}", path.display()))?))
+        Box::new(
+            progress
+                .wrap_reader(File::open(path).with_context(|| format!("cannot open {}", path.display()))?),
+        )
     };
     let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
     let input = Input::open(&name, reader)?;
-    // What comes through a pipe lies nowhere, whatever its name.
-    Ok(if path != Path::new("-") && path.is_file() { input.lying_at(path) } else { input })
+    // Only a regular file has a path that a reader may open again.
+    Ok(if path != Path::new("-") && path.is_file() { input.with_path(path) } else { input })
 }
 
 fn default_history(first: &Path) -> anyhow::Result<PathBuf> {
     if first == Path::new("-") {
         bail!("standard input has no name: say with --into where to put the history");
     }
-    Ok(PathBuf::from(format!("{}.kine", stem(first))))
+    Ok(PathBuf::from(format!("{}.kine", file_stem(first))))
 }
 
-/// A time that counts from the clock on the wall: what is imported has no end yet.
-fn wall_time(word: &str) -> anyhow::Result<Moment> {
+/// Parses a time relative to now: what is imported has no end yet.
+fn parse_time(word: &str) -> anyhow::Result<Moment> {
     let now: Moment = jiff::Timestamp::now().into();
-    Ok(TimeWords { start: now, end: now, zone: TimeZone::system() }.read(word)?)
+    Ok(TimeParser { start: now, end: now, zone: TimeZone::system() }.parse(word)?)
 }

@@ -1,14 +1,14 @@
-//! `kinescope info`: what is in a history.
+//! `kinescope info`: the summary of a history.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use history::{History, Summary};
 use model::Gap;
-use query::{changes, summary_as_json};
+use query::{count_changes, summary_as_json};
 
-use super::output::{HEADING, Out, bytes, counted, grouped, span};
-use super::{Outcome, chosen};
+use super::output::{HEADING, Printer, count_noun, format_bytes, format_duration, group_digits};
+use super::{Outcome, history_arg};
 
 const AFTER: &str = "\
 Examples:
@@ -27,32 +27,32 @@ pub(super) struct Info {
 }
 
 impl Info {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let history = History::open(&chosen::path(self.history.as_deref())?)?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let history = History::open(&history_arg::resolve(self.history.as_deref())?)?;
         let (summary, gaps) = (history.summary()?, history.gaps()?);
         if self.output == "json" {
             let shown = summary_as_json(&history.path().display().to_string(), &summary, &gaps);
             writeln!(out.data()?, "{shown:#}")?;
         } else {
-            as_text(out, &history, &summary, &gaps)?;
+            write_text(out, &history, &summary, &gaps)?;
         }
         Ok(Outcome::Done)
     }
 }
 
-fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) -> anyhow::Result<()> {
-    let changes = changes(summary);
+fn write_text(out: &mut Printer, history: &History, summary: &Summary, gaps: &[Gap]) -> anyhow::Result<()> {
+    let changes = count_changes(summary);
     writeln!(out, "{HEADING}{}{HEADING:#}", history.path().display())?;
     writeln!(
         out,
         "  {} changes, {}, {:.0} bytes a change ({} of objects)",
-        grouped(changes),
-        bytes(summary.file_bytes),
+        group_digits(changes),
+        format_bytes(summary.file_bytes),
         summary.file_bytes as f64 / changes.max(1) as f64,
-        bytes(summary.raw_bytes),
+        format_bytes(summary.raw_bytes),
     )?;
     if summary.rows > 0 {
-        writeln!(out, "  {} of the changes are not packed yet", grouped(summary.rows))?;
+        writeln!(out, "  {} of the changes are not packed yet", group_digits(summary.rows))?;
     }
     if let Some(moment) = summary.pruned_to {
         writeln!(out, "  pruned: what was before {moment} is gone")?;
@@ -60,9 +60,9 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
     for source in &summary.sources {
         writeln!(out, "\n{HEADING}source {}{HEADING:#}", source.name)?;
         if let Some((from, to)) = source.span {
-            writeln!(out, "  {from} to {to} ({})", span(to.nanos_since(from)))?;
+            writeln!(out, "  {from} to {to} ({})", format_duration(to.nanos_since(from)))?;
             let watched = history.positions()?.into_iter().filter(|position| position.source == source.name);
-            // Where nothing happens nothing is recorded, but that it was watched is known.
+            // Without changes nothing is recorded, but the watch position shows that the source was watched.
             if let Some(until) = watched.map(|position| position.at).max().filter(|until| *until > to) {
                 writeln!(out, "  watched until {until}, with nothing to record after that")?;
             }
@@ -73,16 +73,16 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
         let mut rows = vec![["KIND", "CHANGES", "OBJECTS", "ALIVE", "SIZE", "PACKED"].map(str::to_owned)];
         for kind in &source.kinds {
             let (objects, alive) = match kind.objects {
-                Some((objects, alive)) => (grouped(objects), grouped(alive)),
+                Some((objects, alive)) => (group_digits(objects), group_digits(alive)),
                 None => ("-".to_owned(), "-".to_owned()),
             };
             rows.push([
                 kind.kind.to_string(),
-                grouped(kind.changes),
+                group_digits(kind.changes),
                 objects,
                 alive,
-                bytes(kind.raw_bytes),
-                bytes(kind.packed_bytes),
+                format_bytes(kind.raw_bytes),
+                format_bytes(kind.packed_bytes),
             ]);
         }
         write_columns(out, &rows)?;
@@ -91,45 +91,49 @@ fn as_text(out: &mut Out, history: &History, summary: &Summary, gaps: &[Gap]) ->
     if gaps.is_empty() {
         writeln!(out, "no gaps")?;
     } else {
-        writeln!(out, "{HEADING}{}{HEADING:#}", counted(gaps.len() as u64, "gap"))?;
+        writeln!(out, "{HEADING}{}{HEADING:#}", count_noun(gaps.len() as u64, "gap"))?;
     }
-    for together in gathered(gaps) {
+    for together in group_gaps(gaps) {
         let from = together.iter().map(|gap| gap.from).min().unwrap_or_default();
         let to = together.iter().map(|gap| gap.to).max().unwrap_or_default();
         let mut kinds: Vec<String> =
             together.iter().flat_map(|gap| &gap.kinds).map(|kind| kind.to_string()).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        let more = kinds.len().saturating_sub(KINDS_SHOWN);
-        kinds.truncate(KINDS_SHOWN);
+        let more = kinds.len().saturating_sub(MAX_SHOWN_KINDS);
+        kinds.truncate(MAX_SHOWN_KINDS);
         let kinds = match (&kinds[..], more) {
             ([], _) => "all kinds".to_owned(),
             (kinds, 0) => kinds.join(", "),
-            (kinds, more) => format!("{} and {}", kinds.join(", "), counted(more as u64, "more kind")),
+            (kinds, more) => format!("{} and {}", kinds.join(", "), count_noun(more as u64, "more kind")),
         };
         let why = &together[0].why;
         let like = if together.iter().all(|gap| gap.why == *why) { "" } else { ", and the like" };
         match together[0].is_open() {
             true => writeln!(out, "  since {from}, {kinds}: {why}{like}")?,
             false => {
-                writeln!(out, "  {from} to {to} ({}), {kinds}: {why}{like}", span(to.nanos_since(from)))?;
+                writeln!(
+                    out,
+                    "  {from} to {to} ({}), {kinds}: {why}{like}",
+                    format_duration(to.nanos_since(from))
+                )?;
             }
         }
     }
     Ok(())
 }
 
-/// Kinds that a line about gaps names.
-const KINDS_SHOWN: usize = 4;
+/// The most kinds named in a line about gaps.
+const MAX_SHOWN_KINDS: usize = 4;
 
-/// Versions differ from kind to kind.
+/// Removes digits: the reasons of gaps contain resource versions, which differ by kind.
 fn without_digits(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Gaps that were one for whoever was there: a server that is away is away for all kinds.
-fn gathered(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
-    const MOMENT: i64 = 2_000_000_000;
+/// Groups gaps of several kinds that have the same cause: an unavailable server is unavailable for all kinds.
+fn group_gaps(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
+    const MAX_DISTANCE_NANOS: i64 = 2_000_000_000;
     let mut groups: Vec<Vec<&Gap>> = Vec::new();
     for gap in gaps {
         let fits = |group: &&mut Vec<&Gap>| {
@@ -137,8 +141,8 @@ fn gathered(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
             first.source == gap.source
                 && without_digits(&first.why) == without_digits(&gap.why)
                 && first.kinds.is_empty() == gap.kinds.is_empty()
-                && gap.from.nanos_since(first.from).abs() < MOMENT
-                && gap.to.nanos_since(first.to).abs() < MOMENT
+                && gap.from.nanos_since(first.from).abs() < MAX_DISTANCE_NANOS
+                && gap.to.nanos_since(first.to).abs() < MAX_DISTANCE_NANOS
         };
         match groups.iter_mut().find(fits) {
             Some(group) => group.push(gap),
@@ -148,8 +152,8 @@ fn gathered(gaps: &[Gap]) -> Vec<Vec<&Gap>> {
     groups
 }
 
-/// The first column to the left, numbers to the right, as narrow as it goes: terminals have 80 columns.
-fn write_columns(out: &mut Out, rows: &[[String; 6]]) -> anyhow::Result<()> {
+/// Prints columns as narrow as possible, since terminals have 80 columns: the first aligned left, numbers right.
+fn write_columns(out: &mut Printer, rows: &[[String; 6]]) -> anyhow::Result<()> {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     for row in rows {
         write!(out, "{:<1$}", row[0], width(0))?;

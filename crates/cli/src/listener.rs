@@ -1,32 +1,32 @@
-//! A terminal on which somebody waits for a use case to be done.
+//! A progress listener that prints to the terminal.
 
-use query::Listener;
+use query::ProgressListener;
 
-use super::output::Out;
+use super::output::Printer;
 use super::progress::Progress;
 
-/// Warnings go beside the answer, progress is a bar.
+/// Prints warnings to standard error, and shows a progress bar.
 pub(super) struct TerminalListener<'a> {
-    out: &'a mut Out,
+    out: &'a mut Printer,
     progress: Option<Progress>,
 }
 
 impl<'a> TerminalListener<'a> {
-    pub(super) fn new(out: &'a mut Out) -> TerminalListener<'a> {
+    pub(super) fn new(out: &'a mut Printer) -> TerminalListener<'a> {
         TerminalListener { out, progress: None }
     }
 }
 
-impl Listener for TerminalListener<'_> {
+impl ProgressListener for TerminalListener<'_> {
     fn warn(&mut self, sentence: &str) {
-        self.out.complain(&format!("warning: {sentence}"));
+        self.out.print_to_stderr(&format!("warning: {sentence}"));
     }
 
     fn progress(&mut self, done: u64, total: u64) -> anyhow::Result<()> {
         if done >= total {
             self.progress = None;
         } else {
-            self.progress.get_or_insert_with(|| Progress::time(self.out, total)).at(done);
+            self.progress.get_or_insert_with(|| Progress::simulation(self.out, total)).set_position(done);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `kinescope log`: one object's history.
+//! `kinescope log`: the versions of one object, and the changes between them.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap_complete::engine::ArgValueCompleter;
 use model::{Change, FieldChange, Key, Moment, Object, What, changed_fields};
-use query::{AuditedWrites, Chosen, KindWords, WrittenBy};
+use query::{AuditedWrites, KindResolver, OpenHistory, WriteAttribution};
 use serde_json::json;
 
 use super::get::Scope;
-use super::lines::harmless;
+use super::lines::escape_line;
 use super::noise::{is_below, is_noise};
-use super::output::{HEADING, NEW, OLD, Out, span};
-use super::{Outcome, chosen, completion, secret_mask};
+use super::output::{HEADING, NEW, OLD, Printer, format_duration};
+use super::{Outcome, completion, history_arg, secret_mask};
 
 const AFTER: &str = "\
 Examples:
@@ -57,29 +57,29 @@ pub(super) struct Log {
     history: Option<PathBuf>,
 }
 
-/// One version, ready to be shown.
-struct Entry<'a> {
+/// A version of the object, with its changed fields.
+struct VersionEntry<'a> {
     change: &'a Change,
-    /// It begins a life: the first version, or one with another uid.
+    /// Whether this is the object's first version, or the first with a new uid.
     is_first: bool,
     changed: Vec<FieldChange>,
-    written_by: Vec<WrittenBy>,
+    written_by: Vec<WriteAttribution>,
     since_last: Option<i64>,
 }
 
 impl Log {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let (kind, name) = match (self.object.split_once('/'), &self.name) {
             (Some((kind, name)), None) if !name.is_empty() => (kind, name),
             (None, Some(name)) => (self.object.as_str(), name.as_str()),
             _ => bail!("name one object: pod/NAME"),
         };
-        let chosen = chosen::open(self.history.as_deref())?;
+        let chosen = history_arg::open(self.history.as_deref())?;
         let from = self.from.as_deref().map_or(Ok(Moment::MIN), |word| chosen.moment(Some(word)))?;
         let to = self.to.as_deref().map_or(Ok(Moment::MAX), |word| chosen.moment(Some(word)))?;
         let source = chosen.source(self.source.as_deref(), "--source")?;
-        let words = KindWords::read(&chosen.history, to.min(chosen.times.end))?;
-        let found = match &words.find(kind)?[..] {
+        let words = KindResolver::read(&chosen.history, to.min(chosen.times.end))?;
+        let found = match &words.resolve(kind)?[..] {
             [found] => found.clone(),
             _ => bail!("{kind:?} means several kinds: name one"),
         };
@@ -97,22 +97,22 @@ impl Log {
 
     fn show(
         &self,
-        out: &mut Out,
-        chosen: &Chosen,
+        out: &mut Printer,
+        chosen: &OpenHistory,
         key: &Key,
         from: Moment,
         to: Moment,
     ) -> anyhow::Result<Outcome> {
         let mut before: Option<Change> = None;
         let (mut any, mut last_shown) = (false, None);
-        let mut writes = AuditedWrites::to(&chosen.history, key)?;
+        let mut writes = AuditedWrites::for_object(&chosen.history, key)?;
         for change in chosen.history.of(key)? {
             let change = change?;
             any = true;
             if change.at > to {
                 break;
             }
-            let written_by = writes.of(&change);
+            let written_by = writes.attribute(&change);
             if change.at >= from {
                 let entry = self.entry(&change, before.as_ref(), written_by, last_shown)?;
                 if self.fields.is_empty()
@@ -121,9 +121,9 @@ impl Log {
                 {
                     last_shown = Some(change.at);
                     if self.output == "json" {
-                        entry.as_json(out)?;
+                        entry.write_json(out)?;
                     } else {
-                        entry.as_text(out, self.full || !self.fields.is_empty())?;
+                        entry.write_text(out, self.full || !self.fields.is_empty())?;
                     }
                 }
             }
@@ -135,10 +135,10 @@ impl Log {
             } else {
                 format!(" in namespace {}", key.namespace)
             };
-            bail!("the history never saw {} \"{}\"{place}", KindWords::plural(&key.kind), key.name);
+            bail!("the history never saw {} \"{}\"{place}", KindResolver::plural(&key.kind), key.name);
         }
         if last_shown.is_none() {
-            out.complain("nothing happened to it in that time");
+            out.print_to_stderr("nothing happened to it in that time");
         }
         Ok(Outcome::Done)
     }
@@ -147,20 +147,20 @@ impl Log {
         &self,
         change: &'a Change,
         before: Option<&Change>,
-        written_by: Vec<WrittenBy>,
+        written_by: Vec<WriteAttribution>,
         last_shown: Option<Moment>,
-    ) -> anyhow::Result<Entry<'a>> {
+    ) -> anyhow::Result<VersionEntry<'a>> {
         let uid = |change: &Change| change.what.object().meta().uid.map(|uid| uid.into_owned());
         let last = before.filter(|before| before.what.state().is_some() && uid(before) == uid(change));
         let first: Option<&Object> = change.what.state().filter(|_| last.is_none());
         let mut changed = match (&change.what, last) {
-            // A delete brings the last state once more; if that is not known, all of it would look new.
+            // A DELETED event carries the last state; if the state before is unknown every field would look new.
             (What::Deleted(_), None) => Vec::new(),
             (what, last) => changed_fields(last.map(|last| last.what.object()), Some(what.object()))?,
         };
-        changed.retain(|field| self.wants(&field.path));
+        changed.retain(|field| self.is_selected(&field.path));
         secret_mask::mask(&change.key.kind, &mut changed);
-        Ok(Entry {
+        Ok(VersionEntry {
             change,
             is_first: first.is_some(),
             changed,
@@ -169,7 +169,7 @@ impl Log {
         })
     }
 
-    fn wants(&self, path: &str) -> bool {
+    fn is_selected(&self, path: &str) -> bool {
         if self.fields.is_empty() {
             return self.full || !is_noise(path);
         }
@@ -177,17 +177,17 @@ impl Log {
     }
 }
 
-// === impl Entry ===
+// === impl VersionEntry ===
 
-impl Entry<'_> {
-    fn as_text(&self, out: &mut Out, full: bool) -> anyhow::Result<()> {
+impl VersionEntry<'_> {
+    fn write_text(&self, out: &mut Printer, full: bool) -> anyhow::Result<()> {
         let change = self.change;
-        let later = self.since_last.map(|nanos| format!("  +{}", span(nanos))).unwrap_or_default();
+        let later = self.since_last.map(|nanos| format!("  +{}", format_duration(nanos))).unwrap_or_default();
         let inferred = if change.inferred { "  (inferred)" } else { "" };
-        let word = change.what.word();
+        let word = change.what.event_type();
         writeln!(out, "{HEADING}{}  {word}{HEADING:#}{later}{inferred}  change {}", change.at, change.seq)?;
         for written_by in &self.written_by {
-            writeln!(out, "    {}", harmless(&written_by.in_words()))?;
+            writeln!(out, "    {}", escape_line(&written_by.as_text()))?;
         }
         if self.is_first && !full {
             let size = change.what.object().as_str().len();
@@ -200,16 +200,16 @@ impl Entry<'_> {
         }
         for field in &self.changed {
             if let Some(before) = &field.before {
-                writeln!(out, "    {OLD}- {}: {before}{OLD:#}", harmless(&field.path))?;
+                writeln!(out, "    {OLD}- {}: {before}{OLD:#}", escape_line(&field.path))?;
             }
             if let Some(after) = &field.after {
-                writeln!(out, "    {NEW}+ {}: {after}{NEW:#}", harmless(&field.path))?;
+                writeln!(out, "    {NEW}+ {}: {after}{NEW:#}", escape_line(&field.path))?;
             }
         }
         Ok(())
     }
 
-    fn as_json(&self, out: &mut Out) -> anyhow::Result<()> {
+    fn write_json(&self, out: &mut Printer) -> anyhow::Result<()> {
         let change = self.change;
         let mut changed = Vec::new();
         for field in &self.changed {
@@ -225,13 +225,13 @@ impl Entry<'_> {
             "seq": change.seq,
             "at": change.at.to_string(),
             "seen": change.seen.to_string(),
-            "type": change.what.word(),
+            "type": change.what.event_type(),
             "inferred": change.inferred,
             "first": self.is_first,
             "changed": changed,
         });
         if !self.written_by.is_empty() {
-            line["by"] = self.written_by.iter().map(WrittenBy::as_json).collect();
+            line["by"] = self.written_by.iter().map(WriteAttribution::as_json).collect();
         }
         writeln!(out.data()?, "{line}")?;
         Ok(())

@@ -1,6 +1,5 @@
-//! The program: what a user types, and what comes of it.
+//! The `kinescope` program: its command line and the dispatch to its commands.
 
-mod chosen;
 mod completion;
 mod demo;
 mod diff;
@@ -8,8 +7,9 @@ mod doctor;
 mod escaping;
 mod explain;
 mod export;
-mod format_word;
+mod format_arg;
 mod get;
+mod history_arg;
 mod import;
 mod info;
 mod lines;
@@ -34,9 +34,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use self::output::{Out, is_broken_pipe};
+use self::output::{Printer, is_broken_pipe};
 
-/// Replays make and drop many small things: this one serves them sooner than the system's.
+/// Replays allocate and free many small objects, which mimalloc does faster than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -80,36 +80,36 @@ enum Command {
     Man(man::Man),
 }
 
-/// How a command that did what it was asked to came out.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// Done, and the answer is the other one: something differs, something is damaged.
-    Otherwise,
+    /// Completed, with exit code 1: something differs, or something is damaged.
+    Negative,
 }
 
 fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::parse();
     let trouble = if matches!(arguments.command, Command::Diff(_)) { 2 } else { 1 };
-    let mut out = Out::new();
+    let mut out = Printer::new();
     let outcome = run(arguments.command, &mut out).and_then(|outcome| {
         out.flush()?;
         Ok(outcome)
     });
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Otherwise) => ExitCode::from(1),
-        // Whoever reads has seen enough.
+        Ok(Outcome::Negative) => ExitCode::from(1),
+        // The reader of the pipe has closed it.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            out.complain(&format!("error: {error:#}"));
+            out.print_to_stderr(&format!("error: {error:#}"));
             ExitCode::from(trouble)
         }
     }
 }
 
-fn run(command: Command, out: &mut Out) -> anyhow::Result<Outcome> {
+fn run(command: Command, out: &mut Printer) -> anyhow::Result<Outcome> {
     match command {
         Command::Demo(demo) => demo.run(out),
         Command::Record(record) => record.run(out),

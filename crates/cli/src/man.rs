@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::CommandFactory;
 
-use super::output::Out;
+use super::output::Printer;
 use super::{Arguments, Outcome};
 
 /// Write manual pages
@@ -17,7 +17,7 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let command = Arguments::command();
         let Some(folder) = self.folder else {
             clap_mangen::Man::new(command).render(out)?;

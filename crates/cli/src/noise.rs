@@ -1,6 +1,6 @@
-//! Fields that change without anything having happened.
+//! Fields that change with every version and say nothing about what happened.
 
-/// Whether a field changes with every version, or with every heartbeat, and tells nothing.
+/// Whether a field changes with every version or heartbeat, and is not worth showing.
 pub(super) fn is_noise(path: &str) -> bool {
     is_below(path, "metadata.resourceVersion")
         || is_below(path, "metadata.managedFields")
@@ -8,7 +8,7 @@ pub(super) fn is_noise(path: &str) -> bool {
         || path.ends_with(".renewTime")
 }
 
-/// Whether a field is the one at `root` or part of it.
+/// Whether `path` is the field `root` or below it.
 pub(super) fn is_below(path: &str, root: &str) -> bool {
     path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -1,4 +1,4 @@
-//! A file that is there as a whole or not at all.
+//! Output files that are written atomically: to a temporary file first, which then replaces the target.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,29 +8,29 @@ use anyhow::Context;
 
 use super::signals;
 
-/// A place beside a file's own, where it is written first. What is not put in place is removed.
-pub(super) struct Scratch {
-    place: PathBuf,
+/// A temporary file next to its target. It is removed on drop unless it was published.
+pub(super) struct PendingFile {
+    temporary_path: PathBuf,
     target: PathBuf,
-    /// A pipe or a device is written to as it is: nothing can be put in its place.
-    direct: bool,
-    /// Nobody but the owner may read it.
+    /// Pipes and devices are written to directly: they cannot be replaced.
+    is_direct: bool,
+    /// Whether the file is readable by its owner only.
     is_private: bool,
 }
 
-/// A file being written, compressed if its name says so.
-pub(super) enum Compressed {
+/// A file being written, compressed according to its extension.
+pub(super) enum OutputEncoder {
     Plain(BufWriter<File>),
     Gzip(flate2::write::GzEncoder<BufWriter<File>>),
     Zstd(zstd::Encoder<'static, BufWriter<File>>),
 }
 
-// === impl Scratch ===
+// === impl PendingFile ===
 
-impl Scratch {
-    /// The file's mode is the user's business, unless it `is_private`.
-    pub(super) fn beside(target: &Path, is_private: bool) -> Scratch {
-        // A link stays, and what it leads to is replaced.
+impl PendingFile {
+    /// A private file gets mode 0600, any other the user's default.
+    pub(super) fn for_target(target: &Path, is_private: bool) -> PendingFile {
+        // A symbolic link is kept, and the file it points to replaced.
         let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
         let direct = target.exists() && !target.is_file();
         let mut name = target.file_name().unwrap_or_default().to_owned();
@@ -39,82 +39,82 @@ impl Scratch {
         if !direct {
             signals::remove_if_interrupted([place.clone()]);
         }
-        Scratch { place, target, direct, is_private }
+        PendingFile { temporary_path: place, target, is_direct: direct, is_private }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.place
+        &self.temporary_path
     }
 
-    /// Opens it for writing.
-    pub(super) fn create(&self) -> anyhow::Result<Compressed> {
+    /// Opens the temporary file for writing.
+    pub(super) fn create(&self) -> anyhow::Result<OutputEncoder> {
         let doing = || format!("cannot write {}", self.target.display());
         let mut options = File::options();
         options.write(true);
-        if !self.direct {
+        if !self.is_direct {
             options.create(true).truncate(true);
         }
         #[cfg(unix)]
         if self.is_private {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         }
-        let file = options.open(&self.place);
+        let file = options.open(&self.temporary_path);
         let file = BufWriter::with_capacity(1 << 18, file.with_context(doing)?);
         Ok(match self.target.extension().and_then(|end| end.to_str()) {
             Some("gz") => {
-                Compressed::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
+                OutputEncoder::Gzip(flate2::write::GzEncoder::new(file, flate2::Compression::default()))
             }
-            Some("zst") => Compressed::Zstd(zstd::Encoder::new(file, 3).with_context(doing)?),
-            _ => Compressed::Plain(file),
+            Some("zst") => OutputEncoder::Zstd(zstd::Encoder::new(file, 3).with_context(doing)?),
+            _ => OutputEncoder::Plain(file),
         })
     }
 
-    /// Puts it in its place.
+    /// Renames the temporary file to its target.
     pub(super) fn publish(self) -> anyhow::Result<()> {
-        if self.direct {
+        if self.is_direct {
             return Ok(());
         }
-        std::fs::rename(&self.place, &self.target)
+        std::fs::rename(&self.temporary_path, &self.target)
             .with_context(|| format!("cannot write {}", self.target.display()))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for PendingFile {
     fn drop(&mut self) {
-        // Once it is in its place there is nothing here any more.
-        if !self.direct {
-            let _ = std::fs::remove_file(&self.place);
+        // After publishing there is nothing to remove.
+        if !self.is_direct {
+            let _ = std::fs::remove_file(&self.temporary_path);
         }
     }
 }
 
-// === impl Compressed ===
+// === impl OutputEncoder ===
 
-impl Compressed {
-    /// Sees to it that all of it is on the disk.
+impl OutputEncoder {
+    /// Finishes compression and syncs the file to disk.
     pub(super) fn finish(self) -> io::Result<()> {
         let file = match self {
-            Compressed::Plain(file) => file,
-            Compressed::Gzip(encoder) => encoder.finish()?,
-            Compressed::Zstd(encoder) => encoder.finish()?,
+            OutputEncoder::Plain(file) => file,
+            OutputEncoder::Gzip(encoder) => encoder.finish()?,
+            OutputEncoder::Zstd(encoder) => encoder.finish()?,
         };
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        // Pipes and devices have no disk to reach.
+        // Pipes and devices cannot be synced.
         if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
     }
 }
 
-impl Write for Compressed {
+impl Write for OutputEncoder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Compressed::Plain(file) => file.write(bytes),
-            Compressed::Gzip(encoder) => encoder.write(bytes),
-            Compressed::Zstd(encoder) => encoder.write(bytes),
+            OutputEncoder::Plain(file) => file.write(bytes),
+            OutputEncoder::Gzip(encoder) => encoder.write(bytes),
+            OutputEncoder::Zstd(encoder) => encoder.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // The end of the file is told by `finish`: a flush in between would only cost compression.
+        // `finish` completes the file: flushing before that would only worsen compression.
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! `kinescope prune`: forgetting the beginning of a history.
+//! `kinescope prune`: removes the beginning of a history.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use query::Chosen;
+use query::OpenHistory;
 use serde_json::json;
 
-use super::output::{Out, bytes, grouped};
-use super::{Outcome, chosen};
+use super::output::{Printer, format_bytes, group_digits};
+use super::{Outcome, history_arg};
 
 const AFTER: &str = "\
 Examples:
@@ -32,9 +32,9 @@ pub(super) struct Prune {
 }
 
 impl Prune {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let path = chosen::path(self.history.as_deref())?;
-        let chosen = Chosen::open(&path)?;
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let path = history_arg::resolve(self.history.as_deref())?;
+        let chosen = OpenHistory::open(&path)?;
         let moment = chosen.moment(Some(&self.before))?;
         if moment > chosen.times.end {
             bail!(
@@ -62,10 +62,10 @@ impl Prune {
             writeln!(
                 out,
                 "{} of {} changes are left, {} of {}",
-                grouped(pruned.changes.1),
-                grouped(pruned.changes.0),
-                bytes(pruned.bytes.1),
-                bytes(pruned.bytes.0)
+                group_digits(pruned.changes.1),
+                group_digits(pruned.changes.0),
+                format_bytes(pruned.bytes.1),
+                format_bytes(pruned.bytes.0)
             )?;
         }
         Ok(Outcome::Done)

@@ -1,4 +1,4 @@
-//! `kinescope record`: live clusters into histories, until it is told to stop.
+//! `kinescope record`: records live clusters into histories until it is stopped.
 
 mod status;
 
@@ -8,20 +8,23 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use history::Retention;
+use kubernetes::change_filter::RedactKey;
 use kubernetes::recording::DEFAULT_KINDS_IN_WORDS;
-use kubernetes::rules::RedactKey;
 use live::{Connection, EventChoice};
 use recorder::policy::{self, Detail, RecordingPolicy};
-use recorder::sched_record::{Kinds, SchedRecord};
-use recorder::{ApiServerConfig, Assignment, Beside, Board, Config, duration, scheduler_config, secret_key};
+use recorder::sched_record::{SchedRecord, SimulatorKinds};
+use recorder::{
+    ApiServerConfig, Assignment, Config, ConfigOverrides, RecorderMetrics, parse_duration,
+    read_scheduler_config, secret_key,
+};
 use tokio::sync::watch;
 
-use self::status::Status;
-use super::output::Out;
+use self::status::StatusLine;
+use super::output::Printer;
 use super::{Outcome, lines, signals};
 
-/// What does not notice that it is over gets no longer than this.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long tasks that do not stop by themselves may delay the end of the program.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 const AFTER: &str = "\
 A recording goes on where it stopped: what the API server still remembers is not lost, and what it does not is a gap. \
@@ -86,7 +89,7 @@ pub(super) struct Record {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
     /// How long: 60, 60s, 5m, 2h [default: until a signal]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Only these kinds: pods,nodes
     #[arg(long, value_name = "KINDS", value_delimiter = ',')]
@@ -104,10 +107,10 @@ pub(super) struct Record {
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
     /// Which events: all, scheduling (those of schedulers and autoscalers) or none
-    #[arg(long, value_name = "WHICH", value_parser = policy::event_choice, default_value = "all")]
+    #[arg(long, value_name = "WHICH", value_parser = policy::parse_event_choice, default_value = "all")]
     events: EventChoice,
     /// Sample the usage of nodes and pods from metrics.k8s.io too, every minute unless another interval is given
-    #[arg(long, value_name = "INTERVAL", value_parser = recorder::duration, num_args = 0..=1, require_equals = true,
+    #[arg(long, value_name = "INTERVAL", value_parser = recorder::parse_duration, num_args = 0..=1, require_equals = true,
         default_missing_value = "1m", conflicts_with = "format")]
     usage: Option<Duration>,
     /// Keep changes that mean nothing to scheduling, and every byte of objects
@@ -123,10 +126,10 @@ pub(super) struct Record {
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     scheduler_config: Option<PathBuf>,
     /// Forget what is older, by and by: 12h, 30d
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "path")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "path")]
     keep_age: Option<Duration>,
     /// Forget the oldest when the history becomes larger: 500Mi, 10Gi
-    #[arg(long, value_name = "SIZE", value_parser = recorder::size, conflicts_with = "path")]
+    #[arg(long, value_name = "SIZE", value_parser = recorder::parse_size, conflicts_with = "path")]
     keep_size: Option<u64>,
     /// Print the rules and end
     #[arg(long)]
@@ -138,53 +141,53 @@ pub(super) struct Record {
     #[arg(long, value_name = "FILE", requires = "format")]
     path: Option<PathBuf>,
     /// How often the file of --format is written
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s", requires = "format")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5s", requires = "format")]
     flush_interval: Duration,
 }
 
-/// What is to be done.
-enum Task {
-    One(Box<Assignment>),
-    Many {
+/// The recording to make: one cluster, a fleet, or kube-scheduler-simulator's format.
+enum RecordTask {
+    SingleCluster(Box<Assignment>),
+    Fleet {
         file: PathBuf,
-        beside: Beside,
+        beside: ConfigOverrides,
         config: Config,
     },
-    Stream {
+    SchedRecordFile {
         path: PathBuf,
-        kinds: Kinds,
+        kinds: SimulatorKinds,
         policy: Box<RecordingPolicy>,
         server: ApiServerConfig,
-        between: Duration,
+        flush_interval: Duration,
     },
 }
 
 impl Record {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         if self.show_rules {
             return show_rules(out);
         }
         let task = self.task()?;
         let runtime = recorder::runtime()?;
-        let recorded = runtime.block_on(attend(task, self.duration, out));
-        // A program that was asked for credentials may never answer.
-        runtime.shutdown_timeout(FAREWELL);
+        let recorded = runtime.block_on(run_task(task, self.duration, out));
+        // A credential plugin that was started may never return.
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         recorded.map(|()| Outcome::Done)
     }
 
-    fn task(&self) -> anyhow::Result<Task> {
+    fn task(&self) -> anyhow::Result<RecordTask> {
         let policy = self.policy();
         policy.check_selector()?;
         if let Some(file) = &self.config {
-            let beside = Beside {
+            let beside = ConfigOverrides {
                 folder: self.into.clone(),
                 kubeconfig: self.kubeconfig.clone(),
                 context: self.context.clone(),
-                kubeconfigs: self.kubeconfigs.clone(),
-                control_kubeconfigs: self.control_kubeconfigs.clone(),
+                kubeconfig_pattern: self.kubeconfigs.clone(),
+                control_kubeconfig_pattern: self.control_kubeconfigs.clone(),
             };
             let config = Config::read(file, &beside)?;
-            return Ok(Task::Many { file: file.clone(), beside, config });
+            return Ok(RecordTask::Fleet { file: file.clone(), beside, config });
         }
         policy.check()?;
         let server = ApiServerConfig {
@@ -193,23 +196,30 @@ impl Record {
             ..ApiServerConfig::default()
         };
         if let Some(path) = &self.path {
-            let kinds = if self.kinds.is_empty() && self.also.is_empty() { Kinds::Seven } else { Kinds::Any };
-            let redaction = self.redact_key.as_deref().map(secret_key::redact_key).transpose()?;
-            return Ok(Task::Stream {
+            let kinds = if self.kinds.is_empty() && self.also.is_empty() {
+                SimulatorKinds::Seven
+            } else {
+                SimulatorKinds::Any
+            };
+            let redaction = self.redact_key.as_deref().map(secret_key::read_redact_key).transpose()?;
+            return Ok(RecordTask::SchedRecordFile {
                 path: path.clone(),
                 kinds,
-                policy: Box::new(RecordingPolicy { redaction, ..policy.of_simulator() }),
+                policy: Box::new(RecordingPolicy { redaction, ..policy.with_simulator_defaults() }),
                 server,
-                between: self.flush_interval,
+                flush_interval: self.flush_interval,
             });
         }
         if let Some(into) = self.into.as_ref().filter(|into| into.is_dir()) {
             bail!("{} is a folder: without --config --into names a file", into.display());
         }
-        let context = || Connection::name(self.kubeconfig.as_deref(), self.context.as_deref());
+        let context = || Connection::context_name(self.kubeconfig.as_deref(), self.context.as_deref());
         let name: Arc<str> = self.source.clone().unwrap_or_else(context).into();
-        Ok(Task::One(Box::new(Assignment {
-            into: self.into.clone().unwrap_or_else(|| format!("{}.kine", recorder::file_name(&name)).into()),
+        Ok(RecordTask::SingleCluster(Box::new(Assignment {
+            history_path: self
+                .into
+                .clone()
+                .unwrap_or_else(|| format!("{}.kine", recorder::file_name(&name)).into()),
             name,
             cluster: server,
             control_plane: None,
@@ -217,12 +227,12 @@ impl Record {
             settings: self
                 .scheduler_config
                 .iter()
-                .map(|path| scheduler_config(path))
+                .map(|path| read_scheduler_config(path))
                 .collect::<Result<_, _>>()?,
         })))
     }
 
-    /// What is recorded. The key is not read yet: it is made if it is not there.
+    /// What to record. The redaction key is not read here, because reading it creates it if it is missing.
     fn policy(&self) -> RecordingPolicy {
         let nanos = self.keep_age.map(|age| i64::try_from(age.as_nanos()).unwrap_or(i64::MAX));
         RecordingPolicy {
@@ -241,44 +251,46 @@ impl Record {
         }
     }
 
-    /// The key that environment values are hidden with.
+    /// The key that redacts the values of environment variables; `None` if they are kept.
     fn redaction(&self) -> anyhow::Result<Option<RedactKey>> {
         match (&self.redact_key, self.no_redact) {
             (_, true) => Ok(None),
             _ if self.everything => {
                 bail!("--everything keeps every byte, environment values too: say --no-redact with it")
             }
-            (Some(path), _) => secret_key::redact_key(path).map(Some),
-            (None, _) => secret_key::redact_key(&secret_key::default_path()?).map(Some),
+            (Some(path), _) => secret_key::read_redact_key(path).map(Some),
+            (None, _) => secret_key::read_redact_key(&secret_key::default_path()?).map(Some),
         }
     }
 }
 
-// === impl Task ===
+// === impl RecordTask ===
 
-impl Task {
-    /// Where the recordings go to.
-    fn place(&self) -> &Path {
+impl RecordTask {
+    /// The file or folder that the recording is written to.
+    fn destination(&self) -> &Path {
         match self {
-            Task::One(assignment) => &assignment.into,
-            Task::Many { config, .. } => config.place(),
-            Task::Stream { path, .. } => path,
+            RecordTask::SingleCluster(assignment) => &assignment.history_path,
+            RecordTask::Fleet { config, .. } => config.folder_path(),
+            RecordTask::SchedRecordFile { path, .. } => path,
         }
     }
 
     async fn run(
         self,
-        board: Arc<Board>,
-        notices: recorder::Notices,
+        board: Arc<RecorderMetrics>,
+        notices: recorder::NoticeSender,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         match self {
-            Task::One(assignment) => recorder::record(&assignment, &board, &notices, stop).await,
-            Task::Many { file, beside, config } => {
-                recorder::follow(&file, &beside, config, board, notices, stop).await;
+            RecordTask::SingleCluster(assignment) => {
+                recorder::record(&assignment, &board, &notices, stop).await
+            }
+            RecordTask::Fleet { file, beside, config } => {
+                recorder::follow_config(&file, &beside, config, board, notices, stop).await;
                 Ok(())
             }
-            Task::Stream { path, kinds, policy, server, between } => {
+            RecordTask::SchedRecordFile { path, kinds, policy, server, flush_interval: between } => {
                 let mut told = stop.clone();
                 let connection = tokio::select! {
                     connection = recorder::connect(&server) => connection?,
@@ -291,15 +303,15 @@ impl Task {
     }
 }
 
-/// Runs a task until its end, or until it is time, and tells the user of it.
-async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow::Result<()> {
-    // Before anything is begun that a signal may end.
-    let (signal, time) = (signals::stop()?, time_is_up(duration));
+/// Runs a task until it ends, a signal arrives or the duration is over, and shows its status.
+async fn run_task(task: RecordTask, duration: Option<Duration>, out: &mut Printer) -> anyhow::Result<()> {
+    // Before starting anything that a signal should stop.
+    let (signal, time) = (signals::stop_requested()?, wait_duration(duration));
     tokio::pin!(signal, time);
-    let board = Arc::new(Board::default());
-    let mut status = Status::new(out, task.place().display().to_string());
-    let is_many = matches!(task, Task::Many { .. });
-    let (notices, mut said) = recorder::notices();
+    let board = Arc::new(RecorderMetrics::default());
+    let mut status = StatusLine::new(out, task.destination().display().to_string());
+    let is_many = matches!(task, RecordTask::Fleet { .. });
+    let (notices, mut said) = recorder::notice_channel();
     let (stop, stopped) = watch::channel(false);
     let mut running = tokio::spawn(task.run(board.clone(), notices, stopped));
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
@@ -308,9 +320,9 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
         tokio::select! {
             Some((name, words)) = said.next() => {
                 let of = if is_many { format!("{name}: ") } else { String::new() };
-                status.say(&format!("warning: {of}{words}"), out);
+                status.print_above(&format!("warning: {of}{words}"), out);
             }
-            _ = ticks.tick() => status.show(&board),
+            _ = ticks.tick() => status.refresh(&board),
             how = &mut signal, if !is_told => {
                 is_told = true;
                 why.get_or_insert(how);
@@ -324,25 +336,25 @@ async fn attend(task: Task, duration: Option<Duration>, out: &mut Out) -> anyhow
             outcome = &mut running => break outcome.context("the recorder broke")?,
         }
     };
-    while let Some((_, words)) = said.next_now() {
-        status.say(&format!("warning: {words}"), out);
+    while let Some((_, words)) = said.try_next() {
+        status.print_above(&format!("warning: {words}"), out);
     }
     status.clear();
-    // What never began has no figures.
-    if outcome.is_ok() || board.all().iter().any(|(_, figures)| figures.objects() > 0) {
-        status.summary(&board, why.unwrap_or("it ended by itself"), out);
+    // A recording that never started has nothing to summarize.
+    if outcome.is_ok() || board.snapshot().iter().any(|(_, figures)| figures.object_count() > 0) {
+        status.print_summary(&board, why.unwrap_or("it ended by itself"), out);
     }
     outcome
 }
 
-async fn time_is_up(duration: Option<Duration>) {
+async fn wait_duration(duration: Option<Duration>) {
     match duration {
         Some(duration) => tokio::time::sleep(duration).await,
         None => std::future::pending().await,
     }
 }
 
-fn show_rules(out: &mut Out) -> anyhow::Result<Outcome> {
-    lines::rules(out, &policy::describe())?;
+fn show_rules(out: &mut Printer) -> anyhow::Result<Outcome> {
+    lines::write_rules(out, &policy::describe_rules())?;
     Ok(Outcome::Done)
 }

@@ -1,4 +1,5 @@
-//! `kinescope replay`: a history played again in virtual time, and what would have come of it; or into a real API server.
+//! `kinescope replay`: replays a history in virtual time, or into a real API server, and compares the result with the
+//! recording.
 
 mod clock;
 mod folder;
@@ -9,17 +10,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use calibration::Level;
-use query::Edit;
+use calibration::ReplayLevel;
+use query::ConfigEdit;
 use replay::Speed;
-use replay::plan::{Outputs, Plan, ReplayOptions};
+use replay::plan::{OutputFiles, ReplayOptions, ReplayPlan};
 use scheduler::Version;
 
-use self::clock::{Clock, Playing, Reading};
-use self::folder::Folder;
-use self::target::{OfRun, Target};
-use super::output::Out;
-use super::{Outcome, chosen, signals};
+use self::clock::{ReadProgress, ReplayClock, ReplayProgress};
+use self::folder::OutputFolder;
+use self::target::{RunCommand, TargetArgs};
+use super::output::Printer;
+use super::{Outcome, history_arg, signals};
 
 const AFTER: &str = "\
 Examples:
@@ -58,7 +59,7 @@ left out is printed by --show-rules; docs/live-replay.md tells how to write rule
 #[command(after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(super) struct Replay {
     #[command(subcommand)]
-    of_run: Option<OfRun>,
+    of_run: Option<RunCommand>,
     /// The history [default: $KINESCOPE_HISTORY, else the only .kine file here]
     #[arg(value_name = "HISTORY")]
     history: Option<PathBuf>,
@@ -69,7 +70,7 @@ pub(super) struct Replay {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
     /// For so long at most: 90, 5m, 2h
-    #[arg(long, value_name = "TIME", value_parser = recorder::duration, conflicts_with = "to")]
+    #[arg(long, value_name = "TIME", value_parser = recorder::parse_duration, conflicts_with = "to")]
     duration: Option<Duration>,
     /// How many times as fast as it happened; `max` for as fast as it goes [default: max; 1 into a real API server]
     #[arg(long, value_name = "N|max")]
@@ -91,10 +92,10 @@ pub(super) struct Replay {
     autoscaler_version: Option<autoscaler::Version>,
     /// Set one place of a configuration otherwise; may be given several times
     #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<Edit>,
+    set: Vec<ConfigEdit>,
     /// What is given: each pod that was recorded, or the Deployments, Jobs and their like, whose controllers make pods [default: pods, or that of the replay that made the history]
     #[arg(long, value_name = "pods|workloads")]
-    level: Option<Level>,
+    level: Option<ReplayLevel>,
     /// Decides between what is as likely [default: 1, or that of the replay that made the history]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -111,37 +112,37 @@ pub(super) struct Replay {
     #[arg(short, long, value_parser = ["table", "json"], default_value = "table")]
     output: String,
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
 }
 
 impl Replay {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
         if let Some(of_run) = &self.of_run {
             return of_run.run(out);
         }
-        if self.target.is_real() {
+        if self.target.is_live() {
             return self.target.run(&self, out);
         }
-        self.target.refuse_alone()?;
-        let chosen = chosen::open(self.history.as_deref())?;
-        let mut plan = Plan::make(&self.options(), &chosen)?;
-        let folder = Folder::choose(self.out.as_deref(), chosen.history.path())?;
+        self.target.reject_live_only_flags()?;
+        let chosen = history_arg::open(self.history.as_deref())?;
+        let mut plan = ReplayPlan::make(&self.options(), &chosen)?;
+        let folder = OutputFolder::choose(self.out.as_deref(), chosen.history.path())?;
         for sentence in plan.warnings() {
-            out.complain(&format!("warning: {sentence}"));
+            out.print_to_stderr(&format!("warning: {sentence}"));
         }
-        signals::listen()?;
-        let known = plan.survey(&chosen, &mut Reading::new(out, &plan))?;
-        let scratch = folder.begin()?;
-        let outputs = Outputs {
+        signals::defer_signals()?;
+        let known = plan.analyze_recording(&chosen, &mut ReadProgress::new(out, &plan))?;
+        let scratch = folder.create_pending()?;
+        let outputs = OutputFiles {
             folder: folder.path().to_owned(),
             decisions: Some(scratch.path("decisions.jsonl")),
             history: (!self.no_history).then(|| scratch.path("replay.kine")),
         };
-        let clock = Clock::new(self.speed.unwrap_or(Speed::Max), plan.run.part.window.from);
-        let report = plan.play(&chosen, known, &outputs, &mut Playing::new(out, &plan, &clock))?;
+        let clock = ReplayClock::new(self.speed.unwrap_or(Speed::Max), plan.run.part.window.from);
+        let report = plan.play(&chosen, known, &outputs, &mut ReplayProgress::new(out, &plan, &clock))?;
         let took = clock.elapsed();
         let json = report.to_json()?;
-        std::fs::write(scratch.path("report.json"), &json).with_context(|| scratch.doing())?;
+        std::fs::write(scratch.path("report.json"), &json).with_context(|| scratch.error_context())?;
         scratch.publish()?;
         match self.output.as_str() {
             "json" => out.data()?.write_all(json.as_bytes())?,
@@ -150,7 +151,7 @@ impl Replay {
         Ok(Outcome::Done)
     }
 
-    /// What is asked of the replay itself.
+    /// The options of a replay in virtual time.
     fn options(&self) -> ReplayOptions {
         ReplayOptions {
             from: self.from.clone(),

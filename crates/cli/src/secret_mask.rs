@@ -1,12 +1,12 @@
-//! The mask over the values of Secrets where changes are shown, as `kubectl diff` masks them.
+//! Masking of the values of Secrets where changes are shown, as `kubectl diff` masks them.
 
 use kubernetes::kinds::is_secret;
 use model::{FieldChange, Kind};
 
 use super::noise::is_below;
 
-/// Fields of a Secret that hold nothing secret. Annotations are not among them: some hold a copy of the object.
-const SHOWN: [&str; 9] = [
+/// Fields of a Secret that are not secret. Annotations may be: some contain a copy of the object.
+const PUBLIC_FIELDS: [&str; 9] = [
     "apiVersion",
     "kind",
     "type",
@@ -18,12 +18,14 @@ const SHOWN: [&str; 9] = [
     "metadata.creationTimestamp",
 ];
 
-/// Masks the values of a Secret's fields; those of other kinds stay.
+/// Masks the values of a Secret's fields; other kinds are left as they are.
 pub(super) fn mask(kind: &Kind, fields: &mut [FieldChange]) {
     if !is_secret(kind) {
         return;
     }
-    for field in fields.iter_mut().filter(|field| !SHOWN.iter().any(|shown| is_below(&field.path, shown))) {
+    for field in
+        fields.iter_mut().filter(|field| !PUBLIC_FIELDS.iter().any(|shown| is_below(&field.path, shown)))
+    {
         let is_changed = field.before.is_some() && field.after.is_some();
         let masked = |when: &str| match is_changed {
             true => format!("*** ({when})").into(),
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_secret_is_shown() {
+    fn only_public_fields_of_secrets_are_shown() {
         let object = |kind: &str, labels: &str, password: &str| {
             Object::parse(&format!(
                 r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"s","labels":{{"a":"{labels}"}},"annotations":{{"copy":"{password}"}}}},"data":{{"p":"{password}"}}}}"#

@@ -1,4 +1,4 @@
-//! `kinescope serve`: histories over HTTP.
+//! `kinescope serve`: serves histories over HTTP.
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use recorder::{Beside, Board, Config};
-use server::{Scratch, Settings, Shelf};
+use recorder::{Config, ConfigOverrides, RecorderMetrics};
+use server::{HistoryCatalog, ScratchSpace, ServerSettings};
 use tokio::sync::watch;
 
-use super::output::{Out, grouped};
+use super::output::{Printer, group_digits};
 use super::{Outcome, signals};
 
-/// What work that does not look up any more gets at the end.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long work that does not stop by itself may delay the end of the program.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 const AFTER: &str = "\
 What is served:
@@ -72,7 +72,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_probe_bind_address: Option<String>,
     /// The most that copies for downloads and exports may take of the folder for temporary files, $TMPDIR or /tmp
-    #[arg(long, value_name = "SIZE", default_value = "10Gi", value_parser = recorder::size)]
+    #[arg(long, value_name = "SIZE", default_value = "10Gi", value_parser = recorder::parse_size)]
     scratch_size: u64,
     /// Serve only who sends the token in this file
     #[arg(long, value_name = "FILE")]
@@ -89,20 +89,20 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let mut beside = Beside {
+    pub(super) fn run(self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let mut beside = ConfigOverrides {
             folder: self.into.clone(),
-            kubeconfigs: self.kubeconfigs.clone(),
-            control_kubeconfigs: self.control_kubeconfigs.clone(),
-            ..Beside::default()
+            kubeconfig_pattern: self.kubeconfigs.clone(),
+            control_kubeconfig_pattern: self.control_kubeconfigs.clone(),
+            ..ConfigOverrides::default()
         };
         let config = match &self.config {
             Some(file) => Some(Config::read(file, &beside)?),
             None => None,
         };
-        // What is served stays where it is, whatever the file says later.
-        beside.folder = config.as_ref().map(|config| config.place().to_owned());
-        let shelf = Shelf::open(&self.places(config.as_ref()))?;
+        // The folder served is fixed at start, even if the file changes later.
+        beside.folder = config.as_ref().map(|config| config.folder_path().to_owned());
+        let shelf = HistoryCatalog::open(&self.places(config.as_ref()))?;
         let addresses = socket_addresses(&self.listen)?;
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         if !is_local && self.token_file.is_none() && self.client_ca.is_none() {
@@ -112,8 +112,8 @@ impl Serve {
                 self.listen
             );
         }
-        let mut settings =
-            Settings::listen(&addresses).with_context(|| format!("cannot listen at {}", self.listen))?;
+        let mut settings = ServerSettings::listen(&addresses)
+            .with_context(|| format!("cannot listen at {}", self.listen))?;
         if let Some(address) = &self.health_probe_bind_address {
             let listening = settings.listen_for_probes(&socket_addresses(address)?);
             listening.with_context(|| format!("cannot listen at {address}"))?;
@@ -124,29 +124,31 @@ impl Serve {
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
             settings.set_tls(certificate, key, self.client_ca.as_deref())?;
         } else if !is_local {
-            out.complain("warning: without --tls-cert the token and all that is read can be overheard");
+            out.print_to_stderr(
+                "warning: without --tls-cert the token and all that is read can be overheard",
+            );
         }
-        let scratch = Scratch::new(self.scratch_size);
-        let count = shelf.all()?.len() as u64;
+        let scratch = ScratchSpace::new(self.scratch_size);
+        let count = shelf.list()?.len() as u64;
         let noun = if count == 1 { "history" } else { "histories" };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let served = runtime.block_on(async {
-            // Before anything is said, so that whoever reads it may end this right away.
-            let stop = signals::stop()?;
-            writeln!(out, "serving {} {noun} on {}", grouped(count), settings.url()?)?;
+            // Before the first line is printed, so that a reader of it may send a signal right away.
+            let stop = signals::stop_requested()?;
+            writeln!(out, "serving {} {noun} on {}", group_digits(count), settings.url()?)?;
             if let Some(url) = settings.probe_url()? {
                 writeln!(out, "health probes on {url}")?;
             }
             out.flush()?;
-            let board = Arc::new(Board::default());
+            let board = Arc::new(RecorderMetrics::default());
             let (is_over, over) = watch::channel(false);
-            let (notices, mut said) = recorder::notices();
-            // By a task of its own: what it waits for must not keep clients waiting.
+            let (notices, mut said) = recorder::notice_channel();
+            // In a separate task, so that recording does not delay responses.
             let recording = tokio::spawn({
                 let (file, board) = (self.config.clone(), board.clone());
                 async move {
                     if let (Some(config), Some(file)) = (config, file) {
-                        recorder::follow(&file, &beside, config, board, notices, over).await;
+                        recorder::follow_config(&file, &beside, config, board, notices, over).await;
                     }
                 }
             });
@@ -161,19 +163,19 @@ impl Serve {
             };
             let listening = async {
                 while let Some((name, words)) = said.next().await {
-                    out.complain(&format!("warning: {name}: {words}"));
+                    out.print_to_stderr(&format!("warning: {name}: {words}"));
                 }
             };
             tokio::join!(recording, serving, listening).1
         });
-        runtime.shutdown_timeout(FAREWELL);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         served.map(|()| Outcome::Done)
     }
 
     fn places(&self, config: Option<&Config>) -> Vec<PathBuf> {
         let mut places = self.places.clone();
         if let Some(config) = config {
-            places.push(config.place().to_owned());
+            places.push(config.folder_path().to_owned());
         }
         if places.is_empty() {
             let named = std::env::var_os("KINESCOPE_HISTORY").filter(|path| !path.is_empty());
@@ -183,7 +185,7 @@ impl Serve {
     }
 }
 
-/// What an address with a port means.
+/// Resolves an address with a port.
 fn socket_addresses(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
     let wrong = || format!("{text:?} is no address and port such as 127.0.0.1:7777");
     let addresses: Vec<SocketAddr> = text.to_socket_addrs().with_context(wrong)?.collect();

@@ -1,4 +1,4 @@
-//! Being told to end: the first signal asks, the second ends the process at once.
+//! Handling of termination signals: the first one requests an orderly end, the second ends the process at once.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,47 +10,47 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// What is removed if the process is ended from here.
-static SCRATCH: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// Temporary files to remove if the process ends here.
+static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// How long a command may take to notice. One that waits for input that does not come never would.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// As shells have it for one that was interrupted.
-const CODE: i32 = 130;
+/// How long a command may take to notice a signal. One that is blocked on input never would.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The exit code that shells use for an interrupted process.
+const INTERRUPTED_EXIT_CODE: i32 = 130;
 
-/// The signals that tell the process to end. From its creation on none is missed.
+/// The signals that ask the process to end. None is missed after creation.
 #[cfg(unix)]
 struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
-    /// The terminal is gone. `None` for a process that was started not to mind, by `nohup`.
+    /// The terminal was closed. `None` if the process ignores this signal, as under `nohup`.
     hangup: Option<tokio::signal::unix::Signal>,
     terminate: tokio::signal::unix::Signal,
 }
 
-/// The signals that tell the process to end.
+/// The signals that ask the process to end.
 #[cfg(not(unix))]
 struct StopSignals;
 
-/// Comes when the process is told to end, and says how. Whoever asks twice does not want to wait: what was acknowledged
-/// is safe, and the second signal ends the process wherever it is.
-pub(super) fn stop() -> anyhow::Result<impl Future<Output = &'static str>> {
+/// Resolves at the first signal, to the reason to show. A second signal ends the process at once: everything
+/// acknowledged is already durable.
+pub(super) fn stop_requested() -> anyhow::Result<impl Future<Output = &'static str>> {
     let mut signals = StopSignals::new()?;
     Ok(async move {
         let how = signals.next().await;
         tokio::spawn(async move {
             signals.next().await;
-            exit(CODE);
+            exit(INTERRUPTED_EXIT_CODE);
         });
         how
     })
 }
 
-/// From now on a signal does not end the process at once, but at the next [`check`]: what was begun is taken back first.
-/// A second one does.
-pub(super) fn listen() -> anyhow::Result<()> {
+/// From now on the first signal does not end the process at once, but makes [`check`] fail, so that what was started
+/// can be undone. A second one ends it.
+pub(super) fn defer_signals() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot listen for signals")?;
-    // Before the first byte is written.
+    // Registered before the first byte is written.
     let mut signals = {
         let _inside = runtime.enter();
         StopSignals::new()?
@@ -59,26 +59,26 @@ pub(super) fn listen() -> anyhow::Result<()> {
         runtime.block_on(async {
             signals.next().await;
             INTERRUPTED.store(true, Ordering::Relaxed);
-            let _ = tokio::time::timeout(PATIENCE, signals.next()).await;
+            let _ = tokio::time::timeout(NOTICE_TIMEOUT, signals.next()).await;
         });
-        for path in SCRATCH.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            // What is in its place by now has another name; what cannot be removed must not keep the process.
+        for path in TEMPORARY_FILES.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // Published files have another name by now. A failure to remove one must not keep the process alive.
             let _ = match path.is_dir() {
                 true => std::fs::remove_dir_all(path),
                 false => std::fs::remove_file(path),
             };
         }
-        exit(CODE);
+        exit(INTERRUPTED_EXIT_CODE);
     })?;
     Ok(())
 }
 
-/// Names something that is of no use to anybody if the process is ended while a signal waits to be noticed.
+/// Registers temporary files to be removed if the process is ended before the signal is noticed.
 pub(super) fn remove_if_interrupted(paths: impl IntoIterator<Item = PathBuf>) {
-    SCRATCH.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
+    TEMPORARY_FILES.lock().unwrap_or_else(PoisonError::into_inner).extend(paths);
 }
 
-/// An error if a signal has come.
+/// Returns an error if a signal has arrived.
 pub(super) fn check() -> anyhow::Result<()> {
     if INTERRUPTED.load(Ordering::Relaxed) {
         bail!("interrupted: nothing was written");
@@ -100,7 +100,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next one, and says how the process is told.
+    /// Waits for the next signal, and returns the reason to show.
     async fn next(&mut self) -> &'static str {
         let hangup = async {
             match &mut self.hangup {
@@ -116,7 +116,7 @@ impl StopSignals {
     }
 }
 
-/// Whether the process ignores it, as Linux tells; to listen to it would end that.
+/// Whether the process ignores SIGHUP, according to /proc. Listening for it would undo that.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
     const HANGUP: u64 = 1;

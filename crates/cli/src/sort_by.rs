@@ -1,4 +1,4 @@
-//! `--sort-by`: objects in the order of one of their fields.
+//! `--sort-by`: sorts objects by one of their fields.
 
 use std::cmp::Ordering;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 /// A field by its path: `.metadata.creationTimestamp`, `{.spec.nodeName}`, `.metadata.labels['app.kubernetes.io/name']`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SortBy {
-    path: Vec<Step>,
+    path: Vec<PathStep>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathStep {
     Field(String),
-    Entry(usize),
+    Index(usize),
 }
 
 impl SortBy {
@@ -30,8 +30,8 @@ impl SortBy {
                 };
                 let quoted = |quote| inside.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
                 match (quoted('\'').or(quoted('"')), inside.parse()) {
-                    (Some(name), _) => path.push(Step::Field(name.to_owned())),
-                    (None, Ok(index)) => path.push(Step::Entry(index)),
+                    (Some(name), _) => path.push(PathStep::Field(name.to_owned())),
+                    (None, Ok(index)) => path.push(PathStep::Index(index)),
                     (None, Err(_)) => bail!("[{inside}] of {text:?} is neither a number nor a quoted name"),
                 }
                 rest = after;
@@ -54,7 +54,7 @@ impl SortBy {
                 if field.is_empty() {
                     bail!("{text:?} is no path to a field such as .metadata.creationTimestamp");
                 }
-                path.push(Step::Field(field));
+                path.push(PathStep::Field(field));
                 rest = &name[end..];
             }
         }
@@ -67,12 +67,12 @@ impl SortBy {
     /// The field's value in an object.
     pub(super) fn value<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         self.path.iter().try_fold(object, |value, step| match step {
-            Step::Field(name) => value.get(name),
-            Step::Entry(index) => value.get(index),
+            PathStep::Field(name) => value.get(name),
+            PathStep::Index(index) => value.get(index),
         })
     }
 
-    /// Missing first, as kubectl does; numbers and quantities by size, texts by their numbers and letters.
+    /// Missing values first, as in kubectl; numbers and quantities by value, strings in natural order.
     pub(super) fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
         match (a, b) {
             (Some(Value::Number(a)), Some(Value::Number(b))) => {
@@ -81,7 +81,7 @@ impl SortBy {
             (Some(Value::String(a)), Some(Value::String(b))) => {
                 match (Quantity::parse(a), Quantity::parse(b)) {
                     (Ok(a), Ok(b)) => a.cmp(&b),
-                    _ => natural(a, b),
+                    _ => natural_order(a, b),
                 }
             }
             (Some(a), Some(b)) => a.to_string().cmp(&b.to_string()),
@@ -90,8 +90,8 @@ impl SortBy {
     }
 }
 
-/// `node-2` before `node-10`.
-fn natural(a: &str, b: &str) -> Ordering {
+/// Natural order: `node-2` before `node-10`.
+fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();

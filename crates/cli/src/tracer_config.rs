@@ -1,16 +1,16 @@
-//! The configuration of SimKube's tracer, as a file.
+//! The reader of configuration files of SimKube's tracer.
 
 use std::path::Path;
 
 use formats::sktrace::TracerConfig;
 
-use super::output::Out;
+use super::output::Printer;
 
-/// Reads it, and tells what the user should know about it.
-pub(super) fn read(path: &Path, out: &mut Out) -> anyhow::Result<TracerConfig> {
+/// Reads the file, and prints warnings about it.
+pub(super) fn read(path: &Path, out: &mut Printer) -> anyhow::Result<TracerConfig> {
     let (config, warnings) = query::read_tracer_config(path)?;
     for warning in warnings {
-        out.complain(&format!("warning: {warning}"));
+        out.print_to_stderr(&format!("warning: {warning}"));
     }
     Ok(config)
 }

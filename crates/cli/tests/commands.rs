@@ -1,4 +1,4 @@
-//! The program as a user meets it: what it answers, what it refuses, and how it ends.
+//! The commands of the program, run as a user runs them: output, errors and exit codes.
 
 #![allow(
     clippy::unwrap_used,
@@ -68,7 +68,7 @@ fn get_shows_the_past_as_kubectl_shows_the_present() {
 }
 
 #[test]
-fn get_says_what_is_not_there() {
+fn get_reports_missing_objects() {
     let shop = shop();
     let gone = run(shop.path(), &["get", "pods", "-n", "shop"]);
     assert_eq!((gone.code, gone.err.as_str()), (0, "No resources found in shop namespace.\n"));
@@ -84,7 +84,7 @@ fn get_says_what_is_not_there() {
 }
 
 #[test]
-fn a_gap_is_told_wherever_its_time_is_read() {
+fn a_gap_is_reported_by_every_command_that_reads_its_time() {
     let shop = shop();
     let inside = run(shop.path(), &["get", "pods", "-A", "--at", "14:11"]);
     assert!(inside.err.contains("may have been missed: the API server was away"), "{}", inside.err);
@@ -116,7 +116,7 @@ fn log_shows_each_version_and_what_changed() {
 }
 
 #[test]
-fn diff_answers_as_diff_does() {
+fn diff_exits_as_diff_does() {
     let shop = shop();
     let differs = run(shop.path(), &["diff", "14:00:02", "14:00:06"]);
     assert_eq!(differs.code, 1);
@@ -167,7 +167,7 @@ fn an_export_of_a_window_begins_with_the_state_then() {
 }
 
 #[test]
-fn an_anonymous_export_says_no_name() {
+fn an_anonymized_export_contains_no_name() {
     let shop = shop();
     let export = || {
         let arguments = ["export", "--format", "jsonl", "--anonymise", "--key", "my.key"];
@@ -199,7 +199,7 @@ fn strip_hides_environment_values_by_a_key_of_the_user() {
 }
 
 #[test]
-fn a_history_is_chosen_or_asked_for() {
+fn the_history_is_found_or_must_be_named() {
     let shop = shop();
     assert!(run(shop.path(), &["info"]).fine().starts_with("shop.kine\n"));
     std::fs::copy(shop.path().join("shop.kine"), shop.path().join("other.kine")).unwrap();
@@ -237,7 +237,7 @@ fn a_folder_of_manifests_is_one_moment_of_one_source() {
 }
 
 #[test]
-fn what_is_imported_twice_is_refused_and_what_is_later_appended() {
+fn importing_twice_fails_and_later_changes_are_appended() {
     let shop = shop();
     let error = run(shop.path(), &["import", "shop.jsonl"]).wrong(1);
     assert!(
@@ -341,7 +341,7 @@ fn damage_is_found_and_the_rest_is_saved() {
     let folder = common::day("shop.kine");
     run(folder.path(), &["doctor", "shop.kine"]).fine();
     let mut bytes = std::fs::read(folder.path().join("shop.kine")).unwrap();
-    // The first page: nothing can be opened any more.
+    // Without its first page the file cannot be opened.
     bytes[..4096].fill(0);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -360,7 +360,7 @@ fn damage_is_found_and_the_rest_is_saved() {
 }
 
 #[test]
-fn files_that_are_no_histories_are_told_apart() {
+fn files_that_are_no_histories_get_specific_errors() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     write("text.kine", b"just some text that goes on for a while, longer than a header of SQLite would be .........................");
@@ -407,7 +407,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
         );
     }
     std::fs::write(folder.path().join("many.jsonl"), lines).unwrap();
-    // The shell's limit stands for the disk: files of at most 100 blocks of 512 or 1,024 bytes.
+    // A file size limit of the shell stands in for a full disk: at most 100 blocks of 512 or 1,024 bytes.
     let script = format!("trap '' XFSZ; ulimit -f 100; exec {PROGRAM} import many.jsonl");
     let output = Command::new("sh").arg("-c").arg(script).current_dir(folder.path()).output().unwrap();
     let error = said(output).wrong(1);
@@ -418,7 +418,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
-    // What is started by `nohup` does not mind, and neither does what that starts.
+    // A process started by `nohup`, and its children, ignore SIGHUP.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("1");
     let minds_hangup = u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 == 0;
@@ -436,7 +436,7 @@ fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
         while !files(folder.path()).contains(&part) {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");
         }
-        // The pipe stays open, and nothing more comes.
+        // The pipe stays open without further data.
         let id = child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
@@ -446,7 +446,7 @@ fn an_import_that_is_interrupted_while_it_waits_leaves_nothing() {
 }
 
 #[test]
-fn whoever_reads_no_further_hears_no_complaint() {
+fn a_closed_pipe_is_no_error() {
     let shop = shop();
     let mut child = command(shop.path())
         .args(["export", "--format", "jsonl"])
@@ -503,7 +503,7 @@ fn the_shell_completes_kinds_namespaces_and_names_of_the_history() {
 }
 
 #[test]
-fn a_gap_without_an_end_is_shown_as_one_by_all_who_read_it() {
+fn an_open_gap_is_shown_by_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let (from, why) = ("2026-11-01T14:10:00Z", "only namespace web recorded");
     let open = format!(r#"{{"at":"{from}","type":"GAP","to":null,"kinds":["Node"],"why":"{why}"}}"#);
@@ -525,11 +525,11 @@ fn a_gap_without_an_end_is_shown_as_one_by_all_who_read_it() {
     assert_eq!(run(&["get", "nodes", "--at", "14:09"]).err, "");
     assert_eq!(run(&["log", "node/node-1"]).err, warning);
     assert_eq!(run(&["diff", "14:09", "end", "nodes"]).err, warning);
-    // Nothing of it is lost on the way out.
+    // An export keeps the open gap.
     let exported = run(&["export", "--format", "jsonl"]).fine();
     assert_eq!(exported.replace(r#""source":"shop","#, ""), lines.join("\n") + "\n");
     assert!(!run(&["doctor", "shop.kine"]).fine().contains("damage"));
-    // What is forgotten is what was before it, and not the gap.
+    // Pruning removes the changes before the gap, but not the gap.
     run(&["prune", "shop.kine", "--before", "14:20"]).fine();
     assert_eq!(run(&["get", "nodes"]).err, warning);
 }

@@ -1,4 +1,4 @@
-//! `kinescope demo`, as somebody sees it who has just built the program.
+//! `kinescope demo`: the walkthrough's commands print what it shows, and its comments are true.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -10,19 +10,19 @@ use std::process::Command;
 use common::{PROGRAM, run};
 use serde_json::Value;
 
-/// A command of the walk, and what the walk shows of its answer.
+/// A command of the walkthrough, and the lines of its output that the walkthrough shows.
 #[derive(Default)]
-struct Step {
+struct WalkthroughStep {
     command: String,
     shown: Vec<String>,
 }
 
-fn steps(walk: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(walk: &str) -> Vec<WalkthroughStep> {
+    let mut steps: Vec<WalkthroughStep> = Vec::new();
     let mut answers = false;
     for line in walk.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
-            steps.push(Step { command: command.to_owned(), shown: Vec::new() });
+            steps.push(WalkthroughStep { command: command.to_owned(), shown: Vec::new() });
             answers = true;
         } else if line.starts_with("# ") {
             answers = false;
@@ -33,8 +33,8 @@ fn steps(walk: &str) -> Vec<Step> {
     steps
 }
 
-/// What a shell answers to a line after those before it.
-fn typed(folder: &Path, before: &str, line: &str) -> String {
+/// The output of a shell for a line, run after the lines before it.
+fn shell_output(folder: &Path, before: &str, line: &str) -> String {
     let program = PathBuf::from(Path::new(PROGRAM).parent().unwrap());
     let path = std::env::join_paths([program, "/usr/bin".into(), "/bin".into()]).unwrap();
     let output = Command::new("sh")
@@ -55,13 +55,13 @@ fn report(folder: &Path, name: &str) -> Value {
 }
 
 #[track_caller]
-fn figure(report: &Value, path: &str) -> f64 {
+fn metric(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} of {report}"))
 }
 
-/// Holds what the walk says against what it shows and what came of its replays.
+/// Checks the walkthrough's comments against the output shown and the reports of its replays.
 #[track_caller]
-fn judge(folder: &Path, walk: &str) {
+fn check_comments(folder: &Path, walk: &str) {
     let steps = steps(walk);
     let answers = |words: &str| -> Vec<String> {
         let with = steps.iter().filter(|step| step.command.contains(words));
@@ -79,29 +79,29 @@ fn judge(folder: &Path, walk: &str) {
 
     let [as_it_was, more_nodes, given_back] =
         ["as-it-was", "more-nodes", "given-back"].map(|name| report(folder, name));
-    let placed = |what: &str| figure(&as_it_was, &format!("/fidelity/placements/{what}"));
+    let placed = |what: &str| metric(&as_it_was, &format!("/fidelity/placements/{what}"));
     let (same_node, same_class, all) = (placed("sameNode"), placed("sameClass"), placed("recorded"));
-    // Of some eighty nodes.
+    // The cluster has about eighty nodes.
     assert!(same_node / all > 0.25, "{same_node} of {all}");
     assert!((same_node + same_class) / all > 0.8, "{same_node} and {same_class} of {all}");
-    assert!(figure(&as_it_was, "/scaling/nodes/share") < 0.02);
-    let waiting = |report: &Value, side: &str| figure(report, &format!("/{side}/waiting"));
+    assert!(metric(&as_it_was, "/scaling/nodes/share") < 0.02);
+    let waiting = |report: &Value, side: &str| metric(report, &format!("/{side}/waiting"));
     for report in [&more_nodes, &given_back] {
         let (was, is) = (waiting(report, "recorded"), waiting(report, "replayed"));
         assert!(is < 0.6 * was, "{was} pods waited, and then {is}");
     }
-    let nodes = |report: &Value| figure(report, "/replayed/nodes");
-    assert!(nodes(&more_nodes) > figure(&more_nodes, "/recorded/nodes"));
+    let nodes = |report: &Value| metric(report, "/replayed/nodes");
+    assert!(nodes(&more_nodes) > metric(&more_nodes, "/recorded/nodes"));
     assert!(nodes(&given_back) < nodes(&more_nodes));
-    let evicted = |report: &Value| figure(report, "/replayed/lost/scaledDown");
+    let evicted = |report: &Value| metric(report, "/replayed/lost/scaledDown");
     assert!(evicted(&given_back) > 1.5 * evicted(&more_nodes));
 }
 
 #[test]
-fn whoever_types_what_the_walk_types_gets_what_it_shows() {
+fn the_commands_of_the_walkthrough_print_what_it_shows() {
     let folder = tempfile::tempdir().unwrap();
     let walk = run(folder.path(), &["demo"]).fine();
-    judge(folder.path(), &walk);
+    check_comments(folder.path(), &walk);
     assert!(walk.lines().count() < 150, "{walk}");
     let bytes = |name: &str| std::fs::read(folder.path().join("kinescope-demo").join(name)).unwrap();
     let reports = ["as-it-was", "more-nodes", "given-back"].map(|name| format!("{name}/report.json"));
@@ -114,7 +114,7 @@ fn whoever_types_what_the_walk_types_gets_what_it_shows() {
             before = format!("{}; ", step.command);
             continue;
         }
-        let answer = typed(folder.path(), &before, &step.command);
+        let answer = shell_output(folder.path(), &before, &step.command);
         assert!(!step.shown.is_empty(), "{}", step.command);
         for line in &step.shown {
             assert!(answer.lines().any(|other| other == line), "{}: {line}\n{answer}", step.command);
@@ -122,24 +122,24 @@ fn whoever_types_what_the_walk_types_gets_what_it_shows() {
     }
     let second: Vec<Vec<u8>> = reports.iter().map(|name| bytes(name)).collect();
     assert!(first == second, "the same replay comes to something else");
-    // And once more in the same place, whatever is there.
+    // A second run replaces the first one's files.
     let day = bytes("shop.kine");
     assert_eq!(run(folder.path(), &["demo"]).fine(), walk);
     assert!(day == bytes("shop.kine"), "the day differs");
-    // What is to be tried next; a cluster to film is not there.
+    // The commands suggested next, except `record`, which needs a cluster.
     let next = walk.lines().filter_map(|line| line.strip_prefix("  kinescope "));
     let next: Vec<&str> = next.filter(|line| !line.starts_with("record")).collect();
     assert_eq!(next.len(), 3, "{walk}");
     for line in next {
-        assert!(!typed(folder.path(), &before, &format!("kinescope {line}")).is_empty(), "{line}");
+        assert!(!shell_output(folder.path(), &before, &format!("kinescope {line}")).is_empty(), "{line}");
     }
 }
 
 #[test]
-fn the_story_does_not_hang_on_the_seed() {
+fn the_story_does_not_depend_on_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let walk = run(folder.path(), &["demo", "--seed", "2"]).fine();
-    judge(folder.path(), &walk);
+    check_comments(folder.path(), &walk);
     let said = run(folder.path(), &["demo", "--no-walk", "--folder", "other"]).fine();
     assert!(!said.contains('$'), "{said}");
     let day = |of: &str| std::fs::read(folder.path().join(of).join("shop.kine")).unwrap();
@@ -147,7 +147,7 @@ fn the_story_does_not_hang_on_the_seed() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_an_error() {
+fn a_folder_that_cannot_be_created_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     let error = run(folder.path(), &["demo", "--no-walk", "--folder", "file"]).wrong(1);

@@ -1,4 +1,4 @@
-//! Alibaba's trace of recommendation services: imported, and the node groups that are to host it.
+//! Tests of Alibaba's trace of recommendation services: its import, and node groups that can host it.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -9,9 +9,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use autoscaler::NodeGroups;
-use formats::{Format, Given, Input, Item};
+use formats::{Format, ImportItem, Input, ReadOptions};
 use model::{Moment, Object, What};
-use scheduler::{Fit, Settings};
+use scheduler::{FirstFit, Settings};
 use serde_json::Value;
 
 use common::run;
@@ -22,25 +22,25 @@ fn sample() -> PathBuf {
     Path::new(ROOT).join("testdata/formats/dlrm.csv")
 }
 
-/// The trace itself, where it is to be had: in `shared` beside the checkout.
+/// The complete trace in `shared` next to the checkout, if it exists.
 fn whole() -> Option<PathBuf> {
     let path = Path::new(ROOT).join("../shared/data/dlrm/disaggregated_DLRM_trace.csv");
     if path.exists() {
         return Some(path);
     }
-    // Not by a macro, whose output the test runner would keep to itself.
+    // Written directly: the test runner captures the output of print macros.
     std::io::stderr().write_all(b"skipped: no trace\n").unwrap();
     None
 }
 
-/// Every pod of a trace as it was created.
+/// All pods of a trace, as they were created.
 fn pods(path: &Path) -> impl Iterator<Item = Object> {
     let input = Input::open("trace", Box::new(File::open(path).unwrap())).unwrap();
     assert_eq!(input.format, Some(Format::Dlrm));
-    let given = Given { source: "trace".into(), at: None, now: Moment::from_nanos(0) };
+    let given = ReadOptions { source: "trace".into(), at: None, now: Moment::from_nanos(0) };
     let items = formats::read(input, Format::Dlrm, given).unwrap();
     items.filter_map(|item| match item.unwrap() {
-        Item::Change(observed) => match observed.what {
+        ImportItem::Change(observed) => match observed.what {
             What::Added(object) if object.meta().kind == "Pod" => Some(object),
             _ => None,
         },
@@ -48,10 +48,10 @@ fn pods(path: &Path) -> impl Iterator<Item = Object> {
     })
 }
 
-/// A cluster with an empty node of each group.
-fn empty_nodes() -> Fit {
+/// A cluster with one empty node per group.
+fn empty_nodes() -> FirstFit {
     let text = std::fs::read_to_string(Path::new(ROOT).join("examples/node-groups/dlrm.yaml")).unwrap();
-    let mut fit = Fit::new(&Settings::default());
+    let mut fit = FirstFit::new(&Settings::default());
     for group in NodeGroups::parse(&text).unwrap().groups {
         assert_eq!(group.min, 0, "{}", group.name);
         fit.apply(&What::Added(group.template));
@@ -65,7 +65,7 @@ fn check_that_all_fit(path: &Path, count: usize) {
     for pod in pods(path) {
         fit.apply(&What::Added(pod.clone()));
         let (name, value) = (pod.meta().name, pod.value().unwrap());
-        let node = fit.first("default", &name).unwrap_or_else(|| panic!("no node takes {pod:?}"));
+        let node = fit.find_node("default", &name).unwrap_or_else(|| panic!("no node takes {pod:?}"));
         let kind = if value["metadata"]["labels"]["role"] == "HN" { "gpu-" } else { "cpu-" };
         assert!(node.starts_with(kind), "{name} goes to {node}");
         fit.apply(&What::Deleted(pod.clone()));
@@ -76,7 +76,7 @@ fn check_that_all_fit(path: &Path, count: usize) {
 
 #[test]
 fn every_instance_fits_an_empty_node_of_a_group() {
-    // The sample has the largest instances: each of the trace asks for no more of anything than one of them.
+    // The sample contains the largest instances: no instance of the trace requests more of any resource.
     check_that_all_fit(&sample(), 17);
     if let Some(trace) = whole() {
         check_that_all_fit(&trace, 23_871);
@@ -102,20 +102,20 @@ fn a_node_takes_as_many_instances_of_a_service_as_the_trace_allows() {
     let pods: Vec<Object> =
         pods(&sample()).filter(|pod| pod.value().unwrap()["metadata"]["labels"]["app"] == "app_3").collect();
     assert_eq!(pods.len(), 3, "each with at most two on a node");
-    let mut fit = Fit::new(&Settings::default());
+    let mut fit = FirstFit::new(&Settings::default());
     fit.apply(&node("a").added());
     for pod in &pods {
         fit.apply(&What::Added(pod.clone()));
     }
     let third = pods[2].meta().name;
-    let taken = |fit: &mut Fit| fit.first("default", &third).map(|node| node.to_string());
+    let taken = |fit: &mut FirstFit| fit.find_node("default", &third).map(|node| node.to_string());
     fit.apply(&on(&pods[0], "a"));
     assert_eq!(taken(&mut fit).as_deref(), Some("a"), "the second on a");
     fit.apply(&on(&pods[1], "a"));
     assert_eq!(taken(&mut fit), None, "there are two on a");
     fit.apply(&node("b").added());
     assert_eq!(taken(&mut fit).as_deref(), Some("b"));
-    // However many are elsewhere.
+    // Instances on other nodes do not count.
     fit.apply(&on(&pods[1], "b"));
     assert_eq!(taken(&mut fit).as_deref(), Some("a"), "the second on a");
 }
@@ -137,10 +137,10 @@ fn a_trace_is_imported_by_its_content() {
         ("2026-01-01T00:00:00Z", 10, 9),
         ("2026-01-01T00:01:40Z", 11, 10),
         ("2026-01-01T00:07:55Z", 12, 11),
-        // One goes and four come.
+        // One is deleted and four are created.
         ("2026-01-01T01:00:00Z", 15, 11),
         ("2026-01-01T01:00:05Z", 14, 11),
-        // One goes, and another comes and goes.
+        // One is deleted, and another created and deleted.
         ("2026-01-01T02:00:00Z", 13, 12),
         ("2026-01-02T00:00:00Z", 12, 12),
     ] {

@@ -1,4 +1,4 @@
-//! The documents' commands, run as they stand: what a reader sees is what a reader gets.
+//! Tests that run the commands of the documentation and compare their output with what it shows.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use common::PROGRAM;
 
-/// A command line of a document and what it says the answer is.
+/// A command line of a document, and the output that the document shows.
 struct Example {
     line: usize,
     command: String,
@@ -21,7 +21,7 @@ struct Example {
 }
 
 #[test]
-fn the_commands_of_the_readme_answer_as_it_says() {
+fn the_commands_of_the_readme_print_what_it_shows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join("README.md")).unwrap();
     let examples = examples(&text);
@@ -29,7 +29,7 @@ fn the_commands_of_the_readme_answer_as_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(PROGRAM).parent().unwrap();
     let path = std::env::join_paths([PathBuf::from(program), "/usr/bin".into(), "/bin".into()]).unwrap();
-    // What is exported in one line counts in those below.
+    // `export` applies to the lines below.
     let mut before = String::new();
     for example in examples {
         if example.command.starts_with("export ") {
@@ -51,11 +51,11 @@ fn the_commands_of_the_readme_answer_as_it_says() {
     }
 }
 
-/// The lines that need a cluster, against a real one: what they answer differs from cluster to cluster.
+/// The commands that need a cluster, run against a real one; their output depends on the cluster and is not compared.
 #[test]
 fn the_commands_about_a_cluster_work() {
     let Some(cluster) = testcluster::Cluster::start(testcluster::Options::default()).unwrap() else {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Written directly: the test runner captures the output of print macros.
         std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
         return;
     };

@@ -1,4 +1,4 @@
-//! `kinescope explain`: what it says of pods that fit, wait, push others aside, or never were.
+//! `kinescope explain` for pods: scheduled, pending, preempting, and from manifests.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -18,48 +18,48 @@ use std::path::Path;
 use common::{Said, run};
 use serde_json::{Value, json};
 
-/// A film made up in a test: watch events with a second between them, unless told otherwise.
-struct Film {
+/// Builds a history from watch events, one second apart by default.
+struct RecordingBuilder {
     lines: String,
     second: u32,
 }
 
-impl Film {
-    fn new() -> Film {
-        Film { lines: String::new(), second: 0 }
+impl RecordingBuilder {
+    fn new() -> RecordingBuilder {
+        RecordingBuilder { lines: String::new(), second: 0 }
     }
 
-    fn add(self, object: Value) -> Film {
-        self.tell("ADDED", object, 1)
+    fn add(self, object: Value) -> RecordingBuilder {
+        self.push("ADDED", object, 1)
     }
 
-    fn change(self, object: Value) -> Film {
-        self.tell("MODIFIED", object, 1)
+    fn change(self, object: Value) -> RecordingBuilder {
+        self.push("MODIFIED", object, 1)
     }
 
-    fn delete(self, object: Value) -> Film {
-        self.tell("DELETED", object, 1)
+    fn delete(self, object: Value) -> RecordingBuilder {
+        self.push("DELETED", object, 1)
     }
 
-    /// At the moment of what comes next.
-    fn at_once(self, object: Value) -> Film {
-        self.tell("ADDED", object, 0)
+    /// Adds an object at the same time as the next event.
+    fn add_at_same_time(self, object: Value) -> RecordingBuilder {
+        self.push("ADDED", object, 0)
     }
 
-    fn tell(mut self, word: &str, object: Value, seconds: u32) -> Film {
+    fn push(mut self, word: &str, object: Value, seconds: u32) -> RecordingBuilder {
         let line = json!({"at": time(self.second), "type": word, "object": object});
         writeln!(self.lines, "{line}").unwrap();
         self.second += seconds;
         self
     }
 
-    fn line(mut self, line: &str) -> Film {
+    fn line(mut self, line: &str) -> RecordingBuilder {
         self.lines += line;
         self.lines.push('\n');
         self
     }
 
-    fn shot(self) -> tempfile::TempDir {
+    fn import(self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("film.jsonl"), self.lines).unwrap();
         run(folder.path(), &["import", "film.jsonl"]).fine();
@@ -115,9 +115,9 @@ fn json_of(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&explain(folder, &[arguments, &["-o", "json"]].concat()).fine()).unwrap()
 }
 
-/// Three empty nodes, each bigger than the last; the pod takes a quarter of the first one.
-fn three_sizes() -> Film {
-    Film::new()
+/// Three empty nodes of increasing size; the pod requests a quarter of the first.
+fn three_sizes() -> RecordingBuilder {
+    RecordingBuilder::new()
         .add(node("small", "4", "8Gi"))
         .add(node("big", "10", "20Gi"))
         .add(node("medium", "8", "16Gi"))
@@ -126,7 +126,7 @@ fn three_sizes() -> Film {
 
 #[test]
 fn a_pod_that_fits_goes_to_the_node_with_most_left() {
-    let folder = three_sizes().shot();
+    let folder = three_sizes().import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(said["pod"], json!({"namespace": "shop", "name": "web-1"}));
     assert_eq!((&said["decision"], &said["node"]), (&json!("placed"), &json!("big")));
@@ -134,7 +134,7 @@ fn a_pod_that_fits_goes_to_the_node_with_most_left() {
     assert_eq!((&said["lookedAt"], &said["fitting"]), (&json!(3), &json!(3)));
     assert_eq!(said["scheduler"]["version"], "1.36");
     assert_eq!(said["scheduler"]["configuration"], json!({"from": "defaults"}));
-    // What is left of cpu and memory, in percent: 3 of 4, 9 of 10, 7 of 8, cut to whole numbers.
+    // Free cpu and memory in percent, truncated to whole numbers: 3 of 4, 9 of 10, 7 of 8.
     let fit = |node: &Value| node["scores"]["NodeResourcesFit"]["raw"].clone();
     let nodes = said["nodes"].as_array().unwrap();
     let fits: Vec<(Value, Value)> = nodes.iter().map(|node| (node["name"].clone(), fit(node))).collect();
@@ -151,7 +151,7 @@ fn a_pod_that_fits_goes_to_the_node_with_most_left() {
 
 #[test]
 fn the_table_has_the_best_node_first_and_says_what_made_it_so() {
-    let folder = three_sizes().shot();
+    let folder = three_sizes().import();
     let said = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "Pod:         shop/web-1");
@@ -170,12 +170,12 @@ fn the_table_has_the_best_node_first_and_says_what_made_it_so() {
     assert_eq!(cells, ["big", "TaintToleration", "0", "100", "x", "3", "300"]);
 }
 
-/// A full node, a tainted one, and one that the pod does not want.
-fn three_reasons() -> Film {
+/// A full node, a tainted one, and one that the pod's node selector excludes.
+fn three_reasons() -> RecordingBuilder {
     let taint = json!([{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]);
     let picky = with(pod("web-1", "2", "1Gi"), "/spec/nodeSelector", json!({"disk": "fast"}));
     let fast = |node: Value| with(node, "/metadata/labels/disk", "fast".into());
-    Film::new()
+    RecordingBuilder::new()
         .add(fast(node("full", "1", "8Gi")))
         .add(with(fast(node("tainted", "8", "16Gi")), "/spec", json!({"taints": taint})))
         .add(node("slow", "8", "16Gi"))
@@ -187,8 +187,8 @@ const THREE_REASONS: &str = "0/3 nodes are available: 1 Insufficient cpu, 1 node
      3 Preemption is not helpful for scheduling.";
 
 #[test]
-fn a_pod_refused_everywhere_is_told_the_schedulers_own_words() {
-    let folder = three_reasons().shot();
+fn an_unschedulable_pod_gets_the_schedulers_message() {
+    let folder = three_reasons().import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(said["decision"], "refused");
     assert_eq!(said["message"], THREE_REASONS);
@@ -219,7 +219,7 @@ fn a_pod_refused_everywhere_is_told_the_schedulers_own_words() {
     );
 }
 
-/// What the scheduler wrote, by the API of events that is given.
+/// A FailedScheduling event of this API version.
 fn failed(api_version: &str, name: &str, text: &str, second: u32) -> Value {
     let about = json!({"kind": "Pod", "namespace": "shop", "name": "web-1", "uid": "uid-of-web-1"});
     let mut event = json!({
@@ -242,12 +242,12 @@ fn failed(api_version: &str, name: &str, text: &str, second: u32) -> Value {
 }
 
 #[test]
-fn what_the_scheduler_really_said_stands_beside_it() {
+fn recorded_scheduler_events_are_shown() {
     let folder = three_reasons()
         .add(failed("events.k8s.io/v1", "web-1.1", THREE_REASONS, 4))
         .add(failed("v1", "web-1.2", "0/3 nodes are having a bad day", 5))
         .add(with(failed("v1", "web-1.3", "of another life", 5), "/involvedObject/uid", "other".into()))
-        .shot();
+        .import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(
         said["happened"]["failedScheduling"],
@@ -266,32 +266,32 @@ fn what_the_scheduler_really_said_stands_beside_it() {
 }
 
 #[test]
-fn a_long_message_is_held_against_what_an_event_holds_of_it() {
-    // Each resource that a node lacks is a reason of its own.
+fn a_long_message_is_compared_with_the_truncated_event() {
+    // Each insufficient resource is a separate reason.
     let mut greedy = pod("web-1", "1", "1Gi");
     for index in 0..40 {
         let resource = format!("example.com/device-{index:03}");
         greedy["spec"]["containers"][0]["resources"]["requests"][resource] = "1".into();
     }
-    let film = Film::new().add(node("only", "8", "16Gi")).add(greedy);
-    let folder = Film { lines: film.lines.clone(), second: film.second }.shot();
+    let film = RecordingBuilder::new().add(node("only", "8", "16Gi")).add(greedy);
+    let folder = RecordingBuilder { lines: film.lines.clone(), second: film.second }.import();
     let message =
         json_of(folder.path(), &["pod/web-1", "-n", "shop"])["message"].as_str().unwrap().to_owned();
     assert!(message.len() > 1024, "{message}");
     let cut = format!("{} ...", &message[..1020]);
-    let folder = film.add(failed("events.k8s.io/v1", "web-1.1", &cut, 5)).shot();
+    let folder = film.add(failed("events.k8s.io/v1", "web-1.1", &cut, 5)).import();
     let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
     assert!(table.contains("14:00:25Z, in these words\n"), "{table}");
 }
 
 #[test]
-fn a_strong_pod_is_told_whom_it_pushes_aside() {
+fn a_preempting_pod_is_shown_with_its_victims() {
     let weak = |name: &str, priority: i32| {
         let placed = on(pod(name, "1500m", "1Gi"), "only");
         with(placed, "/spec/priority", priority.into())
     };
     let strong = with(pod("strong", "2", "1Gi"), "/spec/priority", 1000.into());
-    let folder = Film::new()
+    let folder = RecordingBuilder::new()
         .add(node("only", "4", "8Gi"))
         .add(weak("weak", 5))
         .add(weak("weaker", 1))
@@ -304,7 +304,7 @@ fn a_strong_pod_is_told_whom_it_pushes_aside() {
             "/related",
             json!({"kind": "Pod", "uid": "uid-of-strong"}),
         ))
-        .shot();
+        .import();
     let said = json_of(folder.path(), &["pod/strong", "-n", "shop", "--at", &time(3)]);
     assert_eq!((&said["decision"], &said["nominatedNode"]), (&json!("refused"), &json!("only")));
     assert_eq!(said["victims"], json!([{"namespace": "shop", "name": "weaker", "priority": 1}]));
@@ -334,7 +334,7 @@ fn a_strong_pod_is_told_whom_it_pushes_aside() {
     assert!(table.contains("deleted to make room: \"Preempted by pod uid-of-another on node"), "{table}");
 }
 
-/// As kube-scheduler writes it: the other pod is in the text, by its uid, and nowhere else.
+/// A Preempted event as kube-scheduler writes it: the preemptor appears only in the message, by its uid.
 fn preempted(name: &str, by: &str, second: u32) -> Value {
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
@@ -352,17 +352,17 @@ fn preempted(name: &str, by: &str, second: u32) -> Value {
 #[test]
 fn a_pod_that_was_placed_is_explained_as_of_just_before() {
     let rival = on(pod("rival", "3", "2Gi"), "big");
-    // The rival comes in the very moment in which the pod is bound, before it; another one comes after.
+    // The rival is bound at the same moment as the pod, before it; another one later.
     let folder = three_sizes()
-        .at_once(rival)
+        .add_at_same_time(rival)
         .change(on(pod("web-1", "1", "2Gi"), "medium"))
         .add(on(pod("late", "7", "2Gi"), "medium"))
-        .shot();
+        .import();
     for at in [None, Some(time(5)), Some(time(4))] {
         let at = at.as_deref().map_or(Vec::new(), |at| vec!["--at", at]);
         let said = json_of(folder.path(), &[&["pod/web-1", "-n", "shop"], &at[..]].concat());
         assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)), "{at:?}");
-        // With the rival on it, the big one has 6 of 10 left, and 16 of 20.
+        // With the rival on it the big node has 6 of 10 and 16 of 20 free.
         assert_eq!(said["nodes"][1]["scores"]["NodeResourcesFit"]["raw"], 70, "{at:?}");
         assert_eq!(said["node"], "medium", "{at:?}");
         assert_eq!(said["happened"]["node"], "medium");
@@ -379,19 +379,21 @@ fn a_pod_that_was_placed_is_explained_as_of_just_before() {
 }
 
 #[test]
-fn a_node_that_was_chosen_otherwise_has_its_place_in_the_order() {
+fn another_recorded_node_is_shown_with_its_rank() {
     let otherwise = |node: &str| {
-        let folder = three_sizes().change(on(pod("web-1", "1", "2Gi"), node)).shot();
+        let folder = three_sizes().change(on(pod("web-1", "1", "2Gi"), node)).import();
         explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
     };
     let table = otherwise("small");
     assert!(table.contains("  bound to small, number 3 of the 3 that fit\n"), "{table}");
-    // With the same of everything, the first one is taken.
-    let twins =
-        Film::new().add(node("a", "4", "8Gi")).add(node("b", "4", "8Gi")).add(pod("web-1", "1", "2Gi"));
+    // Among equal nodes the first is chosen.
+    let twins = RecordingBuilder::new()
+        .add(node("a", "4", "8Gi"))
+        .add(node("b", "4", "8Gi"))
+        .add(pod("web-1", "1", "2Gi"));
     let said = |on_node: &str| {
-        let film = Film { lines: twins.lines.clone(), second: twins.second };
-        let folder = film.change(on(pod("web-1", "1", "2Gi"), on_node)).shot();
+        let film = RecordingBuilder { lines: twins.lines.clone(), second: twins.second };
+        let folder = film.change(on(pod("web-1", "1", "2Gi"), on_node)).import();
         explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
     };
     let tables = ["a", "b"].map(said);
@@ -404,13 +406,13 @@ fn a_node_that_was_chosen_otherwise_has_its_place_in_the_order() {
 
 #[test]
 fn a_pod_may_be_scheduled_before_a_recorder_sees_it() {
-    let film = three_sizes().tell(
+    let film = three_sizes().push(
         "ADDED",
         with(pod("new", "1", "1Gi"), "/metadata/creationTimestamp", time(4).into()),
         1,
     );
     let line = film.lines.replace(r#""at":"2026-11-01T14:00:04Z""#, r#""at":"2026-11-01T14:00:04.5Z""#);
-    let folder = Film { lines: line, second: film.second }.shot();
+    let folder = RecordingBuilder { lines: line, second: film.second }.import();
     let said = json_of(folder.path(), &["pod/new", "-n", "shop", "--at", "2026-11-01T14:00:04.499Z"]);
     assert_eq!((&said["at"], &said["node"]), (&json!("2026-11-01T14:00:04.499Z"), &json!("big")));
     assert_eq!(said["why"], "1ms before the history saw it");
@@ -418,14 +420,14 @@ fn a_pod_may_be_scheduled_before_a_recorder_sees_it() {
     assert!(error.contains("it lived from 2026-11-01T14:00:04.5Z"), "{error}");
 }
 
-/// A scheduler decides on `web-1` while the place it gave another pod is being written.
+/// The scheduler decides on `web-1` while its binding of another pod is still being written.
 #[test]
-fn places_just_given_count_though_nobody_has_seen_them_yet() {
+fn assumed_pods_count_before_their_binding_is_recorded() {
     let folder = three_sizes()
         .add(pod("rival", "3", "2Gi"))
         .change(on(pod("rival", "3", "2Gi"), "big"))
         .change(on(pod("web-1", "1", "2Gi"), "medium"))
-        .shot();
+        .import();
     let left_on_big = |at: &str| {
         let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", at]);
         assert_eq!(said["before"], false, "{at}");
@@ -439,12 +441,15 @@ fn places_just_given_count_though_nobody_has_seen_them_yet() {
 #[test]
 fn a_pod_that_was_there_before_the_history_is_taken_off_its_node() {
     let old = with(pod("old", "1", "2Gi"), "/metadata/creationTimestamp", "2026-11-01T09:00:00Z".into());
-    let folder =
-        Film::new().add(node("small", "4", "8Gi")).add(node("big", "8", "16Gi")).add(on(old, "small")).shot();
+    let folder = RecordingBuilder::new()
+        .add(node("small", "4", "8Gi"))
+        .add(node("big", "8", "16Gi"))
+        .add(on(old, "small"))
+        .import();
     let said = json_of(folder.path(), &["pod/old", "-n", "shop"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(2)), &json!(false)));
     assert_eq!(said["why"], "taken off small, where it was when the history begins");
-    // Empty again: 3 of 4 are left once the pod is there.
+    // Empty again: with the pod 3 of 4 are free.
     assert_eq!(said["nodes"][0]["scores"]["NodeResourcesFit"]["raw"], 75);
     assert_eq!(said["happened"]["node"], "small");
     assert_eq!(said["happened"].get("boundAt"), None);
@@ -453,13 +458,13 @@ fn a_pod_that_was_there_before_the_history_is_taken_off_its_node() {
 #[test]
 fn a_pod_that_is_gone_is_explained_as_of_when_it_still_waited() {
     let leaving = with(pod("web-1", "2", "1Gi"), "/metadata/deletionTimestamp", time(5).into());
-    let folder = three_reasons().change(leaving.clone()).delete(leaving).shot();
+    let folder = three_reasons().change(leaving.clone()).delete(leaving).import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
     assert_eq!(said["message"], THREE_REASONS);
     assert_eq!(said["happened"]["deletionAt"], time(4));
     assert_eq!(said["happened"]["goneAt"], time(5));
-    // Events are stamped a little later than what they tell of.
+    // The timestamp of an event is a little later than what it reports.
     let just_after = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:05.9Z"]);
     assert_eq!(just_after, said);
     let error = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(6)]).wrong(1);
@@ -474,7 +479,7 @@ fn a_pod_that_is_gone_is_explained_as_of_when_it_still_waited() {
 
 #[test]
 fn a_pod_that_is_gone_at_once_is_explained_as_of_just_before() {
-    let folder = three_reasons().delete(pod("web-1", "2", "1Gi")).shot();
+    let folder = three_reasons().delete(pod("web-1", "2", "1Gi")).import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:00:04.02Z"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
     assert_eq!(said["why"], "when it was gone, having waited in vain");
@@ -485,7 +490,7 @@ fn a_pod_that_is_gone_at_once_is_explained_as_of_just_before() {
 fn a_pod_first_seen_on_its_way_out_is_explained_as_if_it_had_stayed() {
     let leaving = with(pod("late", "1", "2Gi"), "/metadata/deletionTimestamp", time(9).into());
     let failed = with(pod("failed", "1", "2Gi"), "/status/phase", "Failed".into());
-    let folder = three_sizes().add(leaving).add(failed).shot();
+    let folder = three_sizes().add(leaving).add(failed).import();
     let said = json_of(folder.path(), &["pod/late", "-n", "shop"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(4)), &json!(true)));
     assert_eq!(said["why"], "when the history first saw it, being deleted already");
@@ -511,12 +516,12 @@ fn the_scheduler_is_set_as_a_file_says_else_as_the_history_says() {
         "metadata": {"name": "kube-scheduler"},
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "NodeResourcesFit", "weight": 5}]}}}],
     });
-    let folder = three_sizes().add(recorded).shot();
+    let folder = three_sizes().add(recorded).import();
     let score = |said: &Value| said["nodes"][0]["scores"]["NodeResourcesFit"]["weighted"].clone();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(score(&said), 5 * 75);
     assert_eq!(said["scheduler"]["configuration"], json!({"from": "history", "name": "kube-scheduler"}));
-    // It was recorded later.
+    // It is later than the pod's decision.
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(3)]);
     assert_eq!(score(&said), 75);
     std::fs::write(folder.path().join("new.yaml"), weighs_fit(7)).unwrap();
@@ -537,7 +542,7 @@ fn the_scheduler_is_set_as_a_file_says_else_as_the_history_says() {
 
 #[test]
 fn older_rules_are_said_to_be_unverified() {
-    let folder = three_sizes().shot();
+    let folder = three_sizes().import();
     let table = explain(folder.path(), &["pod/web-1", "-n", "shop", "--scheduler-version", "1.34"]).fine();
     let line = "Scheduler:   defaults of 1.34; the rules of that version are not verified\n";
     assert!(table.contains(line), "{table}");
@@ -546,20 +551,20 @@ fn older_rules_are_said_to_be_unverified() {
 }
 
 #[test]
-fn a_gap_is_told() {
+fn a_gap_is_reported() {
     let gap = r#"{"at":"2026-11-01T14:00:04Z","type":"GAP","to":"2026-11-01T14:10:00Z","kinds":["Pod"],"why":"the server was away"}"#;
-    let folder = three_sizes().line(gap).shot();
+    let folder = three_sizes().line(gap).import();
     let inside = explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", "2026-11-01T14:05:00Z"]);
     assert!(inside.err.contains("may have been missed: the server was away"), "{}", inside.err);
     assert_eq!(explain(folder.path(), &["pod/web-1", "-n", "shop", "--at", &time(3)]).err, "");
 }
 
 #[test]
-fn gates_and_deletion_keep_a_pod_from_being_tried() {
+fn gated_and_terminating_pods_are_not_scheduled() {
     let gated = with(pod("gated", "1", "1Gi"), "/spec/schedulingGates", json!([{"name": "quota"}]));
     let leaving = with(pod("leaving", "1", "1Gi"), "/metadata/deletionTimestamp", time(9).into());
     let stranger = with(pod("stranger", "1", "1Gi"), "/spec/schedulerName", "volcano".into());
-    let folder = three_sizes().add(gated).add(leaving).add(stranger).shot();
+    let folder = three_sizes().add(gated).add(leaving).add(stranger).import();
     let said = json_of(folder.path(), &["pod/gated", "-n", "shop"]);
     assert_eq!((&said["decision"], &said["gated"]["plugin"]), (&json!("gated"), &json!("SchedulingGates")));
     assert_eq!(said["reason"], "waiting for scheduling gates: [quota]");
@@ -573,8 +578,8 @@ fn gates_and_deletion_keep_a_pod_from_being_tried() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_refused_with_what_would_be_right() {
-    let folder = three_sizes().shot();
+fn invalid_requests_are_rejected_with_a_hint() {
+    let folder = three_sizes().import();
     let wrong = |arguments: &[&str]| explain(folder.path(), arguments).wrong(1);
     assert_eq!(
         wrong(&["pod/web-1"]),
@@ -598,12 +603,12 @@ fn what_cannot_be_explained_is_refused_with_what_would_be_right() {
     explain(folder.path(), &["pod/a", "--manifest", "a.yaml"]).wrong(2);
     let empty = tempfile::tempdir().unwrap();
     assert!(explain(empty.path(), &["pod/a"]).wrong(1).contains("there is no .kine file in this folder"));
-    let nodeless = Film::new().add(pod("web-1", "1", "1Gi")).shot();
+    let nodeless = RecordingBuilder::new().add(pod("web-1", "1", "1Gi")).import();
     let of_pod = explain(nodeless.path(), &["pod/web-1", "-n", "shop"]).wrong(1);
     assert!(of_pod.contains("holds no nodes: nothing can be said of where a pod goes"), "{of_pod}");
     let of_node = explain(nodeless.path(), &["node/only"]).wrong(1);
     assert!(of_node.contains("holds no nodes: there is none to explain"), "{of_node}");
-    let early = Film::new().add(pod("web-1", "1", "1Gi")).add(node("only", "4", "8Gi")).shot();
+    let early = RecordingBuilder::new().add(pod("web-1", "1", "1Gi")).add(node("only", "4", "8Gi")).import();
     std::fs::write(early.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
     for asked in [["pod/web-1", "-n", "shop"], ["--manifest", "pod.json", "--nodes"]] {
         assert_eq!(
@@ -611,18 +616,18 @@ fn what_cannot_be_explained_is_refused_with_what_would_be_right() {
             "error: there was no node yet at 2026-11-01T14:00:00Z: the first one was seen at 2026-11-01T14:00:01Z\n"
         );
     }
-    let gone = Film::new()
+    let gone = RecordingBuilder::new()
         .add(node("only", "4", "8Gi"))
         .delete(node("only", "4", "8Gi"))
         .add(pod("web-1", "1", "1Gi"))
-        .shot();
+        .import();
     let said = json_of(gone.path(), &["pod/web-1", "-n", "shop"]);
     assert_eq!(said["message"], "no nodes available to schedule pods");
 }
 
 #[test]
-fn a_pod_that_makes_no_sense_is_named_by_its_field() {
-    let folder = three_sizes().add(with(pod("odd", "1", "1Gi"), "/spec/tolerations", json!("none"))).shot();
+fn an_invalid_pod_is_reported_with_its_field() {
+    let folder = three_sizes().add(with(pod("odd", "1", "1Gi"), "/spec/tolerations", json!("none"))).import();
     let said = explain(folder.path(), &["pod/odd", "-n", "shop"]);
     let text = said.fine();
     assert!(text.contains("spec.tolerations"), "{text}");

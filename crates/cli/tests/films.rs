@@ -1,4 +1,4 @@
-//! Recordings of real control planes against a naive replay of their lines.
+//! Tests that compare histories of real control planes with a naive replay of their jsonl lines.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A line read by its own few lines of code, so that it is no judge of itself.
+/// A line, parsed independently of the code under test.
 #[derive(Deserialize)]
 struct Line {
     at: i64,
@@ -45,7 +45,7 @@ fn lines(film: &Path) -> Vec<(i64, String, Name, String)> {
 }
 
 #[test]
-fn every_moment_is_what_the_lines_up_to_it_make() {
+fn every_moment_has_the_state_of_the_lines_up_to_it() {
     let films = films();
     let seed = 11;
     println!("seed {seed}");
@@ -63,7 +63,7 @@ fn every_moment_is_what_the_lines_up_to_it_make() {
         moments.extend([first, last]);
         moments.sort_unstable();
         let mut state: BTreeMap<&Name, &str> = BTreeMap::new();
-        // Times that go back take effect with the line before them.
+        // A line with an earlier time than the one before takes effect with that one.
         let (mut next, mut reached) = (0, i64::MIN);
         for moment in moments {
             while next < lines.len() && lines[next].0.max(reached) <= moment {
@@ -89,7 +89,7 @@ fn every_moment_is_what_the_lines_up_to_it_make() {
 }
 
 #[test]
-fn a_film_goes_out_as_it_came_in() {
+fn a_recording_is_exported_as_it_was_imported() {
     for film in films() {
         let folder = tempfile::tempdir().unwrap();
         run(folder.path(), &["import", film.to_str().unwrap(), "--into", "film.kine", "--source", "film"])

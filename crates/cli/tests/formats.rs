@@ -1,4 +1,4 @@
-//! Other systems' files, out of a history and into another, as a user types it.
+//! Round trips through the formats of other systems: exported from one history and imported into another.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -12,7 +12,7 @@ fn day() -> tempfile::TempDir {
     common::day("day.kine")
 }
 
-/// Exports the day to a file and imports that again. Gives what the export said.
+/// Exports the demo's history to a file and imports it again. Returns the export's diagnostics.
 #[track_caller]
 fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
     let said = run(folder, &[&["export", "day.kine", "--out", file, "--format"], export].concat());
@@ -23,7 +23,7 @@ fn there_and_back(folder: &Path, export: &[&str], file: &str) -> String {
     told
 }
 
-/// That both histories show these objects alike.
+/// Checks that both histories show the same objects.
 #[track_caller]
 fn alike(folder: &Path, kinds: &str, at: &str, columns: &[&str]) {
     let get = |history: &str| {
@@ -84,7 +84,7 @@ fn snapshots_of_kube_scheduler_simulator_and_kai() {
 fn a_recording_and_a_snapshot_of_kwok() {
     let day = day();
     run(day.path(), &["export", "day.kine", "--format", "kwok", "--out", "recording.yaml.gz"]).fine();
-    // A recording does not say when it began.
+    // A KWOK recording has no absolute time of its beginning.
     let beginning = run(day.path(), &["info", "day.kine", "-o", "json"]).fine();
     let beginning: serde_json::Value = serde_json::from_str(&beginning).unwrap();
     let beginning = beginning["sources"][0]["from"].as_str().unwrap().to_owned();
@@ -113,7 +113,7 @@ fn a_trace_of_simkube() {
     for at in MOMENTS {
         alike(day.path(), "deployments", at, &["-o", "name"]);
     }
-    // What was imported says how it was traced.
+    // An imported trace keeps its tracer configuration.
     let again = ["export", "back.kine", "--format", "sktrace", "--out", "again.sktrace"];
     run(day.path(), &again).fine();
     let read = |name: &str| std::fs::read(day.path().join(name)).unwrap();
@@ -139,7 +139,7 @@ fn a_scaling_history_of_gardener() {
 }
 
 #[test]
-fn what_a_format_cannot_do_is_said() {
+fn unsupported_options_are_reported() {
     let day = day();
     let refused = |arguments: &[&str], because: &str| {
         let error = run(day.path(), &[&["export", "day.kine"], arguments].concat()).wrong(1);
@@ -159,7 +159,7 @@ fn what_a_format_cannot_do_is_said() {
 }
 
 #[test]
-fn what_needs_a_file_of_its_own_comes_through_a_pipe_too() {
+fn formats_that_need_a_file_can_be_piped_too() {
     use std::io::Write;
     use std::process::Stdio;
     let day = day();
@@ -168,7 +168,7 @@ fn what_needs_a_file_of_its_own_comes_through_a_pipe_too() {
     {
         run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
         let bytes = std::fs::read(day.path().join(file)).unwrap();
-        // A file that is called like standard input is not meant by it.
+        // `-` is standard input even if a file has this name.
         std::fs::write(day.path().join("-"), "{}").unwrap();
         let into = format!("{format}.kine");
         let mut import = common::command(day.path());
@@ -181,7 +181,7 @@ fn what_needs_a_file_of_its_own_comes_through_a_pipe_too() {
 }
 
 #[test]
-fn what_goes_to_standard_output_is_what_goes_to_a_file() {
+fn standard_output_gets_the_same_bytes_as_a_file() {
     let day = day();
     for (format, file) in [("sktrace", "a.sktrace"), ("kai-snapshot", "a.zip"), ("jsonl", "a.jsonl")] {
         run(day.path(), &["export", "day.kine", "--format", format, "--out", file]).fine();
@@ -189,7 +189,7 @@ fn what_goes_to_standard_output_is_what_goes_to_a_file() {
         let output = export.args(["export", "day.kine", "--format", format]).output().unwrap();
         assert!(output.stdout == std::fs::read(day.path().join(file)).unwrap(), "{format}");
     }
-    // Characters that move a terminal's cursor are the user's, too.
+    // Control characters are kept as well.
     let odd = "{\"at\":1,\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\
                \"namespace\":\"d\"},\"data\":{\"x\":\"a\u{7f}\u{9b}31mb\"}}}\n";
     std::fs::write(day.path().join("odd.jsonl"), odd).unwrap();
@@ -219,7 +219,7 @@ fn files_of_one_source_come_in_the_order_of_their_times() {
     let error = import(&["node.yaml", "late.jsonl"]).wrong(1);
     assert!(error.contains("objects without times and a recording of s in one import"), "{error}");
     import(&["early.jsonl", "late.jsonl"]).fine();
-    // With changes alone, what had the labels before is told when it loses them.
+    // With changes only, an object that loses its labels is exported once more.
     let lines = run(
         folder.path(),
         &[
@@ -240,7 +240,7 @@ fn files_of_one_source_come_in_the_order_of_their_times() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_written_to_and_links_stay() {
+fn pipes_are_written_directly_and_links_are_kept() {
     let day = day();
     let target = day.path().join("target.jsonl");
     std::fs::write(&target, "").unwrap();
@@ -254,7 +254,7 @@ fn what_is_no_file_is_written_to_and_links_stay() {
 }
 
 #[test]
-fn lines_without_times_are_of_now_and_every_source_says_so() {
+fn lines_without_times_get_the_current_time_marked_as_inferred() {
     let folder = tempfile::tempdir().unwrap();
     let line = |source: &str| {
         format!(

@@ -1,9 +1,9 @@
-//! The golden check: what the program answers to many questions about the demo's day and the films of real control
-//! planes is, byte for byte, what it answered before.
+//! The golden check: the program's output for many commands on the demo's history and on recordings of real control
+//! planes is the same as before, byte for byte.
 //!
-//! It judges nothing: other tests say what is right. It shows that a change that was to change nothing did not. For one
-//! that was to change something, `KINESCOPE_GOLDEN=write` makes the new answers the expected ones, and the difference of
-//! `testdata/golden` says which they are.
+//! It does not test correctness; other tests do. It shows that a refactoring changed no output. After an intended
+//! change `KINESCOPE_GOLDEN=write` replaces the expected digests, and the diff of `testdata/golden` shows which outputs
+//! changed.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -26,7 +26,7 @@ const FORMATS: [&str; 8] = [
     "kwok",
 ];
 
-/// What replays are set to besides.
+/// Additional arguments of the replays.
 const REPLAYS: [&[&str]; 4] = [
     &[],
     &["--level", "workloads"],
@@ -34,52 +34,52 @@ const REPLAYS: [&[&str]; 4] = [
     &["--autoscaler", "--scale-down-unneeded-time=2m --expander=least-waste"],
 ];
 
-/// A history that is asked, and a line for each answer: its digest, its length and what was asked.
-struct Questions {
+/// A history, and a line for each command run on it: digest, length and arguments.
+struct GoldenOutputs {
     folder: PathBuf,
-    /// A moment at which much is going on.
+    /// A busy moment.
     moment: &'static str,
-    answers: String,
+    lines: String,
 }
 
-impl Questions {
-    /// A history at `NAME/film.kine` among what tests keep: the answers stay there for whoever looks for a difference.
-    fn about(name: &str, moment: &'static str) -> Questions {
+impl GoldenOutputs {
+    /// A history at `NAME/film.kine` in the tests' folder, where the outputs are kept to be compared.
+    fn for_history(name: &str, moment: &'static str) -> GoldenOutputs {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("golden").join(name);
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("answers")).unwrap();
-        Questions { folder, moment, answers: String::new() }
+        GoldenOutputs { folder, moment, lines: String::new() }
     }
 
-    /// Notes what a command answers on standard output. That something is not there is an answer too.
-    fn ask(&mut self, arguments: &[&str]) {
+    /// Records the standard output of a command. Failures count as output too.
+    fn run_command(&mut self, arguments: &[&str]) {
         let output = command(&self.folder).args(arguments).output().unwrap();
         let question = arguments.join(" ");
         assert!(output.status.code().is_some_and(|code| code < 2), "{question}: {}", said(output).err);
-        // How long a replay took is another each time.
+        // The duration of a replay varies.
         let replayed = if arguments[0] == "replay" {
             output.stdout.iter().position(|&byte| byte == b'\n')
         } else {
             None
         };
-        self.note(&output.stdout[replayed.unwrap_or(0)..], &question);
+        self.record_output(&output.stdout[replayed.unwrap_or(0)..], &question);
     }
 
-    /// Notes the contents of a file that a command has written.
-    fn look_at(&mut self, file: &str) {
+    /// Records the contents of a file that a command has written.
+    fn record_file(&mut self, file: &str) {
         let contents = std::fs::read(self.folder.join(file)).unwrap();
-        self.note(&contents, file);
+        self.record_output(&contents, file);
     }
 
-    fn note(&mut self, answer: &[u8], question: &str) {
-        let number = self.answers.lines().count() + 1;
+    fn record_output(&mut self, answer: &[u8], question: &str) {
+        let number = self.lines.lines().count() + 1;
         std::fs::write(self.folder.join(format!("answers/{number:03}")), answer).unwrap();
         let digest = xxhash_rust::xxh3::xxh3_64(answer);
-        writeln!(self.answers, "{digest:016x} {:>9} {question}", answer.len()).unwrap();
+        writeln!(self.lines, "{digest:016x} {:>9} {question}", answer.len()).unwrap();
     }
 
-    /// Some objects of a kind, spread evenly over all of them: namespace and name.
-    fn some(&self, kind: &str, count: usize) -> Vec<(String, String)> {
+    /// A sample of the objects of a kind, evenly spaced: namespace and name.
+    fn sample(&self, kind: &str, count: usize) -> Vec<(String, String)> {
         let answer = run(&self.folder, &["get", kind, "-A", "--at", self.moment, "-o", "json"]).fine();
         let list: Value = serde_json::from_str(&answer).unwrap();
         let items = list["items"].as_array().unwrap();
@@ -88,53 +88,53 @@ impl Questions {
         items.iter().step_by((items.len() / count).max(1)).map(name).collect()
     }
 
-    fn ask_all(&mut self) {
+    fn run_all(&mut self) {
         let at = self.moment;
-        self.ask(&["info"]);
-        self.ask(&["doctor"]);
+        self.run_command(&["info"]);
+        self.run_command(&["doctor"]);
         for output in ["wide", "yaml"] {
-            self.ask(&["get", "all", "-A", "--at", at, "-o", output]);
+            self.run_command(&["get", "all", "-A", "--at", at, "-o", output]);
         }
-        self.ask(&["get", "nodes,pv,pvc,pdb,events", "-A", "--at", at, "--show-labels"]);
-        self.ask(&["diff", at, "end"]);
+        self.run_command(&["get", "nodes,pv,pvc,pdb,events", "-A", "--at", at, "--show-labels"]);
+        self.run_command(&["diff", at, "end"]);
         for format in FORMATS {
             let whole = format!("{format}.out");
-            self.ask(&["export", "--format", format, "--out", &whole]);
-            self.look_at(&whole);
+            self.run_command(&["export", "--format", format, "--out", &whole]);
+            self.record_file(&whole);
         }
-        self.ask(&["export", "--format", "jsonl", "--from", at, "--kinds", "pods,nodes"]);
-        for (namespace, name) in self.some("pods", 4) {
+        self.run_command(&["export", "--format", "jsonl", "--from", at, "--kinds", "pods,nodes"]);
+        for (namespace, name) in self.sample("pods", 4) {
             let pod = format!("pod/{name}");
-            self.ask(&["log", &pod, "-n", &namespace]);
-            self.ask(&["explain", &pod, "-n", &namespace, "-o", "wide"]);
-            self.ask(&["explain", &pod, "-n", &namespace, "--at", at, "-o", "json", "--nodes"]);
+            self.run_command(&["log", &pod, "-n", &namespace]);
+            self.run_command(&["explain", &pod, "-n", &namespace, "-o", "wide"]);
+            self.run_command(&["explain", &pod, "-n", &namespace, "--at", at, "-o", "json", "--nodes"]);
         }
-        for (_, name) in self.some("nodes", 2) {
+        for (_, name) in self.sample("nodes", 2) {
             let node = format!("node/{name}");
-            self.ask(&["explain", &node, "--at", at]);
-            self.ask(&["explain", &node, "--at", at, "-o", "json"]);
+            self.run_command(&["explain", &node, "--at", at]);
+            self.run_command(&["explain", &node, "--at", at, "-o", "json"]);
         }
         for (number, settings) in REPLAYS.iter().enumerate() {
             let folder = format!("replay-{number}");
             let command = ["replay", "film.kine", "--out", &folder];
-            self.ask(&[&command, *settings].concat());
-            self.look_at(&format!("{folder}/report.json"));
-            self.look_at(&format!("{folder}/decisions.jsonl"));
-            self.ask(&["export", &format!("{folder}/replay.kine"), "--format", "jsonl"]);
+            self.run_command(&[&command, *settings].concat());
+            self.record_file(&format!("{folder}/report.json"));
+            self.record_file(&format!("{folder}/decisions.jsonl"));
+            self.run_command(&["export", &format!("{folder}/replay.kine"), "--format", "jsonl"]);
         }
     }
 
-    /// Compares with what was answered before.
+    /// Compares with the expected digests.
     fn finish(self, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden").join(name);
         let path = path.with_extension("txt");
         if std::env::var_os("KINESCOPE_GOLDEN").is_some_and(|word| word == "write") {
-            std::fs::write(path, self.answers).unwrap();
+            std::fs::write(path, self.lines).unwrap();
             return;
         }
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let (before, now) = (lines(&expected), lines(&self.answers));
+        let (before, now) = (lines(&expected), lines(&self.lines));
         let differ = (0..before.len().max(now.len())).filter(|&at| before.get(at) != now.get(at));
         let none = String::new();
         let shown: Vec<String> = differ
@@ -150,46 +150,46 @@ impl Questions {
 }
 
 #[test]
-fn the_demo_is_told_as_before() {
-    let mut questions = Questions::about("demo", "14:20");
+fn the_demo_is_unchanged() {
+    let mut questions = GoldenOutputs::for_history("demo", "14:20");
     let day = day("film.kine");
     std::fs::copy(day.path().join("film.kine"), questions.folder.join("film.kine")).unwrap();
-    questions.ask_all();
+    questions.run_all();
     questions.finish("demo");
 }
 
-/// Where there are no films, there is nothing to tell.
-fn check_film(name: &str) {
+/// Does nothing if the recordings do not exist.
+fn check_recording(name: &str) {
     let file = format!("{name}.jsonl.gz");
     for film in films().iter().filter(|film| film.ends_with(&file)) {
-        let mut questions = Questions::about(name, "-20s");
+        let mut questions = GoldenOutputs::for_history(name, "-20s");
         run(&questions.folder, &["import", film.to_str().unwrap(), "--into", "film.kine"]).fine();
-        questions.ask_all();
+        questions.run_all();
         questions.finish(name);
     }
 }
 
 #[test]
-fn an_autoscaled_cluster_is_told_as_before() {
-    check_film("autoscaled");
+fn an_autoscaled_cluster_is_unchanged() {
+    check_recording("autoscaled");
 }
 
 #[test]
-fn a_calm_cluster_is_told_as_before() {
-    check_film("calm");
+fn a_calm_cluster_is_unchanged() {
+    check_recording("calm");
 }
 
 #[test]
-fn a_small_cluster_is_told_as_before() {
-    check_film("small");
+fn a_small_cluster_is_unchanged() {
+    check_recording("small");
 }
 
 #[test]
-fn a_tight_cluster_is_told_as_before() {
-    check_film("tight");
+fn a_tight_cluster_is_unchanged() {
+    check_recording("tight");
 }
 
 #[test]
-fn a_cluster_with_volumes_is_told_as_before() {
-    check_film("volumes");
+fn a_cluster_with_volumes_is_unchanged() {
+    check_recording("volumes");
 }

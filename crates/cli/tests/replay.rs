@@ -1,4 +1,4 @@
-//! `kinescope replay`: what it writes, what others make of that, and what it refuses.
+//! `kinescope replay` in virtual time: its files, their use by other commands, and its errors.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -16,32 +16,32 @@ use serde_json::{Value, json};
 
 const FILES: [&str; 3] = ["decisions.jsonl", "replay.kine", "report.json"];
 
-/// A film made up in a test: watch events, each at its second.
+/// Builds a history from watch events at given seconds.
 #[derive(Default)]
-struct Film(String);
+struct RecordingBuilder(String);
 
-impl Film {
-    fn add(self, second: u32, object: Value) -> Film {
-        self.tell(second, "ADDED", object)
+impl RecordingBuilder {
+    fn add(self, second: u32, object: Value) -> RecordingBuilder {
+        self.push(second, "ADDED", object)
     }
 
-    fn change(self, second: u32, object: Value) -> Film {
-        self.tell(second, "MODIFIED", object)
+    fn change(self, second: u32, object: Value) -> RecordingBuilder {
+        self.push(second, "MODIFIED", object)
     }
 
-    fn tell(mut self, second: u32, word: &str, object: Value) -> Film {
+    fn push(mut self, second: u32, word: &str, object: Value) -> RecordingBuilder {
         let line = json!({"at": time(second), "type": word, "object": object});
         writeln!(self.0, "{line}").unwrap();
         self
     }
 
-    fn gap(mut self, from: u32, to: u32) -> Film {
+    fn gap(mut self, from: u32, to: u32) -> RecordingBuilder {
         let line = json!({"at": time(from), "type": "GAP", "to": time(to), "kinds": ["Pod"], "why": "the line was cut"});
         writeln!(self.0, "{line}").unwrap();
         self
     }
 
-    fn shot(self) -> tempfile::TempDir {
+    fn import(self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("film.jsonl"), self.0).unwrap();
         run(folder.path(), &["import", "film.jsonl"]).fine();
@@ -85,9 +85,9 @@ fn on(mut pod: Value, node: &str) -> Value {
     pod
 }
 
-/// A small node and a big one; a pod that was bound to the big one, and one that found no place.
-fn two_nodes() -> Film {
-    Film::default()
+/// A small node and a big one; a pod that was bound to the big one, and a pending one.
+fn two_nodes() -> RecordingBuilder {
+    RecordingBuilder::default()
         .add(0, node("small", "4", "8Gi"))
         .add(0, node("big", "16", "32Gi"))
         .add(10, pod("web-1", "1", 10))
@@ -120,8 +120,8 @@ fn decisions(folder: &Path, out: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Of the decisions those of one sort.
-fn those(decisions: &[Value], what: &str) -> Vec<Value> {
+/// The decisions of one type.
+fn decisions_of_type(decisions: &[Value], what: &str) -> Vec<Value> {
     decisions.iter().filter(|decision| decision["what"] == what).cloned().collect()
 }
 
@@ -142,23 +142,23 @@ fn assert_same(folder: &Path, one: &str, other: &str) {
 }
 
 #[test]
-fn a_decision_stands_beside_what_was_recorded() {
-    let folder = two_nodes().shot();
+fn decisions_are_compared_with_the_recording() {
+    let folder = two_nodes().import();
     replay(folder.path(), &[]).fine();
     assert_eq!(names(&folder.path().join("replay-film")), FILES);
     let said = decisions(folder.path(), "replay-film");
-    // More is left on the bigger node: that is what NodeResourcesFit looks at by default.
-    let [bound] = &those(&said, "bound")[..] else { panic!("{said:?}") };
+    // The bigger node has more free resources, which NodeResourcesFit prefers by default.
+    let [bound] = &decisions_of_type(&said, "bound")[..] else { panic!("{said:?}") };
     assert_eq!((&bound["pod"], &bound["node"]), (&json!("shop/web-1"), &json!("big")));
     assert_eq!(bound["why"], "the best of 2 that fit, of 2 looked at");
     let recorded = json!({"pod": "web-1", "node": "big", "bound": time(11)});
     assert_eq!(bound["recorded"], recorded);
-    let refused = those(&said, "refused");
+    let refused = decisions_of_type(&said, "refused");
     let words = "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are \
                  available: 2 Preemption is not helpful for scheduling.";
     assert!(refused.iter().all(|it| it["pod"] == "shop/huge" && it["why"] == words), "{refused:?}");
     assert_eq!(refused.len(), 1, "what is said again is only counted");
-    let [waits] = &those(&said, "stillWaits")[..] else { panic!("{said:?}") };
+    let [waits] = &decisions_of_type(&said, "stillWaits")[..] else { panic!("{said:?}") };
     assert_eq!((&waits["pod"], &waits["at"]), (&json!("shop/huge"), &json!(time(120))));
     let report = report(folder.path(), "replay-film");
     assert_eq!(report["window"], json!({"from": time(0), "to": time(120)}));
@@ -168,26 +168,26 @@ fn a_decision_stands_beside_what_was_recorded() {
         assert_eq!(report[side]["podsBound"], 1, "{side}");
         assert_eq!(report[side]["nodes"], 2.0, "{side}");
     }
-    // One core of twenty for 110 of the 120 seconds, give or take the second until it was bound.
+    // One core of twenty for 110 of the 120 seconds, within the second until it was bound.
     let cpu = report["recorded"]["utilization"]["cpu"].as_f64().unwrap();
     assert!((cpu - 109.0 / 120.0 / 20.0).abs() < 1e-6, "{cpu}");
 }
 
 #[test]
-fn a_scheduler_that_is_set_otherwise_decides_otherwise() {
-    let folder = two_nodes().shot();
+fn other_scheduler_settings_change_decisions() {
+    let folder = two_nodes().import();
     let path = "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
     let said = replay(folder.path(), &["film.kine", "--set", path, "--out", "packed"]).fine();
     assert!(said.contains("Scheduler:   defaults of 1.36, one place set otherwise\n"), "{said}");
     let decisions = decisions(folder.path(), "packed");
-    let [bound] = &those(&decisions, "bound")[..] else { panic!("{decisions:?}") };
+    let [bound] = &decisions_of_type(&decisions, "bound")[..] else { panic!("{decisions:?}") };
     assert_eq!((&bound["node"], &bound["recorded"]["node"]), (&json!("small"), &json!("big")));
     assert!(bound["recordedNode"].as_str().unwrap().starts_with("its score was lower by "), "{bound}");
     let report = report(folder.path(), "packed");
     assert_eq!(report["settings"]["set"], json!([path]));
     assert_eq!(report["settings"]["scheduler"]["from"], json!({"by": "defaults"}));
     assert_eq!(report["fidelity"]["placements"]["elsewhere"], 1);
-    // And so says the history that came of it.
+    // The replay's history has the same.
     let shown =
         run(folder.path(), &["get", "pods", "-n", "shop", "-o", "wide", "--history", "packed/replay.kine"]);
     let shown = shown.fine();
@@ -195,17 +195,17 @@ fn a_scheduler_that_is_set_otherwise_decides_otherwise() {
 }
 
 #[test]
-fn an_autoscaler_makes_the_node_that_nobody_had() {
-    let folder = two_nodes().shot();
+fn the_autoscaler_adds_a_node_that_was_not_recorded() {
+    let folder = two_nodes().import();
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
     let said = replay(folder.path(), &["--node-groups", "groups.yaml"]).fine();
     assert!(said.contains("\n  large  "), "{said}");
     let decisions = decisions(folder.path(), "replay-film");
-    let [up] = &those(&decisions, "scaledUp")[..] else { panic!("{decisions:?}") };
+    let [up] = &decisions_of_type(&decisions, "scaledUp")[..] else { panic!("{decisions:?}") };
     assert_eq!((&up["group"], &up["size"]), (&json!("large"), &json!({"from": 0, "to": 1, "max": 3})));
     assert_eq!(up["why"], "shop/huge waits");
     assert_eq!(up["recordedNodes"], 0);
-    let [.., came] = &those(&decisions, "nodeCame")[..] else { panic!("{decisions:?}") };
+    let [.., came] = &decisions_of_type(&decisions, "nodeCame")[..] else { panic!("{decisions:?}") };
     assert_eq!(came["group"], "large");
     let between = |from: &Value, to: &Value| {
         let at = |line: &Value| line["at"].as_str().unwrap().parse::<model::Moment>().unwrap();
@@ -215,12 +215,15 @@ fn an_autoscaler_makes_the_node_that_nobody_had() {
     let report = report(folder.path(), "replay-film");
     let [large] = &report["scaling"]["groups"].as_array().unwrap()[..] else { panic!("{report}") };
     assert_eq!((&large["recorded"]["came"], &large["replayed"]["came"]), (&json!(0), &json!(1)));
-    let bound = those(&decisions, "bound");
+    let bound = decisions_of_type(&decisions, "bound");
     assert!(bound.iter().any(|it| it["pod"] == "shop/huge" && it["node"] == came["node"]), "{bound:?}");
-    // Without it the pod waits.
+    // Without an autoscaler the pod stays pending.
     replay(folder.path(), &["--node-groups", "groups.yaml", "--autoscaler", "off"]).fine();
     let decisions = self::decisions(folder.path(), "replay-film");
-    assert!(those(&decisions, "scaledUp").is_empty() && those(&decisions, "stillWaits").len() == 1);
+    assert!(
+        decisions_of_type(&decisions, "scaledUp").is_empty()
+            && decisions_of_type(&decisions, "stillWaits").len() == 1
+    );
 }
 
 #[test]
@@ -232,13 +235,13 @@ fn the_same_history_settings_and_seed_give_the_same_bytes() {
     }
     assert_same(folder.path(), "one", "other");
     assert!(decisions(folder.path(), "one").len() > 10);
-    // Over what was there before, too.
+    // Also when it replaces an earlier replay.
     replay(folder.path(), &[&arguments[..], &["--out", "one"]].concat()).fine();
     assert_same(folder.path(), "one", "other");
 }
 
 #[test]
-fn films_of_real_control_planes_replay_twice_the_same() {
+fn recordings_of_real_control_planes_replay_deterministically() {
     for film in films()
         .iter()
         .filter(|film| film.ends_with("small.jsonl.gz") || film.ends_with("autoscaled.jsonl.gz"))
@@ -260,7 +263,7 @@ fn films_of_real_control_planes_replay_twice_the_same() {
 
 #[test]
 fn a_replay_of_a_replay_finds_its_settings() {
-    let folder = two_nodes().shot();
+    let folder = two_nodes().import();
     std::fs::write(folder.path().join("groups.yaml"), format!("{GROUPS}settings: {{scan-interval: 7s}}\n"))
         .unwrap();
     let arguments = [
@@ -302,11 +305,11 @@ fn a_replay_of_a_replay_finds_its_settings() {
     assert_eq!(two["settings"]["scheduler"]["version"], "1.35");
     assert_eq!(of(&two, "from"), json!({"by": "replay"}));
     assert_eq!(of(&two, "groupsFrom"), json!({"by": "replay"}));
-    // What it decides is what it decided.
+    // It decides the same again.
     let placements = &two["fidelity"]["placements"];
     assert!(placements["recorded"].as_u64().unwrap() >= 2, "{placements}");
     assert_eq!(placements["sameNode"], placements["recorded"], "{placements}");
-    // And settings of the user count more.
+    // The user's settings take precedence.
     replay(
         folder.path(),
         &["one/replay.kine", "--out", "three", "--set", "nodeGroups.large.max=1", "--seed", "3"],
@@ -318,7 +321,7 @@ fn a_replay_of_a_replay_finds_its_settings() {
 
 #[test]
 fn every_other_command_opens_what_a_replay_wrote() {
-    let folder = two_nodes().shot();
+    let folder = two_nodes().import();
     let packed =
         "scheduler.profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type=MostAllocated";
     replay(folder.path(), &["--set", packed, "--out", "r"]).fine();
@@ -332,7 +335,7 @@ fn every_other_command_opens_what_a_replay_wrote() {
     assert!(explained.contains("set as the history says (kube-scheduler)"), "{explained}");
     assert!(run(folder.path(), &["doctor", "r/replay.kine"]).fine().contains("is whole"));
     run(folder.path(), &["info", "r/replay.kine"]).fine();
-    // The same moment in both, and what is otherwise.
+    // The differences between both at the same moment.
     let arguments = ["diff", at, "pods", "--history", "film.kine", "--against", "r/replay.kine"];
     let said = run(folder.path(), &arguments);
     assert_eq!(said.code, 1, "{}", said.err);
@@ -345,14 +348,14 @@ fn every_other_command_opens_what_a_replay_wrote() {
 }
 
 #[test]
-fn a_gap_is_a_reservation_that_says_what_it_makes_uncertain() {
-    let folder = Film::default()
+fn a_gap_is_a_caveat_of_the_report() {
+    let folder = RecordingBuilder::default()
         .add(0, node("big", "16", "32Gi"))
         .add(10, pod("web-1", "1", 10))
         .gap(20, 30)
         .gap(100, 110)
         .change(120, on(pod("web-1", "1", 10), "big"))
-        .shot();
+        .import();
     let said = replay(folder.path(), &["--to", &time(60)]).fine();
     assert!(said.contains("the line was cut"), "{said}");
     let report = report(folder.path(), "replay-film");
@@ -364,18 +367,18 @@ fn a_gap_is_a_reservation_that_says_what_it_makes_uncertain() {
 }
 
 #[test]
-fn time_goes_as_fast_as_asked_for() {
-    let folder = two_nodes().shot();
+fn the_speed_paces_the_replay() {
+    let folder = two_nodes().import();
     let begun = std::time::Instant::now();
-    // Two minutes, sixty times as fast.
+    // Two minutes at sixty times the speed.
     replay(folder.path(), &["--speed", "60"]).fine();
     let took = begun.elapsed().as_secs_f64();
     assert!(took > 1.9, "{took}");
 }
 
 #[test]
-fn the_report_goes_to_programs_as_it_is_written() {
-    let folder = two_nodes().shot();
+fn json_output_is_the_report_as_written() {
+    let folder = two_nodes().import();
     let said = replay(folder.path(), &["-o", "json"]).fine();
     assert_eq!(said, std::fs::read_to_string(folder.path().join("replay-film/report.json")).unwrap());
 }
@@ -384,7 +387,8 @@ fn the_report_goes_to_programs_as_it_is_written() {
 fn a_history_without_nodes_can_have_some() {
     let groups =
         GROUPS.replace("  members: {label: pool, value: large}\n", "").replace(", labels: {pool: large}", "");
-    let folder = Film::default().add(0, pod("web-1", "1", 0)).add(300, pod("web-2", "1", 300)).shot();
+    let folder =
+        RecordingBuilder::default().add(0, pod("web-1", "1", 0)).add(300, pod("web-2", "1", 300)).import();
     std::fs::write(folder.path().join("groups.yaml"), groups).unwrap();
     replay(folder.path(), &["--node-groups", "groups.yaml", "--out", "out"]).fine();
     let report = report(folder.path(), "out");
@@ -396,8 +400,8 @@ fn a_history_without_nodes_can_have_some() {
     assert_eq!((&report["recorded"]["podsBound"], &report["replayed"]["podsBound"]), (&json!(0), &json!(1)));
 }
 
-/// A Deployment of two pods which becomes three, and a Job whose pod ran for ten seconds.
-fn workloads() -> Film {
+/// A Deployment that is scaled from two pods to three, and a Job whose pod ran for ten seconds.
+fn workloads() -> RecordingBuilder {
     let deployment = |replicas: u32| {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -443,7 +447,7 @@ fn workloads() -> Film {
             "template": {"metadata": {"labels": {"job-name": "sum"}}, "spec": template("Never")},
         },
     });
-    Film::default()
+    RecordingBuilder::default()
         .add(0, node("small", "4", "8Gi"))
         .add(0, node("big", "16", "32Gi"))
         .add(5, deployment(2))
@@ -469,13 +473,13 @@ fn template(policy: &str) -> Value {
 }
 
 #[test]
-fn workloads_are_given_and_their_controllers_make_the_pods() {
-    let folder = workloads().shot();
+fn at_level_workloads_controllers_create_the_pods() {
+    let folder = workloads().import();
     replay(folder.path(), &["--level", "workloads", "--out", "out"]).fine();
     let report = report(folder.path(), "out");
     assert_eq!(report["level"], "workloads");
     let placements = &report["fidelity"]["placements"];
-    // Four were recorded; each that a controller makes stands for one of them.
+    // Four were recorded; each pod made by a controller is matched with one of them.
     assert_eq!((&placements["recorded"], &placements["notRecorded"]), (&json!(4), &json!(0)), "{placements}");
     assert_eq!((&placements["notBound"], &placements["sameNode"]), (&json!(0), &json!(4)), "{placements}");
     let shown = |arguments: &[&str]| {
@@ -490,7 +494,7 @@ fn workloads_are_given_and_their_controllers_make_the_pods() {
     assert!(deployment.contains("3/3"), "{deployment}");
     let job = shown(&["get", "job", "sum", "-n", "shop", "--at", &time(100)]);
     assert!(job.contains("1/1"), "{job}");
-    // A replay of it is given workloads too.
+    // A replay of that replay has the level workloads too.
     replay(folder.path(), &["out/replay.kine", "--out", "again"]).fine();
     let again = std::fs::read_to_string(folder.path().join("again/report.json")).unwrap();
     let again: Value = serde_json::from_str(&again).unwrap();

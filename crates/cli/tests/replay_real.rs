@@ -1,4 +1,4 @@
-//! What real components did, recorded and replayed: how much comes out as it was.
+//! Tests that record a real control plane and replay the recording: how many decisions are reproduced.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ const PRIORITIES: [&str; 2] = [
     "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: low}, value: 1}",
     "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}",
 ];
-/// The kwok program waits for each pod of the Job between 2 and 10 seconds.
+/// kwok completes each pod of the Job after 2 to 10 seconds.
 const ROLLED: &str = "--timeout=90s";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
     let arguments = ["--into", "real.kine"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     let path = folder.path().join("real.kine");
-    // Kinds are listed one beside the other. A replay begins when all were, so that nothing may happen before.
+    // Kinds are listed in parallel. A replay begins after all were listed, so nothing may happen before.
     for kind in ["nodes", "namespaces", "priorityclasses", "services"] {
         let there = listed(&cluster, kind);
         recorder
@@ -58,7 +58,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
             })
             .await;
     }
-    // One after the other, so that who comes first is not a matter of milliseconds.
+    // One after the other, so that their order does not depend on milliseconds.
     for number in 0..6 {
         let name = format!("web-{number}");
         create(&cluster, &deployment(&name, &mut dice));
@@ -76,7 +76,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
         .filter_map(|line| Some(format!("pod/{}", line.split_whitespace().next()?)))
         .collect();
     assert!(staying.len() > 20, "{staying:?}");
-    // Pods of the rollout may still be going: what is there is asked each time.
+    // Pods of the rollout may still be terminating, so list them each time.
     let mut there = Vec::new();
     recorder
         .wait("all pods are recorded", || {
@@ -96,11 +96,11 @@ async fn what_a_real_control_plane_did_is_replayed() {
         let placements = &report["fidelity"]["placements"];
         let count = |field: &str| placements[field].as_u64().unwrap();
         eprintln!("{placements}");
-        // Each pod that was made was bound once, and again as often.
+        // Each pod created was bound once, in the recording and in the replay.
         assert!(count("recorded") >= there.len() as u64, "{placements}");
         assert_eq!((count("notBound"), count("notRecorded")), (0, 0), "{placements}");
         assert!(2 * count("sameNode") > count("recorded"), "{placements}");
-        // Those that are there at the end are there in the replay, and called as they were; others may still be going.
+        // The pods at the end exist in the replay with the same names; others may still be terminating.
         let replayed =
             run(folder.path(), &["get", "pods", "-o", "name", "--history", &format!("{level}/replay.kine")]);
         let replayed: Vec<String> = replayed.fine().lines().map(str::to_owned).collect();
@@ -108,7 +108,7 @@ async fn what_a_real_control_plane_did_is_replayed() {
     }
 }
 
-/// What the API server says is there now.
+/// The objects that the API server lists now.
 fn listed(cluster: &Cluster, what: &str) -> Vec<String> {
     let said = cluster.kubectl(&["get", what, "-o", "name"]).unwrap();
     let mut names: Vec<String> = said.lines().map(str::to_owned).collect();
@@ -116,7 +116,7 @@ fn listed(cluster: &Cluster, what: &str) -> Vec<String> {
     names
 }
 
-/// What the history says is there now.
+/// The objects at the end of the history.
 fn names(folder: &Path, what: &str) -> Vec<String> {
     let said = run(folder, &["get", what, "-o", "name", "--history", "real.kine"]);
     said.out.lines().map(str::to_owned).collect()
@@ -126,7 +126,7 @@ fn create(cluster: &Cluster, manifests: &str) {
     cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
 }
 
-/// Eight nodes, not all alike.
+/// Eight nodes of different sizes.
 fn nodes(dice: &mut Pcg64) -> String {
     let mut yaml = String::new();
     for number in 0..8 {

@@ -1,8 +1,8 @@
-//! Compares the virtual cluster-autoscaler with the real one: vectors, which the real code printed, and films of
-//! clusters in which it was at work.
+//! Comparison of the re-created cluster-autoscaler with the real one, on vectors that the real code printed and on
+//! recordings of clusters in which it ran.
 //!
-//! Every case is judged twice: in closed loop, where ours makes its own cluster, and step by step, where the cluster is
-//! made as the case says, so that one wrong decision does not spoil the later ones.
+//! Every case is run twice: in closed loop, where our decisions change the cluster, and step by step, where the cluster
+//! changes as the case says, so that one wrong decision does not affect the later ones.
 
 mod case;
 mod daemons;
@@ -24,47 +24,47 @@ pub use step::{
 };
 pub use tally::Tally;
 
-/// What a case came to.
+/// The result of comparing one case.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Loop by loop.
+    /// The closed-loop run, one entry per loop.
     pub closed: Vec<LoopJudged>,
-    /// Loop by loop; none if the case does not say enough.
+    /// The step-by-step run, one entry per loop; empty if the case does not name the nodes.
     pub stepwise: Vec<LoopJudged>,
 }
 
-/// What a loop came to.
+/// The result of comparing one loop.
 #[derive(Clone, Debug)]
 pub struct LoopJudged {
     /// The second.
     pub at: i64,
-    /// What is not the same.
+    /// The fields that differ.
     pub differences: Vec<Difference>,
-    /// All that ours came to and theirs, as lines.
+    /// All facts of our loop and of the real one, as lines.
     pub whole: [Vec<String>; 2],
 }
 
-/// Something that is not the same in a loop.
+/// One field that differs in a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The case.
     pub case: Arc<str>,
     /// The second.
     pub at: i64,
-    /// Whether ours made its own cluster.
+    /// Whether it was found in the closed-loop run.
     pub is_closed: bool,
-    /// What differs.
+    /// The field's name.
     pub field: &'static str,
-    /// What only ours says.
+    /// Words that only our autoscaler has.
     pub ours: Vec<String>,
-    /// What only theirs says.
+    /// Words that only the real autoscaler has.
     pub theirs: Vec<String>,
 }
 
-/// Judges a case.
+/// Runs a case with our autoscaler and compares each loop with the real one.
 pub fn judge(case: &Case) -> Judged {
     let closed = compare(case, true, play::closed);
-    // A loose case does not tell what happened to which node.
+    // A case with interchangeable nodes does not say which node changed.
     let stepwise = if case.loose { Vec::new() } else { compare(case, false, play::stepwise) };
     Judged { closed, stepwise }
 }
@@ -99,7 +99,7 @@ fn compare(case: &Case, is_closed: bool, play: fn(&Case) -> Vec<Step>) -> Vec<Lo
     steps.iter().zip(&case.expect).map(judge).collect()
 }
 
-/// What is only in the one, and what is only in the other.
+/// Removes the common words from both lists.
 fn apart(mut ours: Vec<String>, mut theirs: Vec<String>) -> (Vec<String>, Vec<String>) {
     ours.retain(|word| match theirs.iter().position(|other| other == word) {
         Some(place) => {
@@ -114,13 +114,13 @@ fn apart(mut ours: Vec<String>, mut theirs: Vec<String>) -> (Vec<String>, Vec<St
 // === impl Judged ===
 
 impl Judged {
-    /// Whether all is the same in closed loop.
+    /// Whether every closed-loop loop is equal.
     pub fn is_equal(&self) -> bool {
         self.closed.iter().all(LoopJudged::is_equal)
     }
 
-    /// The loops worth looking at: all that differ step by step; if there are none, the first that differs in closed
-    /// loop, since the others may follow from it.
+    /// The loops to report: all that differ step by step; if there are none, the first that differs in closed loop,
+    /// since the later ones may follow from it.
     pub fn telling(&self) -> Vec<&LoopJudged> {
         let differ = |loops: &'_ [LoopJudged]| loops.iter().position(|one| !one.is_equal());
         match (differ(&self.stepwise), differ(&self.closed)) {
@@ -134,7 +134,7 @@ impl Judged {
 // === impl LoopJudged ===
 
 impl LoopJudged {
-    /// Whether all is the same.
+    /// Whether no field differs.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
     }

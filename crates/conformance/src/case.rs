@@ -1,4 +1,4 @@
-//! A case: a cluster, pods that wait, and what the real scheduler did with them.
+//! Scheduler cases: a cluster, pending pods, and the real scheduler's outcome for each.
 
 use model::Object;
 use serde::{Deserialize, Deserializer};
@@ -7,26 +7,26 @@ use serde_json::value::RawValue;
 
 use crate::{Error, Lines, Outcome, Result};
 
-/// A cluster, pods that wait, and what the real scheduler did with them.
+/// A cluster, pending pods, and the real scheduler's outcome for each.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name.
     pub id: String,
-    /// What it tries out.
+    /// The group of cases it belongs to.
     pub family: String,
-    /// How the scheduler is set; `None` for its defaults.
+    /// The scheduler's configuration; `None` for the defaults.
     pub config: Option<Value>,
-    /// Everything but the pods to place, in the order of insertion.
+    /// All objects except the pending pods, in the order of insertion.
     pub objects: Vec<Object>,
-    /// Attempts in their order: a pod that stands here again is tried again.
+    /// The pods to schedule, in order. A pod that occurs again is attempted again.
     pub pending: Vec<Object>,
-    /// Whether making room takes weaker pods' nominations on that node, as in a cluster.
+    /// Whether preemption clears the nominations of lower-priority pods on that node, as it does in a cluster.
     pub clears_nominations: bool,
-    /// What became of each attempt.
+    /// The outcome of each attempt.
     pub expect: Vec<Outcome>,
 }
 
-/// The cases of a file, one in memory at a time.
+/// Reads the cases of a file, one in memory at a time.
 pub struct Cases {
     lines: Lines,
     count: u64,
@@ -51,7 +51,7 @@ struct Line<'a> {
 // === impl Cases ===
 
 impl Cases {
-    /// The cases that these lines hold.
+    /// Reads the cases from these lines.
     pub fn of(lines: Lines) -> Cases {
         Cases { lines, count: 0 }
     }

@@ -1,91 +1,92 @@
-//! What the virtual controllers would do in a film beside what the real kube-controller-manager did.
+//! Comparison of the re-created controllers with the real kube-controller-manager on a recording.
 //!
-//! Ours are shown all that the film shows, what the real ones did included, and say at each moment what they would do next;
-//! nothing of it is carried out. What the real ones did is theirs too if they wished for it shortly before: real ones have
-//! watches of their own, which are earlier or later than the film's, and take their time to write.
+//! Our controllers receive every recorded change, including those that the real controllers made, and after each change
+//! return the API calls they would make; the calls are not carried out. A real action counts as equal if ours planned
+//! it shortly before: the real controllers have watches of their own, earlier or later than the recording's, and their
+//! writes take time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use controllers::{Controller, Controllers, Do};
+use controllers::{ApiCall, Controller, Controllers};
 use model::{Moment, Object, What};
 use serde_json::Value;
 
 use crate::film::{Line, Share};
 use crate::{Error, Lines, Result};
 
-/// How long real controllers may take, in nanoseconds.
+/// How long after ours a real controller may act, in nanoseconds.
 const LATE: i64 = 2_000_000_000;
-/// How much earlier than the film's their watches may be.
+/// How far the real controllers' watches may be ahead of the recording's, in nanoseconds.
 const EARLY: i64 = 100_000_000;
-/// How much earlier what users did is shown.
+/// How much earlier than recorded our controllers receive users' changes, in nanoseconds.
 const HEAD_START: i64 = 30_000_000;
-/// A wish that nobody followed for so long was one in vain.
+/// A planned pod counts as unfulfilled if the real controllers have not created it after so many nanoseconds.
 const IN_VAIN: i64 = 5_000_000_000;
 
-/// How a film came out.
+/// The result of the comparison on one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Verdicts {
-    /// The film.
+    /// The recording's name.
     pub name: String,
-    /// What the real controllers did that ours would have done, by what was done.
+    /// By action: how many of the real controllers' actions ours planned too.
     pub shares: BTreeMap<Deed, Share>,
-    /// How often ours would have made a pod for some time and the real ones did not.
+    /// Owners for which ours planned a pod for some time and the real controllers created none.
     pub in_vain: u64,
-    /// Statuses at the end that ours would leave as they are.
+    /// Statuses at the end of the recording that ours would not change.
     pub settled: Share,
-    /// The first that ours would not have done.
+    /// The first real actions that ours did not plan.
     pub examples: Vec<String>,
 }
 
-/// What controllers do.
+/// The kinds of actions compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
-    /// A Deployment makes a ReplicaSet of a size.
+    /// A Deployment creates a ReplicaSet with the same number of replicas.
     SetMade,
-    /// A Deployment gives a ReplicaSet another size.
+    /// A Deployment scales a ReplicaSet to the same number of replicas.
     SetResized,
-    /// A ReplicaSet makes a pod.
+    /// A ReplicaSet creates a pod.
     ReplicaMade,
-    /// A ReplicaSet deletes a pod because it has too many: this one.
+    /// A ReplicaSet with too many pods deletes the same pod.
     ReplicaDeleted,
-    /// A StatefulSet makes a pod of this name.
+    /// A StatefulSet creates a pod of the same name.
     StatefulMade,
-    /// A DaemonSet makes a pod for this node.
+    /// A DaemonSet creates a pod for the same node.
     DaemonMade,
-    /// A Job makes a pod.
+    /// A Job creates a pod.
     JobPodMade,
-    /// A CronJob makes a Job of this name.
+    /// A CronJob creates a Job of the same name.
     JobMade,
-    /// Something goes because its owner is gone.
+    /// An object is deleted because its owner is deleted.
     Collected,
-    /// A budget says how many pods may be evicted.
+    /// The status of a PodDisruptionBudget, without times.
     BudgetTold,
-    /// The status of a ReplicaSet, times apart.
+    /// The status of a ReplicaSet, without times.
     SetTold,
-    /// That of a Deployment.
+    /// The status of a Deployment, without times.
     DeploymentTold,
-    /// That of a StatefulSet.
+    /// The status of a StatefulSet, without times.
     StatefulTold,
-    /// That of a DaemonSet.
+    /// The status of a DaemonSet, without times.
     DaemonTold,
-    /// That of a Job.
+    /// The status of a Job, without times.
     JobTold,
 }
 
-/// What ours would do, by what and about whom.
+/// The actions our controllers planned, by kind of action and uid of the object concerned.
 type Wishes = BTreeMap<(Deed, String), Vec<Wish>>;
 
-/// Something that ours would do.
+/// An action that our controllers planned.
 #[derive(Clone)]
 struct Wish {
     at: Moment,
-    /// The how many-th time it was that they were asked.
+    /// The number of the round in which it was planned.
     look: u64,
     what: Value,
 }
 
-/// Something that a real controller did: what, about whom, when, and what exactly.
+/// An action of a real controller. `subject` is the uid of the object concerned.
 struct Done {
     deed: Deed,
     about: String,
@@ -93,7 +94,7 @@ struct Done {
     what: Value,
 }
 
-/// Plays a film to our controllers and compares. Examples are kept of the first `show` of each deed.
+/// Plays a recording to our controllers and compares their actions. Keeps the first `show` examples of each action.
 pub fn judge(mut lines: Lines, show: usize) -> Result<Verdicts> {
     let name = lines.file().rsplit('/').next().unwrap_or_default();
     let name = name.split('.').next().unwrap_or_default().to_owned();
@@ -130,8 +131,8 @@ pub fn judge(mut lines: Lines, show: usize) -> Result<Verdicts> {
     Ok(verdicts)
 }
 
-/// How much earlier than the film what a user did is shown: the film's watches of different kinds overtake each other, and
-/// nothing can be wished for after it was done.
+/// How much earlier than recorded a user's change is applied. The recording's watches of different kinds overtake each
+/// other, so a controller's reaction may have been recorded before the change that caused it.
 fn head_start(what: &What, generations: &mut BTreeMap<String, Value>) -> i64 {
     let Ok(object) = what.object().value() else { return 0 };
     let is_given =
@@ -141,20 +142,20 @@ fn head_start(what: &What, generations: &mut BTreeMap<String, Value>) -> i64 {
     if is_given && known.is_some_and(|known| known != generation) { HEAD_START } else { 0 }
 }
 
-/// The film so far.
+/// The recording as played so far, and the actions of both sides.
 struct Screen {
     controllers: Controllers,
     wishes: Wishes,
-    /// How often ours were asked.
+    /// How many rounds of planning there were.
     looks: u64,
     done: Vec<Done>,
-    /// The newest of each object, by uid.
+    /// The latest version of each object, by uid.
     newest: BTreeMap<String, Value>,
-    /// When each last changed.
+    /// When each object last changed, by uid.
     changed: BTreeMap<String, Moment>,
-    /// Those that are gone.
+    /// When each deleted object was deleted, by uid.
     gone: BTreeMap<String, Moment>,
-    /// Pods that are neither over nor going, by their controller.
+    /// Pods that are neither finished nor being deleted, by the uid of their controller.
     active: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -201,7 +202,7 @@ impl Screen {
         self.ask(at);
     }
 
-    /// Takes down what the real controllers did, if that is what is seen.
+    /// Records the action of a real controller that a change shows, if it shows one.
     fn compare(&mut self, at: Moment, before: Option<&Value>, object: &Value, is_gone: bool) {
         let owner = controller(object);
         let kind = text(&object["kind"]);
@@ -246,26 +247,26 @@ impl Screen {
         }
     }
 
-    /// Whether a ReplicaSet has more pods than it is to have.
+    /// Whether a ReplicaSet has more active pods than `spec.replicas`.
     fn has_too_many(&self, set: &str) -> bool {
         let size = self.newest.get(set).map(|set| set["spec"]["replicas"].as_u64().unwrap_or(1));
         let pods = self.active.get(set).map_or(0, BTreeSet::len);
         size.is_some_and(|size| size < pods as u64)
     }
 
-    /// Takes down what ours would do now.
+    /// Records what our controllers would do now.
     fn ask(&mut self, at: Moment) {
         self.looks += 1;
         loop {
-            let wished = self.controllers.work(at);
+            let wished = self.controllers.process_next_item(at);
             if wished.is_empty() {
                 return;
             }
             for one in wished {
                 match &one {
-                    Do::Create(object) => self.wish_created(at, object),
-                    Do::Update(object) => self.wish_updated(at, object),
-                    Do::Delete(doomed) => {
+                    ApiCall::Create(object) => self.wish_created(at, object),
+                    ApiCall::Update(object) => self.wish_updated(at, object),
+                    ApiCall::Delete(doomed) => {
                         let uid = doomed.uid.to_string();
                         self.wish(at, Deed::Collected, &uid, Value::Null);
                         let owner = self.newest.get(&uid).and_then(controller);
@@ -313,7 +314,7 @@ impl Screen {
         self.wishes.entry((deed, about.to_owned())).or_default().push(Wish { at, look: self.looks, what });
     }
 
-    /// Whether ours would have done each of what was done. A wish is fulfilled once: by the first deed that may be it.
+    /// For each real action, whether ours planned it. A planned action matches once: the first real action that fits.
     fn ours(&self) -> Vec<bool> {
         let mut open = self.wishes.clone();
         let is_ours = |done: &Done| {
@@ -324,7 +325,7 @@ impl Screen {
         self.done.iter().map(is_ours).collect()
     }
 
-    /// How often a pod was wished for and none came.
+    /// The number of owners for which a pod was planned and none was created.
     fn in_vain(&self) -> u64 {
         let mut count = 0;
         for ((deed, about), wishes) in &self.wishes {
@@ -339,7 +340,7 @@ impl Screen {
                 .collect();
             let end = self.gone.get(about).copied().unwrap_or(Moment::MAX);
             let last = self.done.last().map_or(Moment::MAX, |done| done.at);
-            // Of one look, as many must follow as were wished for.
+            // Of one round, as many pods must be created as were planned.
             let is_vain = |look: &[Wish]| {
                 let at = look[0].at;
                 let (from, until) = (at.plus_nanos(-EARLY), at.plus_nanos(IN_VAIN));
@@ -351,7 +352,7 @@ impl Screen {
         count
     }
 
-    /// Statuses that ours would leave as they are at the end.
+    /// Counts the statuses at the end that ours would not change.
     fn settled(&self) -> Share {
         let mut share = Share::default();
         for (uid, object) in self.newest.iter().filter(|(uid, _)| !self.gone.contains_key(*uid)) {
@@ -374,7 +375,7 @@ impl Screen {
     }
 }
 
-/// Whether a wish may be what was done.
+/// Whether a planned action and a real one are close enough in time to be the same.
 fn is_near(wished: Moment, done: Moment) -> bool {
     (-EARLY..=LATE).contains(&done.nanos_since(wished))
 }
@@ -404,20 +405,20 @@ fn is_active(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null() && !is_over
 }
 
-/// Whether others than its controller want a pod away.
+/// Whether a pod is the target of a disruption, so that its deletion is not its controller's decision.
 fn is_evicted(pod: &Value) -> bool {
     let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["type"] == "DisruptionTarget" && condition["status"] == "True")
 }
 
-/// The node that a DaemonSet made a pod for.
+/// The node that a DaemonSet's pod is meant for.
 fn target(pod: &Value) -> Value {
     let path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/\
                 matchFields/0/values/0";
     pod.pointer(path).cloned().unwrap_or_default()
 }
 
-/// A status without times, and without what is only there while it is being written.
+/// A status without times and without `uncountedTerminatedPods`, which is only set during an update.
 fn plain(status: &Value) -> Value {
     let mut status = status.clone();
     if let Some(fields) = status.as_object_mut() {

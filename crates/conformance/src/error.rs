@@ -1,15 +1,15 @@
-//! What can go wrong before anything can be compared.
+//! Errors that prevent a comparison.
 
 use std::io;
 
-/// What can go wrong before anything can be compared.
+/// An error that prevents a comparison.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be used.
     #[error("cannot {doing} {file}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The file.
         file: String,
@@ -17,18 +17,18 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A file is cut, or damaged.
+    /// A file is truncated or damaged.
     #[error("cannot read {file} beyond line {line}: it is cut or damaged")]
     Cut {
         /// The file.
         file: String,
-        /// The last line that is whole.
+        /// The last complete line.
         line: u64,
         /// The reason.
         #[source]
         source: io::Error,
     },
-    /// A line does not hold what it should.
+    /// A line has invalid content.
     #[error("{file}:{line}: {why}")]
     Bad {
         /// The file.
@@ -46,20 +46,20 @@ pub enum Error {
         /// What is missing.
         what: &'static str,
     },
-    /// A way of drawing clusters that there is not.
+    /// An unknown family of cases.
     #[error("there is no family {unknown:?}; there are {known}")]
     Family {
-        /// What was asked for.
+        /// The family requested.
         unknown: String,
-        /// What there is.
+        /// The families that exist.
         known: String,
     },
-    /// The oracle did not do its work.
+    /// The oracle failed.
     #[error("the oracle ended ({status}):\n{said}")]
     Oracle {
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
-        /// The end of what it said.
+        /// The last lines of its standard error.
         said: String,
     },
     /// The oracle could not be built.

@@ -1,7 +1,7 @@
-//! Films of real clusters: what the real scheduler decided in them, and what ours decides on what the real one knew.
+//! Recordings of real clusters: the real scheduler's decisions in them, and ours on the same state of the cluster.
 //!
-//! A film is what one watcher saw. The scheduler saw the same through watches of its own, a little earlier or later,
-//! and knew its own decisions at once. The judge puts that together again.
+//! A recording holds what one watch client received. The scheduler received the same through watches of its own, a
+//! little earlier or later, and knew its own decisions at once. The playback reconstructs that state.
 
 mod decisions;
 mod play;
@@ -16,41 +16,41 @@ pub use play::Guess;
 pub(crate) use reading::Line;
 pub use verdicts::{Aspect, Example, Share, Verdicts, judge};
 
-/// All that happened in a cluster while it was watched, in memory as a whole.
+/// All watch events of a cluster over some time, held in memory.
 #[derive(Debug)]
 pub struct Film {
     /// Its name.
     pub name: String,
-    /// What was seen, in order of arrival, Events apart.
+    /// The watch events in order of arrival, without those of Event objects.
     seen: Vec<Seen>,
-    /// What the scheduler decided, in the order of its Events and of the bindings.
+    /// The scheduler's decisions: first those found in Event objects, then the bindings.
     decided: Vec<Decided>,
-    /// What is not compared, and how often that was.
+    /// The reasons why decisions are not compared, each with its count.
     apart: Vec<(&'static str, u64)>,
 }
 
-/// Something that was seen happening.
+/// A watch event.
 #[derive(Debug)]
 struct Seen {
     at: Moment,
     what: What,
-    /// The number that stands for its uid.
+    /// The number assigned to the object's uid.
     life: usize,
     pod: Option<PodSeen>,
 }
 
-/// What is looked at in a pod.
+/// The fields of a pod that the comparison needs.
 #[derive(Debug)]
 struct PodSeen {
-    /// API servers number all versions in the order in which they were stored. Zero if it is no number.
+    /// The resourceVersion. API servers number versions in the order in which they are stored. Zero if it is no number.
     version: u64,
     node: String,
     nominated: String,
     priority: i64,
-    /// Whether it has claims, for which a binding has to wait.
+    /// Whether it has volume claims, for which a binding has to wait.
     has_claims: bool,
     is_daemon: bool,
-    /// What its condition says of why it has no node.
+    /// The message of its `PodScheduled` condition, if that is false.
     message: String,
 }
 
@@ -60,31 +60,31 @@ struct Decided {
     namespace: Arc<str>,
     name: Arc<str>,
     did: Did,
-    /// Whether ours is asked about it. Others too change what the scheduler knows.
+    /// Whether it is compared with ours. Decisions that are not compared still change the scheduler's state.
     is_compared: bool,
-    /// What the scheduler's clock showed after it.
+    /// When the scheduler wrote the Event, by its own clock.
     stamped: Moment,
-    /// The version of the pod it looked at: so much of the watch of pods it had seen.
+    /// The pod's resourceVersion at the attempt: the scheduler had received the pod watch up to there.
     looked_at: Option<u64>,
-    /// The pod's priority, if this was the first attempt at it: such pods are taken from the queue by priority, and then in
-    /// the order in which they came.
+    /// The pod's priority, if this was the first attempt: such pods leave the queue by priority, then in order of
+    /// arrival.
     fresh: Option<i64>,
-    /// The next version of that pod: so much of the watch of pods it had not seen.
+    /// The pod's next resourceVersion: the scheduler had not received the pod watch up to there.
     not_seen: Option<u64>,
-    /// Where in the film it is seen: the binding, or the message and the nomination in the pod's status.
+    /// The index of the watch event that shows it: the binding, or the message and nomination in the pod's status.
     write: Option<usize>,
-    /// Where in the film it is seen first, if a binding had to wait for volumes: the pod is promised its node before.
+    /// The index of the watch event that nominates the node before a binding that had to wait for volumes.
     promise: Option<usize>,
-    /// What the pod's condition says of it, where the Event does not: an Event that stands for several decisions keeps
-    /// the text of the first.
+    /// The message of the pod's condition, where the Event's differs: an Event series keeps the text of its first
+    /// decision.
     condition: Option<String>,
 }
 
-/// What was decided.
+/// The outcome of a scheduling attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Did {
-    /// No node takes the pod, and why.
+    /// No node is feasible, with the message.
     Refused(String),
-    /// The pod goes to this node.
+    /// The pod is bound to this node.
     Bound(String),
 }

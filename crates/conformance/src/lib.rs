@@ -1,7 +1,7 @@
-//! Compares the virtual scheduler and the virtual autoscaler with the real ones.
+//! Comparison of the re-created scheduler, autoscaler and controllers with the real ones.
 //!
-//! Three judges: vectors, which the real code printed; fresh cases, for which it is asked again; and films of real
-//! clusters, in which its decisions can be seen.
+//! There are three kinds of evidence: vectors, which the real code printed earlier; fresh cases, which the real code
+//! solves now; and recordings of real clusters, which contain the real components' decisions.
 
 pub mod autoscaler;
 mod case;

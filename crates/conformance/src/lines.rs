@@ -8,11 +8,11 @@ use flate2::read::MultiGzDecoder;
 
 use crate::{Error, Result};
 
-/// The longest line taken: far more than a cluster of thousands of nodes, far less than what a few compressed bytes
-/// could claim to be.
+/// The longest line accepted: far more than a cluster of thousands of nodes takes, far less than a few compressed bytes
+/// can expand to.
 const LONGEST: u64 = 256 << 20;
 
-/// The lines of a file.
+/// Reads the lines of a file.
 pub struct Lines {
     file: String,
     reader: Box<dyn BufRead>,
@@ -24,7 +24,7 @@ pub struct Lines {
 // === impl Lines ===
 
 impl Lines {
-    /// The lines of a file, which may be compressed with gzip.
+    /// Opens a file, which may be compressed with gzip.
     pub fn open(path: &Path) -> Result<Lines> {
         let name = path.display().to_string();
         let fail = |doing, source| Error::Io { doing, file: name.clone(), source };
@@ -34,18 +34,18 @@ impl Lines {
         Ok(if is_gzip { Lines::of(&name, MultiGzDecoder::new(plain)) } else { Lines::of(&name, plain) })
     }
 
-    /// The lines of something that is called `name` in messages.
+    /// Reads lines from a reader that error messages call `name`.
     pub fn of(name: &str, reader: impl Read + 'static) -> Lines {
         let reader = Box::new(BufReader::with_capacity(1 << 18, reader));
         Lines { file: name.to_owned(), reader, number: 0, line: Vec::new(), is_again: false }
     }
 
-    /// What is read.
+    /// The file's name.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The next line that is not empty, without its end.
+    /// Returns the next line that is not empty, without its line ending.
     pub fn read(&mut self) -> Result<Option<&str>> {
         while !std::mem::take(&mut self.is_again) {
             self.line.clear();
@@ -70,12 +70,12 @@ impl Lines {
         }
     }
 
-    /// Gives the line read last once more.
+    /// Makes the next read return the last line again.
     pub fn again(&mut self) {
         self.is_again = true;
     }
 
-    /// That the line read last is wrong.
+    /// An error about the last line read.
     pub fn bad(&self, why: impl ToString) -> Error {
         Error::Bad { file: self.file.clone(), line: self.number, why: why.to_string() }
     }

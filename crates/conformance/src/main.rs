@@ -1,4 +1,4 @@
-//! The judges, as `cargo xtask vectors`, `cargo xtask oracle` and `cargo xtask films` run them.
+//! The program behind `cargo xtask vectors`, `cargo xtask oracle` and `cargo xtask films`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a judge talks to whoever asked")]
 
@@ -15,7 +15,7 @@ use conformance::{Cases, Difference, Lines, Oracle, Tally, Wish, autoscaler, con
 /// A result whose error is only ever printed.
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Compares the virtual scheduler and the virtual autoscaler with the real ones.
+/// Compares the re-created scheduler, autoscaler and controllers with the real ones.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -25,7 +25,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Judge {
-    /// What the real scheduler's or autoscaler's code once printed, one JSON line a case, compressed with gzip or not.
+    /// Cases that the real scheduler's or autoscaler's code solved earlier: JSON lines, compressed with gzip or not.
     Vectors {
         /// The files.
         #[arg(required = true)]
@@ -36,12 +36,12 @@ enum Judge {
         #[command(flatten)]
         only: Only,
     },
-    /// Fresh cases, for which the real scheduler's code is asked now. Needs Go.
+    /// Fresh cases, solved by the real scheduler's code now. Needs Go.
     Oracle {
         /// The seed of the first case of each family.
         #[arg(long)]
         seed: u64,
-        /// How many cases of each family.
+        /// The number of cases of each family.
         #[arg(long)]
         count: u64,
         /// The families; all if none is named.
@@ -54,18 +54,18 @@ enum Judge {
         #[arg(long)]
         all: bool,
     },
-    /// Films of real clusters: watch events, one JSON line each, compressed with gzip or not.
+    /// Recordings of real clusters: watch events, one JSON line each, compressed with gzip or not.
     Films {
         /// The files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// Print so many decisions that differ in full, of each film.
+        /// Print the first N differing decisions of each recording in full.
         #[arg(long, value_name = "N", default_value_t = 0)]
         show: usize,
     },
 }
 
-/// Which cases are looked at, and how closely.
+/// The selection of cases, and the level of detail.
 #[derive(Args)]
 struct Only {
     /// Only cases of this family.
@@ -74,12 +74,12 @@ struct Only {
     /// Only the case of this name.
     #[arg(long, value_name = "ID")]
     case: Option<String>,
-    /// Print beside each difference all that was decided there. Cases of the autoscaler only.
+    /// Print all facts of a loop with each difference. Autoscaler cases only.
     #[arg(long)]
     verbose: bool,
 }
 
-/// A line that is written over again, on a terminal only.
+/// A progress line that is overwritten, on a terminal only.
 struct Progress {
     is_shown: bool,
 }
@@ -114,7 +114,7 @@ fn most(all: bool) -> usize {
     if all { usize::MAX } else { FIRST }
 }
 
-/// Whether all decisions are equal.
+/// Compares vectors. Returns whether all decisions are equal.
 fn vectors(files: &[PathBuf], most: usize, only: &Only) -> Result<bool> {
     let (mut tally, mut loops, progress) = (Tally::default(), autoscaler::Tally::default(), Progress::new());
     for file in files {
@@ -158,7 +158,7 @@ fn vectors(files: &[PathBuf], most: usize, only: &Only) -> Result<bool> {
     Ok(tally.is_clean() && loops.is_clean())
 }
 
-/// Whether all decisions are equal, or cannot be compared without Go.
+/// Compares fresh cases. Returns whether all decisions are equal; true without Go.
 fn oracle(wish: &Wish, keep: Option<&Path>, most: usize) -> Result<bool> {
     let Some(mut oracle) = Oracle::start(wish)? else {
         println!("skipped: no go");
@@ -203,7 +203,7 @@ fn tell(differences: Vec<Difference>, progress: &Progress) {
     }
 }
 
-/// Real schedulers race with their watches: a film is no matter of passing or failing.
+/// Compares recordings. Never fails because of differences: real schedulers race with their watches.
 fn films(files: &[PathBuf], show: usize) -> Result<bool> {
     for file in files {
         let progress = Progress::new();

@@ -1,4 +1,4 @@
-//! The real scheduler's own code, asked for fresh cases.
+//! The oracle: a Go program around the real scheduler's code that generates and solves fresh cases.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::{Case, Error, Lines, Result};
 
-/// The ways in which it draws a cluster.
+/// The families of generated clusters.
 const FAMILIES: [&str; 21] = [
     "resources",
     "taints",
@@ -34,38 +34,38 @@ const FAMILIES: [&str; 21] = [
 ];
 /// Our Go program around the real scheduler's code.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/kube-scheduler");
-/// Each case is solved so often: one whose answers differ is left out.
+/// How often each case is solved: a case whose answers differ is left out.
 const REPEAT: &str = "3";
-/// A case that ours answers differently is solved so often once more: where the real scheduler throws dice, three equal
-/// answers can be chance.
+/// How often a case is solved again if ours answers it differently: where the real scheduler chooses at random, three
+/// equal answers can be a coincidence.
 const REPEAT_MORE: &str = "16";
-/// How much of what it says an error shows.
+/// How many lines of the oracle's standard error an error message shows.
 const TAIL_LINES: usize = 20;
 
-/// Which cases are wanted.
+/// The cases to generate.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// The seed of the first case of each family; the others have those that follow.
+    /// The seed of the first case of each family; later cases have the seeds that follow.
     pub seed: u64,
-    /// How many cases of each family.
+    /// The number of cases of each family.
     pub count: u64,
-    /// The families, all if none is named.
+    /// The families; all if empty.
     pub families: Vec<String>,
 }
 
-/// The oracle at work on fresh cases. It ends with this value.
+/// A running oracle process, which is killed when this is dropped.
 pub struct Oracle {
     program: PathBuf,
     child: Child,
     lines: Lines,
-    /// Reads what it says beside the cases: the end of it, and how many cases it left out.
+    /// Reads its standard error: the last lines, and how many cases were left out.
     said: Option<JoinHandle<(VecDeque<String>, u64)>>,
 }
 
 // === impl Oracle ===
 
 impl Oracle {
-    /// Builds it if need be, and starts it. `None` without Go.
+    /// Builds the oracle if necessary and starts it. `None` without Go.
     pub fn start(wish: &Wish) -> Result<Option<Oracle>> {
         if let Some(unknown) = wish.families.iter().find(|family| !FAMILIES.contains(&family.as_str())) {
             return Err(Error::Family { unknown: unknown.clone(), known: FAMILIES.join(", ") });
@@ -90,7 +90,7 @@ impl Oracle {
         Ok(Some(Oracle { program, child, lines: Lines::of("the oracle", cases), said: Some(said) }))
     }
 
-    /// The next case as a line and as what it means. `None` when all have been told.
+    /// Returns the next case, as a line and parsed. `None` after the last.
     pub fn read(&mut self) -> Result<Option<(String, Case)>> {
         let Some(line) = self.lines.read()? else { return Ok(None) };
         let line = line.to_owned();
@@ -98,14 +98,14 @@ impl Oracle {
         Ok(Some((line, case)))
     }
 
-    /// Whether it gives a case the same answer however often it is asked. That it has none at all is an error.
+    /// Whether the oracle gives the same answer each time it solves a case. No answer at all is an error.
     pub fn insists(&self, line: &str) -> Result<bool> {
         let failed = |source| Error::Io { doing: "ask", file: self.program.display().to_string(), source };
         let mut command = Command::new(&self.program);
         command.args(["-solve", "-repeat", REPEAT_MORE]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
-        // It reads the line before it says anything, so neither waits for the other.
+        // It reads the whole line before it writes anything, so there is no deadlock.
         let mut input = child.stdin.take().expect("its input is a pipe");
         let written = input.write_all(line.as_bytes());
         drop(input);
@@ -118,7 +118,7 @@ impl Oracle {
         Ok(!output.stdout.is_empty())
     }
 
-    /// Waits for its end, and says how many cases it left out because they have no single answer.
+    /// Waits for its end and returns how many cases it left out because they have no single answer.
     pub fn finish(mut self) -> Result<u64> {
         let status = self.child.wait().map_err(|source| Error::Io {
             doing: "wait for",

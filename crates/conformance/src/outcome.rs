@@ -1,77 +1,77 @@
-//! What a scheduler answers for one pod, in the words of a vector, and as facts that can be compared one by one.
+//! The outcome of a scheduling attempt, as vectors record it and as facts that can be compared one by one.
 
 use std::collections::BTreeMap;
 
 use model::NamespacedName;
-use scheduler::{Decision, Explanation, NodeVerdict, Refusal};
+use scheduler::{Decision, Explanation, NodeVerdict, Status};
 use serde::Deserialize;
 
-/// What a scheduler answers for one pod.
+/// The outcome of a scheduling attempt for one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Outcome {
     /// Namespace and name.
     pub pod: String,
-    /// Why it was not tried.
+    /// The reason why the pod was not attempted.
     pub skipped: Option<String>,
-    /// Who keeps it out of the queue.
+    /// The PreEnqueue plugin that keeps it out of the active queue.
     pub pre_enqueue: Option<Verdict>,
     /// The node chosen.
     pub node: Option<String>,
-    /// Why there is none, without what making room came to.
+    /// The message if there is none, without the part about preemption.
     pub message: Option<String>,
-    /// Who refused the pod before any node was looked at.
+    /// The PreFilter plugin that rejected the pod.
     pub pre_filter: Option<Verdict>,
-    /// The only nodes considered, sorted.
+    /// The only nodes that PreFilter allows, sorted.
     #[serde(default)]
     pub pre_filter_nodes: Vec<String>,
-    /// Every node considered.
+    /// The verdict on every node considered.
     #[serde(default)]
     pub nodes: BTreeMap<String, Verdict>,
-    /// Where room is made.
+    /// The node nominated by preemption.
     pub nominated_node: Option<String>,
-    /// The pods deleted for it, sorted.
+    /// The pods preempted, sorted.
     #[serde(default)]
     pub victims: Vec<String>,
-    /// What making room came to.
+    /// The message of PostFilter.
     pub post_filter: Option<String>,
-    /// Pods that lost their nominated node, sorted.
+    /// The pods whose nomination was cleared, sorted.
     #[serde(default)]
     pub cleared_nominations: Vec<String>,
 }
 
-/// The first plugin that refused, or the scores.
+/// The first plugin that rejected the pod, or the scores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Verdict {
-    /// Who refused.
+    /// The plugin that rejected the pod.
     pub plugin: Option<String>,
-    /// How final that is.
+    /// The status code.
     pub code: Option<String>,
-    /// Why, sorted.
+    /// The reasons, sorted.
     #[serde(default)]
     pub reasons: Vec<String>,
-    /// Weighted, by plugin.
+    /// The weighted scores, by plugin.
     #[serde(default)]
     pub scores: BTreeMap<String, i64>,
-    /// Their sum.
+    /// The total score.
     pub total: Option<i64>,
 }
 
-/// Of which node, if of one, and what; with the answer.
+/// Values by node (`None` for the pod as a whole) and name of the fact.
 pub(crate) type Facts = BTreeMap<(Option<String>, String), String>;
 
-/// The recorder of the real scheduler's events puts type and reason before the text.
+/// Type and reason, which the real scheduler's event recorder puts before the text.
 const RECORDED: &str = "Warning FailedScheduling ";
 
 // === impl Outcome ===
 
 impl Outcome {
-    /// What our scheduler answers.
+    /// The outcome of our scheduler.
     pub fn of(explanation: &Explanation, decision: &Decision) -> Outcome {
         let mut outcome = Outcome {
             pod: name_of(&explanation.pod),
-            pre_filter: explanation.pre_filter.as_ref().map(Verdict::refused),
+            pre_filter: explanation.pre_filter_status.as_ref().map(Verdict::refused),
             pre_filter_nodes: explanation.only_nodes.iter().flatten().map(ToString::to_string).collect(),
             nodes: explanation
                 .nodes
@@ -82,7 +82,7 @@ impl Outcome {
         };
         match decision {
             Decision::Skipped(why) => outcome.skipped = Some(why.clone()),
-            // The oracle leaves such cases out: it never is equal.
+            // The oracle leaves such cases out, so this is never equal.
             Decision::Failed(why) => outcome.skipped = Some(format!("failed: {why}")),
             Decision::Gated(refusal) => outcome.pre_enqueue = Some(Verdict::refused(refusal)),
             Decision::Placed(placement) => outcome.node = Some(placement.node.to_string()),
@@ -90,14 +90,14 @@ impl Outcome {
                 outcome.message = Some(rejection.message.clone());
                 outcome.nominated_node = rejection.nominated_node.as_ref().map(ToString::to_string);
                 outcome.victims = sorted_names(&rejection.victims);
-                outcome.post_filter = Some(rejection.post_filter.clone());
-                outcome.cleared_nominations = sorted_names(&rejection.cleared);
+                outcome.post_filter = Some(rejection.post_filter_message.clone());
+                outcome.cleared_nominations = sorted_names(&rejection.cleared_nominations);
             }
         }
         outcome
     }
 
-    /// All that it says, but for the pod's name. What is empty is not said.
+    /// All facts except the pod's name. Empty values are left out.
     pub(crate) fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         let mut say = |node: Option<&str>, what: String, answer: String| {
@@ -148,8 +148,8 @@ impl Outcome {
 impl Verdict {
     fn of(verdict: &NodeVerdict) -> Verdict {
         match verdict {
-            NodeVerdict::Refused(refusal) => Verdict::refused(refusal),
-            NodeVerdict::Fits { scores, total } => Verdict {
+            NodeVerdict::Rejected(refusal) => Verdict::refused(refusal),
+            NodeVerdict::Feasible { scores, total } => Verdict {
                 scores: scores.iter().map(|one| (one.plugin.to_string(), one.weighted)).collect(),
                 total: Some(*total),
                 ..Verdict::default()
@@ -157,7 +157,7 @@ impl Verdict {
         }
     }
 
-    fn refused(refusal: &Refusal) -> Verdict {
+    fn refused(refusal: &Status) -> Verdict {
         let mut reasons: Vec<String> = refusal.reasons.iter().map(ToString::to_string).collect();
         reasons.sort_unstable();
         Verdict {
@@ -179,7 +179,7 @@ fn sorted_names(pods: &[NamespacedName]) -> Vec<String> {
     names
 }
 
-/// As JSON, so that two lists never look alike; nothing if it is empty.
+/// A list as JSON, so that different lists never print alike; empty for an empty list.
 fn list(items: &[String]) -> String {
     if items.is_empty() {
         return String::new();

@@ -1,11 +1,11 @@
-//! How many decisions are equal, by family.
+//! Counts of equal decisions, by family.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::{Case, Difference, Judged};
 
-/// How many decisions are equal, by family.
+/// Counts of equal decisions, by family.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     families: BTreeMap<String, Count>,
@@ -21,7 +21,7 @@ struct Count {
 // === impl Tally ===
 
 impl Tally {
-    /// Counts the decisions of a case, and gives those of their differences that are among the first `most` of the
+    /// Counts the decisions of a case. Returns those of their differences that are among the first `most` of the
     /// family.
     pub fn add(&mut self, case: &Case, judged: Vec<Judged>, most: usize) -> Vec<Difference> {
         let count = self.families.entry(case.family.clone()).or_default();

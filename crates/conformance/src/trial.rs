@@ -1,4 +1,4 @@
-//! One case put to our scheduler, and what it answers beside what the real one did.
+//! Comparison of our scheduler with the real one on one case.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::outcome::Facts;
 use crate::{Case, Outcome};
 
-/// One decision beside the real one. They are equal if nothing differs.
+/// One of our decisions compared with the real one. They are equal if there is no difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// Namespace and name.
@@ -19,27 +19,27 @@ pub struct Judged {
     pub differences: Vec<Difference>,
 }
 
-/// Something that our scheduler says and the real one does not, or says otherwise.
+/// A fact that differs between our scheduler and the real one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The case.
     pub case: Arc<str>,
     /// Namespace and name of the pod.
     pub pod: String,
-    /// The node, if it is said of one.
+    /// The node, if the fact concerns one.
     pub node: Option<String>,
-    /// What it is, in the words of a vector.
+    /// The name of the fact, as vectors have it.
     pub what: String,
-    /// Our answer; `None` if there is none.
+    /// Our value; `None` if there is none.
     pub ours: Option<String>,
-    /// The real one.
+    /// The real value; `None` if there is none.
     pub theirs: Option<String>,
 }
 
-/// After all times in the cases; what has no start time counts as started now.
+/// The time of every attempt, after all times in the cases. Pods without a start time count as started now.
 const NOW: Moment = Moment::from_nanos(1_893_456_000_000_000_000);
 
-/// Puts a case to our scheduler as the oracle puts it to the real one.
+/// Runs a case with our scheduler, as the oracle runs it with the real one, and compares.
 pub fn judge(case: &Case) -> Vec<Judged> {
     let id: Arc<str> = case.id.as_str().into();
     let difference = |pod: &str, node, what: &str, ours, theirs| Difference {
@@ -62,12 +62,12 @@ pub fn judge(case: &Case) -> Vec<Judged> {
         }
     };
     let mut scheduler = Scheduler::new(settings);
-    scheduler.clears_nominations(case.clears_nominations);
+    scheduler.set_clears_nominations(case.clears_nominations);
     for object in in_order(case) {
         scheduler.apply(NOW, &What::Added(object.clone()));
     }
     let attempts = case.pending.iter().zip(&case.expect);
-    // One that was placed is never tried again, not even when it had to go for another.
+    // A pod that was placed is never attempted again, not even after it was preempted.
     let mut placed: Vec<&str> = Vec::new();
     let judged = attempts.map(|(pod, theirs)| {
         let meta = pod.meta();
@@ -78,7 +78,7 @@ pub fn judge(case: &Case) -> Vec<Judged> {
                 apart.map(|((node, what), ours, is)| difference(&theirs.pod, node, &what, ours, is));
             return Judged { pod: theirs.pod.clone(), differences: differences.collect() };
         }
-        // First what is said of all nodes, then the attempt, which changes what is said.
+        // The explanation first: the attempt changes the scheduler's state.
         let explanation = scheduler.explain(NOW, &meta.namespace, &meta.name);
         let decision = scheduler.attempt(NOW, &meta.namespace, &meta.name);
         let mut differences = Vec::new();
@@ -113,7 +113,7 @@ pub fn judge(case: &Case) -> Vec<Judged> {
         match &decision {
             Some(Decision::Placed(_)) => {
                 placed.push(&theirs.pod);
-                scheduler.placed(NOW, &meta.namespace, &meta.name);
+                scheduler.pod_bound(NOW, &meta.namespace, &meta.name);
             }
             Some(Decision::Refused(rejection)) => {
                 for victim in &rejection.victims {
@@ -138,8 +138,8 @@ fn is_named(pod: &Object, name: &NamespacedName) -> bool {
     *meta.namespace == *name.namespace && *meta.name == *name.name
 }
 
-/// The objects as the oracle hands them out: first what informers list, to which all pods that wait belong, each once;
-/// then the nodes, then the pods on them.
+/// The objects in the oracle's order: first those that informers list, including each pending pod once; then the nodes,
+/// then the pods bound to them.
 fn in_order(case: &Case) -> Vec<&Object> {
     let (mut listed, mut nodes, mut bound) = (Vec::new(), Vec::new(), Vec::new());
     for object in &case.objects {
@@ -177,7 +177,7 @@ fn is_bound(pod: &Object) -> bool {
 
 type Apart = ((Option<String>, String), Option<String>, Option<String>);
 
-/// What is not the same on both sides.
+/// The facts that differ.
 fn apart(ours: Facts, mut theirs: Facts) -> Vec<Apart> {
     let mut apart = Vec::new();
     for (fact, answer) in ours {
@@ -212,7 +212,7 @@ mod tests {
         serde_json::from_str::<Outcome>(json).unwrap().facts()
     }
 
-    /// What differs, in the order told.
+    /// Checks the facts that differ, and their order.
     #[track_caller]
     fn check(ours: &str, theirs: &str, expected: &[&str]) {
         let apart = apart(outcome(ours), outcome(theirs));

@@ -1,14 +1,14 @@
-//! What the real autoscaler's code printed, loop by loop.
+//! Autoscaler vectors: every loop must be equal to the real autoscaler's.
 
 use std::path::Path;
 
 use conformance::Lines;
 use conformance::autoscaler::{Cases, Tally, judge};
 
-/// The first differences are enough to see what is wrong.
+/// How many differences are reported.
 const FIRST: usize = 3;
 
-/// That ours decides all cases of the family as the real one did, of which there are so many loops.
+/// Checks that our autoscaler decides all cases of the family as the real one did, and their number of loops.
 #[track_caller]
 fn check(family: &str, loops: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/autoscaler/vectors");

@@ -1,4 +1,4 @@
-//! Small films, of which it is known what the real controllers did.
+//! Small recordings in which the real controllers' actions are known.
 
 use conformance::controllers::{Deed, Verdicts};
 use conformance::film::Share;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const START: i64 = 1_794_710_400_000_000;
 
-/// Lines with the milliseconds after the start at which they were seen.
+/// Compares a recording of these events, given with their milliseconds after the start.
 fn judge(lines: &[(i64, &str, Value)]) -> Verdicts {
     let mut text = String::new();
     for (at, word, object) in lines {
@@ -51,7 +51,7 @@ fn what_was_wished_for_shortly_before_is_what_ours_would_do() {
         (0, "ADDED", set(2)),
         (20, "ADDED", pod("p", "")),
         (40, "ADDED", pod("q", "n")),
-        // Nobody asked for a third.
+        // A third pod, which ours did not plan.
         (3000, "ADDED", pod("r", "n")),
     ]);
     assert_eq!(share(&verdicts, Deed::ReplicaMade), Share { equal: 2, total: 3 }, "{verdicts}");
@@ -79,7 +79,7 @@ fn a_wish_is_fulfilled_once() {
     let verdicts = judge(&[
         (0, "ADDED", set(1)),
         (20, "ADDED", pod("p", "")),
-        // Nobody asked for it, though somebody had for the first.
+        // Not planned: the planned action was matched by the first pod.
         (40, "ADDED", pod("q", "n")),
     ]);
     assert_eq!(share(&verdicts, Deed::ReplicaMade), Share { equal: 1, total: 2 }, "{verdicts}");
@@ -93,7 +93,7 @@ fn pods_go_by_their_replica_set_only_if_there_are_too_many() {
         (40, "ADDED", pod("q", "n")),
         (3000, "MODIFIED", set(1)),
         (3020, "MODIFIED", going(pod("p", ""))),
-        // By somebody else: one is left, as it should be.
+        // Deleted by another client: one pod is left, as desired.
         (3040, "MODIFIED", going(pod("q", "n"))),
     ]);
     assert_eq!(share(&verdicts, Deed::ReplicaDeleted), Share { equal: 1, total: 1 }, "{verdicts}");
@@ -102,7 +102,7 @@ fn pods_go_by_their_replica_set_only_if_there_are_too_many() {
         (20, "ADDED", pod("p", "")),
         (40, "ADDED", pod("q", "n")),
         (3000, "MODIFIED", set(1)),
-        // Longer after the wish than a controller takes.
+        // Longer after the planned action than a controller takes.
         (9000, "MODIFIED", going(pod("p", ""))),
     ]);
     assert_eq!(share(&late, Deed::ReplicaDeleted), Share { equal: 0, total: 1 }, "{late}");

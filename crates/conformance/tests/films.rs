@@ -1,4 +1,4 @@
-//! Small films, of which it is known what the real scheduler knew when it decided.
+//! Small recordings in which the real scheduler's knowledge at each decision is known.
 
 use conformance::film::{Film, Verdicts};
 use conformance::{Error, Lines, film};
@@ -9,7 +9,7 @@ const START: i64 = 1_794_710_400_000_000;
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are \
                     available: 1 No preemption victims found for incoming pod.";
 
-/// Lines with the milliseconds after the start at which they were seen.
+/// Compares a recording of these events, given with their milliseconds after the start.
 fn judge(lines: &[(i64, &str, Value)]) -> Verdicts {
     let mut text = String::new();
     for (at, word, object) in lines {

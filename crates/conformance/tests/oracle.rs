@@ -1,4 +1,4 @@
-//! Fresh cases, for which the real scheduler's code is asked now.
+//! Fresh cases, solved by the real scheduler's code during the test.
 
 use conformance::{Oracle, Tally, Wish};
 
@@ -15,7 +15,7 @@ fn fresh_cases_are_decided_alike() {
         count += 1;
         let judged = conformance::judge(&case);
         let differs = judged.iter().any(|one| !one.differences.is_empty());
-        // Where the real one throws dice, its answers were alike by chance.
+        // Where the real scheduler chooses at random, its answers were equal by coincidence.
         if differs && !oracle.insists(&line).unwrap() {
             continue;
         }

@@ -1,13 +1,13 @@
-//! What the real scheduler's code printed, decision by decision.
+//! Scheduler vectors: every decision must be equal to the real scheduler's.
 
 use std::path::Path;
 
 use conformance::{Cases, Lines, Tally};
 
-/// The first differences are enough to see what is wrong.
+/// How many differences are reported.
 const FIRST: usize = 3;
 
-/// That ours decides all cases of the family as the real one did, of which there are so many decisions.
+/// Checks that our scheduler decides all cases of the family as the real one did, and their number of decisions.
 #[track_caller]
 fn check(family: &str, decisions: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/scheduler/vectors");

@@ -1,5 +1,4 @@
-//! The objects that controllers read and write, as far as they look at them: what each is to be (`…Spec`) and what it is
-//! (`…Status`).
+//! The specs and statuses of the kinds that controllers sync, as far as controllers use them.
 
 mod cron_job;
 mod daemon_set;
@@ -9,10 +8,10 @@ mod job;
 mod replica_set;
 mod stateful_set;
 
-pub(crate) use cron_job::{Active, CronJobSpec, CronJobStatus};
+pub(crate) use cron_job::{CronJobSpec, CronJobStatus, ObjectReference};
 pub(crate) use daemon_set::{DaemonSetSpec, DaemonSetStatus};
 pub(crate) use deployment::{DeploymentSpec, DeploymentStatus};
-pub(crate) use disruption::{BudgetSpec, BudgetStatus};
-pub(crate) use job::{JobSpec, JobStatus, Uncounted};
+pub(crate) use disruption::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+pub(crate) use job::{JobSpec, JobStatus, UncountedTerminatedPods};
 pub(crate) use replica_set::{ReplicaSetSpec, ReplicaSetStatus, ReplicationControllerSpec};
 pub(crate) use stateful_set::{StatefulSetSpec, StatefulSetStatus};

@@ -1,9 +1,9 @@
-//! Deployments: from one template of pods to the next, bit by bit.
+//! The Deployment controller.
 //!
-//! A look at a Deployment works out what its ReplicaSets are to be and what it then is; each is written once.
+//! A sync computes the new state of the ReplicaSets and of the Deployment; each is written once.
 
+mod replica_sets;
 mod rolling;
-mod sets;
 mod status;
 
 use std::sync::Arc;
@@ -11,133 +11,145 @@ use std::sync::Arc;
 use kubernetes::go;
 use serde_json::Value;
 
-use self::sets::{Set, Sets};
-use super::Context;
+use self::replica_sets::{PlannedReplicaSet, ReplicaSets};
+use super::SyncContext;
 use super::api::{DeploymentSpec, DeploymentStatus};
-use super::table::Held;
-use super::world::Thing;
+use super::informer_cache::OwnershipKind;
+use super::object_table::CachedObject;
 
-pub(super) fn sync(context: &mut Context<'_>, held: &Arc<Held<DeploymentSpec>>) {
+pub(super) fn sync(context: &mut SyncContext<'_>, held: &Arc<CachedObject<DeploymentSpec>>) {
     let is_empty = |key: &str| match held.spec.selector.get(key) {
         Some(Value::Object(labels)) => labels.is_empty(),
         Some(Value::Array(expressions)) => expressions.is_empty(),
         _ => true,
     };
     if is_empty("matchLabels") && is_empty("matchExpressions") {
-        context.left_out.add("a Deployment selects all pods and is not worked on".to_owned());
+        context.unsupported.add("a Deployment selects all pods and is not worked on".to_owned());
         return;
     }
     if held.meta.annotations.get("deprecated.deployment.rollback.to").is_some() {
         context
-            .left_out
+            .unsupported
             .add("a Deployment asks to be rolled back by annotation, which is not done".to_owned());
     }
-    let mut work =
-        Work { held, sets: Sets::of(context.world, held), status: held.status.clone(), revision: None };
-    let progress = if held.is_deleted() {
-        work.sync_revision(context);
-        Progress::NotEstimated
+    let mut work = DeploymentSync {
+        deployment: held,
+        sets: ReplicaSets::of(context.cache, held),
+        status: held.status.clone(),
+        revision: None,
+    };
+    let progress = if held.is_deleting() {
+        work.sync_new_replica_set(context);
+        StatusUpdate::CountsOnly
     } else {
-        work.note_pause(context);
-        if held.spec.paused || work.is_scaling() {
-            work.sync_revision(context);
+        work.check_paused_conditions(context);
+        if held.spec.paused || work.is_scaling_event() {
+            work.sync_new_replica_set(context);
             work.scale();
             if held.spec.paused {
-                work.forget_old(context);
+                work.clean_up_old_replica_sets(context);
             }
-            Progress::NotEstimated
-        } else if held.spec.recreates() {
-            work.recreate(context)
+            StatusUpdate::CountsOnly
+        } else if held.spec.is_recreate() {
+            work.rollout_recreate(context)
         } else {
-            work.roll(context)
+            work.rollout_rolling(context)
         }
     };
-    work.finish(context, progress);
+    work.write_changes(context, progress);
 }
 
-/// A Deployment being looked at.
-struct Work<'a> {
-    held: &'a Held<DeploymentSpec>,
-    sets: Sets,
+/// The sync of a Deployment.
+struct DeploymentSync<'a> {
+    deployment: &'a CachedObject<DeploymentSpec>,
+    sets: ReplicaSets,
     status: DeploymentStatus,
-    /// The number of the newest ReplicaSet.
+    /// The revision number of the new ReplicaSet.
     revision: Option<String>,
 }
 
-/// Whether it is said how far a Deployment has come.
+/// The status update at the end of a sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Estimated,
-    NotEstimated,
-    /// A name was taken: it is looked at again.
+enum StatusUpdate {
+    Rollout,
+    CountsOnly,
+    /// The name of the new ReplicaSet is taken: the collision count is written, and the next sync tries another name.
     Collision,
 }
 
-// === impl Work ===
+// === impl DeploymentSync ===
 
-impl Work<'_> {
-    /// Whether the number of pods wanted has changed since the ReplicaSets got theirs.
-    fn is_scaling(&self) -> bool {
-        let wanted = self.held.spec.replicas();
-        self.sets.all().filter(|set| set.size > 0).any(|set| set.desired().is_some_and(|said| said != wanted))
+impl DeploymentSync<'_> {
+    /// Whether `spec.replicas` has changed since the ReplicaSets were scaled.
+    fn is_scaling_event(&self) -> bool {
+        let wanted = self.deployment.spec.replicas();
+        self.sets
+            .all()
+            .filter(|set| set.replicas > 0)
+            .any(|set| set.desired_replicas().is_some_and(|said| said != wanted))
     }
 
-    /// Makes all pods anew: the old ones go first.
-    fn recreate(&mut self, context: &mut Context<'_>) -> Progress {
-        self.sync_revision(context);
+    /// Rolls out with the strategy Recreate: the new ReplicaSet is scaled up when the old pods are gone.
+    fn rollout_recreate(&mut self, context: &mut SyncContext<'_>) -> StatusUpdate {
+        self.sync_new_replica_set(context);
         let mut is_scaled = false;
         for set in &mut self.sets.old {
             is_scaled |= set.scale(0);
         }
-        if is_scaled || self.old_pods_run(context) {
-            return Progress::Estimated;
+        if is_scaled || self.old_pods_running(context) {
+            return StatusUpdate::Rollout;
         }
-        if self.sets.new.is_none() && !self.make_new(context) {
-            return Progress::Collision;
+        if self.sets.new.is_none() && !self.create_new_replica_set(context) {
+            return StatusUpdate::Collision;
         }
         if let Some(new) = &mut self.sets.new {
-            new.scale(self.held.spec.replicas());
+            new.scale(self.deployment.spec.replicas());
         }
-        if status::is_complete(&self.held.spec, self.held.meta.generation, &self.held.status) {
-            self.forget_old(context);
+        if status::is_complete(
+            &self.deployment.spec,
+            self.deployment.meta.generation,
+            &self.deployment.status,
+        ) {
+            self.clean_up_old_replica_sets(context);
         }
-        Progress::Estimated
+        StatusUpdate::Rollout
     }
 
-    fn old_pods_run(&self, context: &Context<'_>) -> bool {
+    fn old_pods_running(&self, context: &SyncContext<'_>) -> bool {
         self.sets.old.iter().any(|set| {
-            set.held.status.replicas > 0
-                || context.world.pods_of(&set.held.uid).iter().any(|pod| !pod.is_finished())
+            set.replica_set.status.replicas > 0
+                || context.cache.pods_of(&set.replica_set.uid).iter().any(|pod| !pod.is_finished())
         })
     }
 
-    /// Deletes ReplicaSets that are too old to go back to.
-    fn forget_old(&self, context: &mut Context<'_>) {
-        let Some(limit) = self.held.spec.history_limit() else { return };
-        let mut old: Vec<&Set> = self.sets.old.iter().filter(|set| !set.held.is_deleted()).collect();
+    /// Deletes old ReplicaSets beyond the revision history limit.
+    fn clean_up_old_replica_sets(&self, context: &mut SyncContext<'_>) {
+        let Some(limit) = self.deployment.spec.history_limit() else { return };
+        let mut old: Vec<&PlannedReplicaSet> =
+            self.sets.old.iter().filter(|set| !set.replica_set.is_deleting()).collect();
         let surplus = usize::try_from(old.len() as i64 - limit).unwrap_or(0).min(old.len());
-        // Where some have no number, this is no order: the outcome then hangs on every comparison.
+        // If some have no revision number this is not a strict weak order: the result depends on every comparison.
         go::sort(&mut old, |a, b| match (a.revision(), b.revision()) {
             (Some(one), Some(other)) if one != other => one < other,
-            _ => a.by_age() < b.by_age(),
+            _ => a.age_key() < b.age_key(),
         });
         for set in &old[..surplus] {
-            let (held, status) = (&set.held, &set.held.status);
+            let (held, status) = (&set.replica_set, &set.replica_set.status);
             let is_observed = held.meta.generation <= status.observed_generation;
-            if status.replicas == 0 && set.size == 0 && held.spec.replicas() == 0 && is_observed {
-                context.delete(Thing::ReplicaSet, &held.name, &held.uid);
+            if status.replicas == 0 && set.replicas == 0 && held.spec.replicas() == 0 && is_observed {
+                context.delete(OwnershipKind::ReplicaSet, &held.name, &held.uid);
             }
         }
     }
 
-    /// Writes what has changed: the ReplicaSets, and then the Deployment itself.
-    fn finish(mut self, context: &mut Context<'_>, progress: Progress) {
-        let spec = &self.held.spec;
+    /// Writes the ReplicaSets that changed, and then the Deployment itself.
+    fn write_changes(mut self, context: &mut SyncContext<'_>, progress: StatusUpdate) {
+        let spec = &self.deployment.spec;
         for set in self.sets.all() {
-            if let Some(object) = set.written(spec) {
+            if let Some(object) = set.updated_object(spec) {
                 context.update(object);
             }
         }
-        self.tell(context, progress);
+        self.write_deployment(context, progress);
     }
 }

@@ -1,8 +1,7 @@
-//! PodDisruptionBudgets: how many pods may be evicted now.
+//! The disruption controller, which keeps the status of PodDisruptionBudgets.
 //!
-//! Who a budget means, and how many of those are healthy, is counted as pods change. The original looks when pods and
-//! budgets change, not when controllers are scaled; so does this. Conditions that a broken-off eviction left on a pod are
-//! not taken back.
+//! The pods that a budget selects are counted as pods change. As in the original, a sync follows a change of a pod or a
+//! budget, not the scaling of a controller. Stale `DisruptionTarget` conditions are not removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,51 +9,51 @@ use std::sync::Arc;
 use kubernetes::selector::Selector;
 use model::{Moment, NamespacedName};
 
-use super::amount::{Amount, Round};
-use super::api::{BudgetSpec, BudgetStatus};
-use super::pod::{Entry, Pod};
-use super::stamp::{Condition, Stamp};
-use super::table::{Held, Owner};
-use super::world::World;
-use super::{Context, Controller};
+use super::api::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
+use super::informer_cache::InformerCache;
+use super::int_or_percent::{IntOrPercent, Rounding};
+use super::k8s_time::{Condition, K8sTime};
+use super::object_table::{CachedObject, OwnerReference};
+use super::pod::{LazyPod, Pod};
+use super::{Controller, SyncContext};
 
-const ALLOWED: &str = "DisruptionAllowed";
-/// How long after an eviction a pod is expected to be deleted.
-const DELETION_TAKES: i64 = 120;
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
+/// The time within which an evicted pod is expected to be deleted, in seconds.
+const DELETION_TIMEOUT_SECONDS: i64 = 120;
 
-/// Whom the budgets mean, by namespace and then by name.
+/// The pods that budgets select, by the budgets' namespace and name.
 #[derive(Debug, Default)]
-pub(super) struct Budgets {
-    by_namespace: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Meant>>,
+pub(super) struct DisruptionController {
+    by_namespace: BTreeMap<Arc<str>, BTreeMap<Arc<str>, SelectedPods>>,
 }
 
-/// Whom a budget means.
+/// The pods that a budget selects.
 #[derive(Debug)]
-struct Meant {
-    /// An unusable one means nobody, and why.
+struct SelectedPods {
+    /// The selector; an invalid one selects no pods.
     selector: Result<Selector, String>,
-    pods: BTreeMap<Arc<str>, Member>,
+    pods: BTreeMap<Arc<str>, SelectedPod>,
     healthy: i64,
-    /// Their controllers by uid, and how many of them each has.
-    controllers: BTreeMap<Arc<str>, (Owner, i64)>,
+    /// Their controllers by uid, with the number of pods of each.
+    controllers: BTreeMap<Arc<str>, (OwnerReference, i64)>,
 }
 
-/// A pod that a budget means.
+/// A pod that a budget selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Member {
+struct SelectedPod {
     is_healthy: bool,
-    controller: Option<Owner>,
+    controller: Option<OwnerReference>,
 }
 
-// === impl Budgets ===
+// === impl DisruptionController ===
 
-impl Budgets {
-    /// A budget came, changed or went.
+impl DisruptionController {
+    /// A budget was added, modified or deleted.
     pub(super) fn budget_changed(
         &mut self,
-        world: &World,
+        world: &InformerCache,
         name: &NamespacedName,
-        held: Option<&Held<BudgetSpec>>,
+        held: Option<&CachedObject<PodDisruptionBudgetSpec>>,
     ) {
         let Some(held) = held else {
             if let Some(budgets) = self.by_namespace.get_mut(&name.namespace) {
@@ -70,33 +69,39 @@ impl Budgets {
         if budgets.get(&name.name).is_some_and(|known| known.selector == selector) {
             return;
         }
-        let mut meant = Meant { selector, pods: BTreeMap::new(), healthy: 0, controllers: BTreeMap::new() };
-        for (pod, entry) in world.pods.of_namespace(&name.namespace) {
-            meant.put(pod, Some(entry));
+        let mut meant =
+            SelectedPods { selector, pods: BTreeMap::new(), healthy: 0, controllers: BTreeMap::new() };
+        for (pod, entry) in world.pods.in_namespace(&name.namespace) {
+            meant.update_pod(pod, Some(entry));
         }
         budgets.insert(name.name.clone(), meant);
     }
 
-    /// A pod came, changed or went: the budgets that means, by name.
-    pub(super) fn pod_changed(&mut self, pod: &NamespacedName, entry: Option<&Entry>) -> Vec<NamespacedName> {
+    /// A pod was added, modified or deleted. Returns the names of the budgets concerned.
+    pub(super) fn pod_changed(
+        &mut self,
+        pod: &NamespacedName,
+        entry: Option<&LazyPod>,
+    ) -> Vec<NamespacedName> {
         let Some(budgets) = self.by_namespace.get_mut(&pod.namespace) else { return Vec::new() };
-        let changed = budgets.iter_mut().filter_map(|(name, meant)| meant.put(pod, entry).then_some(name));
+        let changed =
+            budgets.iter_mut().filter_map(|(name, meant)| meant.update_pod(pod, entry).then_some(name));
         changed.map(|name| NamespacedName { namespace: pod.namespace.clone(), name: name.clone() }).collect()
     }
 
-    pub(super) fn sync(&self, context: &mut Context<'_>, held: &Held<BudgetSpec>) {
+    pub(super) fn sync(&self, context: &mut SyncContext<'_>, held: &CachedObject<PodDisruptionBudgetSpec>) {
         let budgets = self.by_namespace.get(&held.name.namespace);
         let Some(meant) = budgets.and_then(|budgets| budgets.get(&held.name.name)) else { return };
-        let status = match meant.expected(context.world, held) {
+        let status = match meant.expected_pod_count(context.cache, held) {
             Ok((expected, desired)) => {
-                let (disrupted, recheck) = still_disrupted(context, held, meant);
+                let (disrupted, recheck) = build_disrupted_pods(context, held, meant);
                 if let Some(at) = recheck {
-                    context.look_again(at, Controller::Disruption, held.name.clone());
+                    context.enqueue_at(at, Controller::Disruption, held.name.clone());
                 }
                 let evicted = disrupted.keys().filter(|name| meant.is_healthy(name)).count() as i64;
-                status(context.now, held, expected, desired, meant.healthy - evicted, disrupted)
+                computed_status(context.now, held, expected, desired, meant.healthy - evicted, disrupted)
             }
-            Err(why) => failed(context.now, held, &why),
+            Err(why) => fail_safe_status(context.now, held, &why),
         };
         if status != held.status {
             context.update(held.with_status(&status));
@@ -104,16 +109,16 @@ impl Budgets {
     }
 }
 
-// === impl Meant ===
+// === impl SelectedPods ===
 
-impl Meant {
-    /// Counts a pod as it is now. False if the budget does not mean it and did not before.
-    fn put(&mut self, name: &NamespacedName, entry: Option<&Entry>) -> bool {
+impl SelectedPods {
+    /// Updates the counts for a pod. Returns false if the budget does not select it and did not before.
+    fn update_pod(&mut self, name: &NamespacedName, entry: Option<&LazyPod>) -> bool {
         let entry = entry.filter(|entry| {
             let pod = entry.pod(name);
             self.selector.as_ref().is_ok_and(|selector| selector.matches(|key| pod.label(key)))
         });
-        let member = entry.map(|entry| Member {
+        let member = entry.map(|entry| SelectedPod {
             is_healthy: is_healthy(entry.pod(name)),
             controller: entry.controller().cloned(),
         });
@@ -146,43 +151,48 @@ impl Meant {
         self.pods.get(pod).is_some_and(|member| member.is_healthy)
     }
 
-    /// How many pods there should be, and how many of them healthy.
-    fn expected(&self, world: &World, held: &Held<BudgetSpec>) -> Result<(i64, i64), String> {
+    /// The expected number of pods, and the desired number of healthy ones.
+    fn expected_pod_count(
+        &self,
+        world: &InformerCache,
+        held: &CachedObject<PodDisruptionBudgetSpec>,
+    ) -> Result<(i64, i64), String> {
         if let Err(why) = &self.selector {
             return Err(why.clone());
         }
         match (held.spec.max_unavailable, held.spec.min_available) {
             (Some(most), _) => {
-                let scale = self.scale(world, &held.name.namespace)?;
-                Ok((scale, (scale - most.of(scale, Round::Up)).max(0)))
+                let scale = self.expected_scale(world, &held.name.namespace)?;
+                Ok((scale, (scale - most.scaled_value(scale, Rounding::Up)).max(0)))
             }
-            (None, Some(Amount::Count(count))) => Ok((self.pods.len() as i64, count)),
+            (None, Some(IntOrPercent::Int(count))) => Ok((self.pods.len() as i64, count)),
             (None, Some(share)) => {
-                let scale = self.scale(world, &held.name.namespace)?;
-                Ok((scale, share.of(scale, Round::Up)))
+                let scale = self.expected_scale(world, &held.name.namespace)?;
+                Ok((scale, share.scaled_value(scale, Rounding::Up)))
             }
             (None, None) => Ok((0, 0)),
         }
     }
 
-    /// How many pods their controllers are to have, each counted once.
-    fn scale(&self, world: &World, namespace: &Arc<str>) -> Result<i64, String> {
+    /// The sum of the replicas of the pods' controllers, each counted once.
+    fn expected_scale(&self, world: &InformerCache, namespace: &Arc<str>) -> Result<i64, String> {
         let mut scales: BTreeMap<&Arc<str>, i64> = BTreeMap::new();
         for (owner, _) in self.controllers.values() {
             let (uid, scale) = match &*owner.kind {
                 "ReplicationController" => {
-                    let found = world.replication_controllers.owner(namespace, owner);
+                    let found = world.replication_controllers.resolve_owner(namespace, owner);
                     found.map(|found| (&found.uid, found.spec.replicas()))
                 }
-                "ReplicaSet" => world.replica_sets.owner(namespace, owner).map(|set| {
-                    let above = set.controller().and_then(|above| world.deployments.owner(namespace, above));
+                "ReplicaSet" => world.replica_sets.resolve_owner(namespace, owner).map(|set| {
+                    let above =
+                        set.controller().and_then(|above| world.deployments.resolve_owner(namespace, above));
                     match above {
                         Some(above) => (&above.uid, above.spec.replicas()),
                         None => (&set.uid, set.spec.replicas()),
                     }
                 }),
                 "StatefulSet" => {
-                    let found = world.stateful_sets.owner(namespace, owner);
+                    let found = world.stateful_sets.resolve_owner(namespace, owner);
                     found.map(|found| (&found.uid, found.spec.replicas()))
                 }
                 other => {
@@ -204,44 +214,44 @@ impl Meant {
 }
 
 fn is_healthy(pod: &Pod) -> bool {
-    pod.ready && !pod.is_deleted()
+    pod.ready && !pod.is_deleting()
 }
 
-/// The pods that are about to be deleted, less those that are being deleted or were not after all; and when to look again.
-fn still_disrupted(
-    context: &Context<'_>,
-    held: &Held<BudgetSpec>,
-    meant: &Meant,
-) -> (BTreeMap<String, Stamp>, Option<Moment>) {
+/// The disrupted pods whose deletion is still expected, and when to check them again.
+fn build_disrupted_pods(
+    context: &SyncContext<'_>,
+    held: &CachedObject<PodDisruptionBudgetSpec>,
+    meant: &SelectedPods,
+) -> (BTreeMap<String, K8sTime>, Option<Moment>) {
     let (mut still, mut recheck) = (BTreeMap::new(), None);
     for (name, since) in &held.status.disrupted_pods {
         let pod = NamespacedName { namespace: held.name.namespace.clone(), name: (**name).into() };
-        let Some(pod) = context.world.pods.get(&pod).filter(|pod| meant.pods.contains_key(&pod.name.name))
+        let Some(pod) = context.cache.pods.get(&pod).filter(|pod| meant.pods.contains_key(&pod.name.name))
         else {
             continue;
         };
-        let until = since.plus_seconds(DELETION_TAKES);
-        if !pod.is_deleted() && until >= context.now {
+        let until = since.plus_seconds(DELETION_TIMEOUT_SECONDS);
+        if !pod.is_deleting() && until >= context.now {
             still.insert(name.clone(), *since);
             recheck = Some(recheck.map_or(until, |other: Moment| other.min(until)));
         }
     }
-    // At the very end of its time a pod is still believed to go.
+    // At exactly its deadline a pod's deletion is still expected.
     (still, recheck.map(|at| at.plus_nanos(1)))
 }
 
-fn status(
+fn computed_status(
     now: Moment,
-    held: &Held<BudgetSpec>,
+    held: &CachedObject<PodDisruptionBudgetSpec>,
     expected: i64,
     desired: i64,
     healthy: i64,
-    disrupted: BTreeMap<String, Stamp>,
-) -> BudgetStatus {
+    disrupted: BTreeMap<String, K8sTime>,
+) -> PodDisruptionBudgetStatus {
     let allowed = if expected <= 0 { 0 } else { healthy.saturating_sub(desired).max(0) };
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
     let generation = held.meta.generation;
-    BudgetStatus {
+    PodDisruptionBudgetStatus {
         observed_generation: generation,
         disrupted_pods: disrupted,
         disruptions_allowed: allowed,
@@ -252,11 +262,15 @@ fn status(
     }
 }
 
-/// What is said of a budget that cannot be worked out: nobody may be evicted.
-fn failed(now: Moment, held: &Held<BudgetSpec>, why: &str) -> BudgetStatus {
+/// The fail-safe status of a budget that cannot be computed: no disruptions are allowed.
+fn fail_safe_status(
+    now: Moment,
+    held: &CachedObject<PodDisruptionBudgetSpec>,
+    why: &str,
+) -> PodDisruptionBudgetStatus {
     let generation = held.status.observed_generation;
     let conditions = with_condition(&held.status.conditions, now, false, "SyncFailed", why, generation);
-    BudgetStatus { disruptions_allowed: 0, conditions, ..held.status.clone() }
+    PodDisruptionBudgetStatus { disruptions_allowed: 0, conditions, ..held.status.clone() }
 }
 
 fn with_condition(
@@ -268,17 +282,17 @@ fn with_condition(
     generation: i64,
 ) -> Vec<Condition> {
     let mut conditions = conditions.to_vec();
-    let mut new = Condition::new(ALLOWED, allowed, reason, message);
+    let mut new = Condition::new(DISRUPTION_ALLOWED, allowed, reason, message);
     new.observed_generation = Some(generation).filter(|generation| *generation != 0);
-    match conditions.iter_mut().find(|condition| condition.kind == ALLOWED) {
+    match conditions.iter_mut().find(|condition| condition.kind == DISRUPTION_ALLOWED) {
         Some(known) => {
             let changed = known.status != new.status;
             new.last_transition_time =
-                if changed { Some(Stamp::at(now)) } else { known.last_transition_time };
+                if changed { Some(K8sTime::at(now)) } else { known.last_transition_time };
             *known = new;
         }
         None => {
-            new.last_transition_time = Some(Stamp::at(now));
+            new.last_transition_time = Some(K8sTime::at(now));
             conditions.push(new);
         }
     }

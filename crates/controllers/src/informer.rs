@@ -1,4 +1,4 @@
-//! What controllers are told, and whom it concerns.
+//! Event handlers: they update the informer cache and enqueue the objects concerned.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use kubernetes::taints::Taint;
 use model::{Moment, NamespacedName, What};
 use serde::Deserialize;
 
-use super::pod::Entry;
-use super::revision::Revision;
-use super::table::{Held, Metadata, Owner, Spec, Turn, name_of};
-use super::world::{Node, Thing};
+use super::controller_revision::ControllerRevision;
+use super::informer_cache::{CachedNode, OwnershipKind};
+use super::object_table::{CachedObject, Metadata, ObjectSpec, ObjectUpdate, OwnerReference, name_of};
+use super::pod::LazyPod;
 use super::{Controller, Controllers, cron_job};
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ struct NodeSpecJson {
 }
 
 impl Controllers {
-    /// Something came, changed or went, as an informer would tell it. Kinds that nobody looks at are ignored.
+    /// Handles an informer event. Kinds that no controller reads are ignored.
     pub fn apply(&mut self, now: Moment, what: &What) {
         let meta = what.object().meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -36,60 +36,64 @@ impl Controllers {
             ("", "Pod") => self.apply_pod(now, what),
             ("", "Node") => self.apply_node(what),
             ("", "ReplicationController") => {
-                let turn = self.world.replication_controllers.apply(what);
-                self.note(Thing::ReplicationController, what, turn);
+                let turn = self.cache.replication_controllers.apply(what);
+                self.update_ownership(OwnershipKind::ReplicationController, what, turn);
             }
             ("apps", "ControllerRevision") => self.apply_revision(what),
             ("apps", "DaemonSet") => {
-                let turn = self.world.daemon_sets.apply(what);
-                let Turn { before, after, .. } = self.note(Thing::DaemonSet, what, turn);
-                if self.queue.works(Controller::DaemonSet) {
+                let turn = self.cache.daemon_sets.apply(what);
+                let ObjectUpdate { old: before, new: after, .. } =
+                    self.update_ownership(OwnershipKind::DaemonSet, what, turn);
+                if self.queue.is_enabled(Controller::DaemonSet) {
                     if let Some(before) = &before
                         && after.as_ref().is_none_or(|after| after.uid != before.uid)
                     {
-                        self.daemons.set_changed(&before.uid, false, false);
+                        self.daemon_sets.set_changed(&before.uid, false, false);
                     }
                     if let Some(after) = &after {
                         let same = before.is_some_and(|before| Arc::ptr_eq(&before.spec, &after.spec));
-                        self.daemons.set_changed(&after.uid, true, !same);
+                        self.daemon_sets.set_changed(&after.uid, true, !same);
                     }
                 }
                 self.queue.add(Controller::DaemonSet, name_of(what.object()));
             }
             ("apps", "Deployment") => {
-                let turn = self.world.deployments.apply(what);
-                self.note(Thing::Deployment, what, turn);
+                let turn = self.cache.deployments.apply(what);
+                self.update_ownership(OwnershipKind::Deployment, what, turn);
                 self.queue.add(Controller::Deployment, name_of(what.object()));
             }
             ("apps", "ReplicaSet") => {
-                let turn = self.world.replica_sets.apply(what);
-                let Turn { before, after, .. } = self.note(Thing::ReplicaSet, what, turn);
+                let turn = self.cache.replica_sets.apply(what);
+                let ObjectUpdate { old: before, new: after, .. } =
+                    self.update_ownership(OwnershipKind::ReplicaSet, what, turn);
                 self.queue.add(Controller::ReplicaSet, name_of(what.object()));
                 for held in before.iter().chain(&after) {
-                    self.wake_owner(held, "Deployment", Controller::Deployment);
+                    self.enqueue_owner(held, "Deployment", Controller::Deployment);
                 }
             }
             ("apps", "StatefulSet") => {
-                let turn = self.world.stateful_sets.apply(what);
-                self.note(Thing::StatefulSet, what, turn);
+                let turn = self.cache.stateful_sets.apply(what);
+                self.update_ownership(OwnershipKind::StatefulSet, what, turn);
                 self.queue.add(Controller::StatefulSet, name_of(what.object()));
             }
             ("batch", "Job") => {
-                let turn = self.world.jobs.apply(what);
-                let Turn { before, after, .. } = self.note(Thing::Job, what, turn);
-                self.jobs.job_changed(now, &self.world, &mut self.queue, before.as_deref(), after.as_deref());
+                let turn = self.cache.jobs.apply(what);
+                let ObjectUpdate { old: before, new: after, .. } =
+                    self.update_ownership(OwnershipKind::Job, what, turn);
+                self.jobs.job_changed(now, &self.cache, &mut self.queue, before.as_deref(), after.as_deref());
                 for held in before.iter().chain(&after) {
-                    self.wake_owner(held, "CronJob", Controller::CronJob);
+                    self.enqueue_owner(held, "CronJob", Controller::CronJob);
                 }
             }
             ("batch", "CronJob") => {
-                let turn = self.world.cron_jobs.apply(what);
-                let Turn { before, after, .. } = self.note(Thing::CronJob, what, turn);
+                let turn = self.cache.cron_jobs.apply(what);
+                let ObjectUpdate { old: before, new: after, .. } =
+                    self.update_ownership(OwnershipKind::CronJob, what, turn);
                 let name = name_of(what.object());
                 match (before, after) {
-                    // Times that would have been are not made up for.
-                    (Some(before), Some(after)) if !before.spec.has_times_of(&after.spec) => {
-                        if let Some(at) = cron_job::next_time(&after, now) {
+                    // Times missed under the new schedule are not made up for.
+                    (Some(before), Some(after)) if !before.spec.has_same_schedule(&after.spec) => {
+                        if let Some(at) = cron_job::next_sync_after_schedule_change(&after, now) {
                             self.queue.add_at(at, Controller::CronJob, name);
                         }
                     }
@@ -97,107 +101,113 @@ impl Controllers {
                 }
             }
             ("policy", "PodDisruptionBudget") => {
-                let turn = self.world.budgets.apply(what);
-                let Turn { after, .. } = self.note(Thing::Budget, what, turn);
-                if self.queue.works(Controller::Disruption) {
+                let turn = self.cache.pod_disruption_budgets.apply(what);
+                let ObjectUpdate { new: after, .. } =
+                    self.update_ownership(OwnershipKind::PodDisruptionBudget, what, turn);
+                if self.queue.is_enabled(Controller::Disruption) {
                     let name = name_of(what.object());
-                    self.budgets.budget_changed(&self.world, &name, after.as_deref());
+                    self.disruption.budget_changed(&self.cache, &name, after.as_deref());
                     self.queue.add(Controller::Disruption, name);
                 }
             }
             ("", "PersistentVolumeClaim") => {
                 let name = name_of(what.object());
                 match what.state() {
-                    Some(_) => self.world.claims.insert(name),
-                    None => self.world.claims.remove(&name),
+                    Some(_) => self.cache.volume_claims.insert(name),
+                    None => self.cache.volume_claims.remove(&name),
                 };
             }
-            ("scheduling.k8s.io", "PriorityClass") => self.world.apply_class(what),
+            ("scheduling.k8s.io", "PriorityClass") => self.cache.apply_priority_class(what),
             _ => {}
         }
     }
 
     fn apply_pod(&mut self, now: Moment, what: &What) {
         let name = name_of(what.object());
-        let entry = what.state().map(Entry::read);
-        let before = self.world.pods.set(name.clone(), entry);
-        let after = self.world.pods.entry(&name);
-        let of = |entry: Option<&Entry>| -> Vec<Arc<str>> {
+        let entry = what.state().map(LazyPod::parse);
+        let before = self.cache.pods.set(name.clone(), entry);
+        let after = self.cache.pods.entry(&name);
+        let of = |entry: Option<&LazyPod>| -> Vec<Arc<str>> {
             entry
                 .map(|entry| entry.owners.iter().map(|owner| owner.uid.clone()).collect())
                 .unwrap_or_default()
         };
         let (old, new) = (of(before.as_ref()), of(after));
         let replaced = before.as_ref().filter(|before| after.is_none_or(|after| after.uid != before.uid));
-        if self.queue.works(Controller::GarbageCollection)
+        if self.queue.is_enabled(Controller::GarbageCollection)
             && let Some(replaced) = replaced
         {
-            self.garbage.owner_gone(&self.world, &replaced.uid);
+            self.garbage_collector.owner_deleted(&self.cache, &replaced.uid);
         }
-        let managed = |entry: Option<&Entry>| {
+        let managed = |entry: Option<&LazyPod>| {
             entry.and_then(|entry| Some((entry.controller()?.clone(), entry.pod(&name).clone())))
         };
         for (entry, is_there) in [(before.as_ref(), false), (after, true)] {
-            let Some(owner) = entry.and_then(Entry::controller) else { continue };
+            let Some(owner) = entry.and_then(LazyPod::controller) else { continue };
             let task = NamespacedName { namespace: name.namespace.clone(), name: owner.name.clone() };
             match &*owner.kind {
                 "ReplicaSet" => self.queue.add(Controller::ReplicaSet, task),
                 "StatefulSet" => self.queue.add(Controller::StatefulSet, task),
                 "Job" => {
                     let is_gone = !is_there && after.is_none();
-                    // What came with the news of its end is newer than what was known, if there is anything in it.
+                    // The deletion event has a newer state than the cache, if it has the owners.
                     let last = is_gone
-                        .then(|| Entry::read(what.object()))
+                        .then(|| LazyPod::parse(what.object()))
                         .filter(|last| last.controller().is_some());
                     if let Some((owner, pod)) = managed(last.as_ref().or(entry)) {
-                        self.jobs.pod_changed(now, &self.world, &mut self.queue, &owner, &pod, is_gone);
+                        self.jobs.pod_changed(now, &self.cache, &mut self.queue, &owner, &pod, is_gone);
                     }
                 }
-                "DaemonSet" if self.queue.works(Controller::DaemonSet) => {
+                "DaemonSet" if self.queue.is_enabled(Controller::DaemonSet) => {
                     if let Some((owner, pod)) = managed(entry) {
-                        self.daemons.pod_changed(&owner.uid, &pod, is_there);
+                        self.daemon_sets.pod_changed(&owner.uid, &pod, is_there);
                     }
                     self.queue.add(Controller::DaemonSet, task);
                 }
                 _ => {}
             }
         }
-        if self.queue.works(Controller::Disruption) {
-            for budget in self.budgets.pod_changed(&name, after) {
+        if self.queue.is_enabled(Controller::Disruption) {
+            for budget in self.disruption.pod_changed(&name, after) {
                 self.queue.add(Controller::Disruption, budget);
             }
         }
-        // A Deployment that makes all anew waits until the old pods are gone.
+        // A Deployment with the strategy Recreate waits until the old pods are gone.
         if after.is_none()
-            && let Some(owner) = before.as_ref().and_then(Entry::controller)
-            && let Some(set) = self.world.replica_sets.owner(&name.namespace, owner).cloned()
+            && let Some(owner) = before.as_ref().and_then(LazyPod::controller)
+            && let Some(set) = self.cache.replica_sets.resolve_owner(&name.namespace, owner).cloned()
         {
-            self.wake_owner(&set, "Deployment", Controller::Deployment);
+            self.enqueue_owner(&set, "Deployment", Controller::Deployment);
         }
-        self.world.own(Thing::Pod, &name, old.iter().map(|uid| &**uid), new.iter().map(|uid| &**uid));
+        self.cache.update_owners(
+            OwnershipKind::Pod,
+            &name,
+            old.iter().map(|uid| &**uid),
+            new.iter().map(|uid| &**uid),
+        );
     }
 
     fn apply_node(&mut self, what: &What) {
         let name: Arc<str> = (*what.object().meta().name).into();
         let node = what.state().map(|object| {
             view::<NodeJson>(object)
-                .map(|json| Node { labels: json.metadata.labels, taints: json.spec.taints })
+                .map(|json| CachedNode { labels: json.metadata.labels, taints: json.spec.taints })
                 .unwrap_or_else(|why| {
-                    self.left_out
+                    self.unsupported
                         .add(format!("a Node makes no sense and counts as one without labels: {why}"));
-                    Node::default()
+                    CachedNode::default()
                 })
         });
-        if self.world.nodes.get(&name) == node.as_ref() {
+        if self.cache.nodes.get(&name) == node.as_ref() {
             return;
         }
         match node {
-            Some(node) => self.world.nodes.insert(name.clone(), node),
-            None => self.world.nodes.remove(&name),
+            Some(node) => self.cache.nodes.insert(name.clone(), node),
+            None => self.cache.nodes.remove(&name),
         };
-        if self.queue.works(Controller::DaemonSet) {
-            self.daemons.node_changed(&name);
-            for set in self.world.daemon_sets.values() {
+        if self.queue.is_enabled(Controller::DaemonSet) {
+            self.daemon_sets.node_changed(&name);
+            for set in self.cache.daemon_sets.values() {
                 self.queue.add(Controller::DaemonSet, set.name.clone());
             }
         }
@@ -205,16 +215,17 @@ impl Controllers {
 
     fn apply_revision(&mut self, what: &What) {
         let name = name_of(what.object());
-        let Turn { before, after, trouble } = self.world.revisions.apply(what);
+        let ObjectUpdate { old: before, new: after, error: trouble } =
+            self.cache.controller_revisions.apply(what);
         if let Some(why) = trouble {
-            self.left_out.add(format!("a ControllerRevision makes no sense and counts as gone: {why}"));
+            self.unsupported.add(format!("a ControllerRevision makes no sense and counts as gone: {why}"));
         }
-        let owners = |revision: &Option<Arc<Revision>>| {
+        let owners = |revision: &Option<Arc<ControllerRevision>>| {
             revision.as_ref().map(|revision| revision.owners.clone()).unwrap_or_default()
         };
         let (old, new) = (owners(&before), owners(&after));
-        self.world.own(
-            Thing::Revision,
+        self.cache.update_owners(
+            OwnershipKind::ControllerRevision,
             &name,
             old.iter().map(|owner| &*owner.uid),
             new.iter().map(|owner| &*owner.uid),
@@ -229,41 +240,46 @@ impl Controllers {
         }
     }
 
-    /// Takes note of who owns an object, and what is to be deleted with it.
-    fn note<S: Spec>(&mut self, thing: Thing, what: &What, turn: Turn<Held<S>>) -> Turn<Held<S>> {
-        let Turn { before, after, trouble } = turn;
+    /// Updates the ownership graph and the garbage collector for an event.
+    fn update_ownership<S: ObjectSpec>(
+        &mut self,
+        thing: OwnershipKind,
+        what: &What,
+        turn: ObjectUpdate<CachedObject<S>>,
+    ) -> ObjectUpdate<CachedObject<S>> {
+        let ObjectUpdate { old: before, new: after, error: trouble } = turn;
         if let Some(why) = trouble {
-            self.left_out.add(format!("a {} makes no sense and counts as gone: {why}", S::KIND));
+            self.unsupported.add(format!("a {} makes no sense and counts as gone: {why}", S::KIND));
         }
         let name = name_of(what.object());
-        let uids = |held: &Option<Arc<Held<S>>>| -> Vec<Arc<str>> {
+        let uids = |held: &Option<Arc<CachedObject<S>>>| -> Vec<Arc<str>> {
             let owners = held.iter().flat_map(|held| &held.meta.owner_references);
-            owners.map(|owner: &Owner| owner.uid.clone()).collect()
+            owners.map(|owner: &OwnerReference| owner.uid.clone()).collect()
         };
         let (old, new) = (uids(&before), uids(&after));
-        self.world.own(thing, &name, old.iter().map(|uid| &**uid), new.iter().map(|uid| &**uid));
-        if self.queue.works(Controller::GarbageCollection) {
+        self.cache.update_owners(thing, &name, old.iter().map(|uid| &**uid), new.iter().map(|uid| &**uid));
+        if self.queue.is_enabled(Controller::GarbageCollection) {
             let is_gone = matches!(what, What::Deleted(_));
             let replaced = before.as_ref().filter(|before| match &after {
                 Some(after) => after.uid != before.uid,
                 None => is_gone,
             });
             if let Some(replaced) = replaced {
-                self.garbage.owner_gone(&self.world, &replaced.uid);
+                self.garbage_collector.owner_deleted(&self.cache, &replaced.uid);
             }
             if let Some(after) = &after {
-                self.garbage.owner_changed(&self.world, after);
+                self.garbage_collector.owner_changed(&self.cache, after);
                 if after.meta.finalizers.iter().any(|finalizer| &**finalizer == "orphan") {
-                    self.left_out.add(
+                    self.unsupported.add(
                         "deleted without what it owns, which goes with it here: a ".to_owned() + S::KIND,
                     );
                 }
             }
         }
-        Turn { before, after, trouble: None }
+        ObjectUpdate { old: before, new: after, error: None }
     }
 
-    fn wake_owner<S: Spec>(&mut self, held: &Held<S>, kind: &str, controller: Controller) {
+    fn enqueue_owner<S: ObjectSpec>(&mut self, held: &CachedObject<S>, kind: &str, controller: Controller) {
         if let Some(owner) = held.controller().filter(|owner| *owner.kind == *kind) {
             let name = NamespacedName { namespace: held.name.namespace.clone(), name: owner.name.clone() };
             self.queue.add(controller, name);

@@ -1,103 +1,102 @@
-//! What kube-controller-manager 1.36 does for workloads, in virtual time: DaemonSets, ReplicaSets, Deployments,
-//! StatefulSets, Jobs, CronJobs, PodDisruptionBudgets, and the deletion of what belonged to something deleted.
+//! The workload controllers of kube-controller-manager 1.36, in virtual time: DaemonSets, ReplicaSets, Deployments,
+//! StatefulSets, Jobs, CronJobs, PodDisruptionBudgets, and garbage collection.
 //!
-//! [`Controllers::apply`] is their informers, [`Controllers::work`] their loops: it says what one of them does next, which
-//! the caller carries out and tells back. Nothing takes time but what Kubernetes itself waits for: back-off, schedules,
-//! deadlines, and the second that the Job controller waits for further news.
+//! [`Controllers::apply`] is their informers, [`Controllers::process_next_item`] their workers: it returns the API
+//! calls of one sync, which the caller carries out and reports back through `apply`. Nothing takes time but Kubernetes'
+//! own delays: backoff, schedules, deadlines, and the second for which the Job controller batches updates.
 //!
-//! Left out: orphans are not adopted, whatever a selector says; quotas, and admission beyond what every API server does; and
-//! all that [`Controllers::left_out`] names.
+//! Not simulated: adoption of orphans by selector; quotas, and admission beyond what every API server does; and
+//! everything that [`Controllers::unsupported`] names.
 
-mod amount;
 mod api;
+mod controller_revision;
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
-mod garbage;
+mod garbage_collector;
 mod informer;
+mod informer_cache;
+mod int_or_percent;
 mod job;
+mod k8s_time;
+mod object_table;
 mod pod;
-mod queue;
+mod pod_template;
 mod replica_set;
-mod revision;
 mod revision_history;
-mod stamp;
 mod stateful_set;
-mod table;
-mod template;
-mod world;
+mod workqueue;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Kind, Moment, NamespacedName, Object};
 
-use self::daemon_set::Daemons;
-use self::disruption::Budgets;
-use self::garbage::Garbage;
-use self::job::Jobs;
-use self::queue::Queue;
-use self::template::{Names, NewPod};
-use self::world::{Thing, World};
+use self::daemon_set::DaemonSetController;
+use self::disruption::DisruptionController;
+use self::garbage_collector::GarbageCollector;
+use self::informer_cache::{InformerCache, OwnershipKind};
+use self::job::JobController;
+use self::pod_template::{NameGenerator, NewPod};
+use self::workqueue::WorkQueue;
 
-pub use self::template::{Words, word_of};
+pub use self::pod_template::{TemplateHashes, template_hash_of};
 
-/// How many things that are left out are named; more are only counted.
-const MOST_LEFT_OUT: usize = 100;
-/// The most pods that are made, or deleted, in one look; further ones follow in the next.
-const BURST: usize = 500;
+/// The most unsupported features that are named; further ones are only counted.
+const MAX_UNSUPPORTED: usize = 100;
+/// The most pods that are created, or deleted, in one sync; further ones follow in the next.
+const BURST_REPLICAS: usize = 500;
 
 /// The controllers of a cluster.
 #[derive(Debug)]
 pub struct Controllers {
-    world: World,
-    queue: Queue,
-    names: Names,
-    daemons: Daemons,
-    budgets: Budgets,
-    jobs: Jobs,
-    garbage: Garbage,
-    left_out: LeftOut,
+    cache: InformerCache,
+    queue: WorkQueue,
+    name_generator: NameGenerator,
+    daemon_sets: DaemonSetController,
+    disruption: DisruptionController,
+    jobs: JobController,
+    garbage_collector: GarbageCollector,
+    unsupported: UnsupportedFeatures,
 }
 
-/// A controller. They work in this order.
+/// A controller. Their items are processed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Controller {
-    /// Deletes what belonged to something that is deleted.
+    /// Deletes the dependents of deleted objects.
     GarbageCollection,
-    /// Makes Jobs by the clock.
+    /// Creates Jobs on a schedule.
     CronJob,
-    /// Runs pods until they succeed. It also deletes Jobs whose time after their end is over.
+    /// Runs pods until enough have succeeded. It includes the TTL-after-finished controller.
     Job,
     /// Runs a pod on every node.
     DaemonSet,
-    /// Replaces ReplicaSets by newer ones, bit by bit.
+    /// Rolls ReplicaSets out and over.
     Deployment,
-    /// Runs so many pods.
+    /// Keeps a number of pods.
     ReplicaSet,
-    /// Runs so many pods that each have a name.
+    /// Keeps a number of pods with stable names.
     StatefulSet,
-    /// Says how many pods may be evicted.
+    /// The disruption controller: computes how many pods may be evicted.
     Disruption,
 }
 
-/// Something that a controller does, to be carried out as an API server would.
+/// An API call of a controller, to be carried out as an API server would.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Do {
-    /// The object comes to be. It is complete but for its resourceVersion.
+pub enum ApiCall {
+    /// Creates the object. It is complete but for its resourceVersion.
     Create(Object),
-    /// The object is now this: its status, its size, its annotations, its finalizers. The generation has been raised where
-    /// an API server would; the resourceVersion is as it was. An object that is being deleted and has no finalizers any
-    /// more is gone.
+    /// Updates the object: its status, scale, annotations or finalizers. The generation has been increased where an API
+    /// server would; the resourceVersion is unchanged. A terminating object without finalizers is to be removed.
     Update(Object),
-    /// The object is deleted: a pod after its grace period, and anything that has finalizers when they are gone.
-    Delete(Doomed),
+    /// Deletes the object: a pod after its grace period, and any object with finalizers when they are removed.
+    Delete(DeleteTarget),
 }
 
-/// An object to delete. Another one of that name is not meant.
+/// An object to delete, with its uid as a precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doomed {
+pub struct DeleteTarget {
     /// Group and kind.
     pub kind: Kind,
     /// Its namespace.
@@ -108,7 +107,7 @@ pub struct Doomed {
     pub uid: Arc<str>,
 }
 
-/// One who owns pods.
+/// An owner of pods, directly or indirectly.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerName {
     /// Its kind.
@@ -119,82 +118,90 @@ pub struct OwnerName {
     pub name: Arc<str>,
 }
 
-/// What a controller works with.
-struct Context<'a> {
+/// The state that a sync works with.
+struct SyncContext<'a> {
     now: Moment,
-    world: &'a World,
-    queue: &'a mut Queue,
-    names: &'a mut Names,
-    left_out: &'a mut LeftOut,
-    done: Vec<Do>,
+    cache: &'a InformerCache,
+    queue: &'a mut WorkQueue,
+    name_generator: &'a mut NameGenerator,
+    unsupported: &'a mut UnsupportedFeatures,
+    api_calls: Vec<ApiCall>,
 }
 
-/// What was asked for and is not simulated, with how often.
+/// Requested features that are not simulated, with their counts.
 #[derive(Debug, Default)]
-struct LeftOut {
-    sentences: BTreeMap<String, u64>,
+struct UnsupportedFeatures {
+    counts: BTreeMap<String, u64>,
 }
 
 // === impl Controllers ===
 
 impl Controllers {
-    /// Only those named work; the objects of the others are only looked at. Names and uids that are made up follow from the
+    /// Enables the controllers named; objects of the others are only read. Generated names and uids follow from the
     /// seed.
     pub fn new(which: &[Controller], seed: u64) -> Controllers {
         Controllers {
-            world: World::new(),
-            queue: Queue::new(which),
-            names: Names::new(seed),
-            daemons: Daemons::default(),
-            budgets: Budgets::default(),
-            jobs: Jobs::default(),
-            garbage: Garbage::default(),
-            left_out: LeftOut::default(),
+            cache: InformerCache::new(),
+            queue: WorkQueue::new(which),
+            name_generator: NameGenerator::new(seed),
+            daemon_sets: DaemonSetController::default(),
+            disruption: DisruptionController::default(),
+            jobs: JobController::default(),
+            garbage_collector: GarbageCollector::default(),
+            unsupported: UnsupportedFeatures::default(),
         }
     }
 
-    /// They work beside a recording: new ReplicaSets are called as they were there, and what it may hold is not made again.
-    pub fn learn(&mut self, words: Words) {
-        self.names.learn(words);
+    /// Sets the recorded pod template hashes: new ReplicaSets get them, and generated uids do not repeat recorded ones.
+    pub fn use_recorded_hashes(&mut self, words: TemplateHashes) {
+        self.name_generator.use_recorded_hashes(words);
     }
 
-    /// Whether anything is to be looked at now.
+    /// Whether an item is due now.
     pub fn has_work(&self) -> bool {
-        self.queue.has_work() || self.garbage.has_work()
+        self.queue.has_work() || self.garbage_collector.has_work()
     }
 
-    /// Whether objects of a kind are theirs to write: the rest they only look at.
-    pub fn write(&self, kind: &Kind) -> bool {
+    /// Whether they write objects of a kind.
+    pub fn writes_kind(&self, kind: &Kind) -> bool {
         if *kind == Kind::new("apps", "ControllerRevision") {
-            return self.queue.works(Controller::StatefulSet) || self.queue.works(Controller::DaemonSet);
+            return self.queue.is_enabled(Controller::StatefulSet)
+                || self.queue.is_enabled(Controller::DaemonSet);
         }
-        Controller::of(&kind.kind)
-            .is_some_and(|controller| controller.group() == &*kind.group && self.queue.works(controller))
+        Controller::for_kind(&kind.kind)
+            .is_some_and(|controller| controller.group() == &*kind.group && self.queue.is_enabled(controller))
     }
 
-    /// Whether one of them makes pods for the owner that manages this one.
-    pub fn make(&self, pod: &Object) -> bool {
+    /// Whether one of them creates the pods of this pod's owner.
+    pub fn creates_pods_of(&self, pod: &Object) -> bool {
         let owners = self.owners_of(pod);
-        let controller = owners.first().and_then(|owner| Controller::of(&owner.kind));
-        controller.is_some_and(|controller| self.queue.works(controller))
+        let controller = owners.first().and_then(|owner| Controller::for_kind(&owner.kind));
+        controller.is_some_and(|controller| self.queue.is_enabled(controller))
     }
 
-    /// Who manages a pod, and who manages that in turn, as far as they are there.
+    /// The controller of a pod, its controller in turn, and so on, as far as they exist.
     pub fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
-        self.world.owners_of(pod)
+        self.cache.owners_of(pod)
     }
 
-    /// What is done next: what one controller does about one object. To be called again, once that is carried out and told
-    /// back, until nothing is left.
-    pub fn work(&mut self, now: Moment) -> Vec<Do> {
-        let done = self.garbage.collect(&self.world);
+    /// The API calls of the next sync that has any. To be repeated, once they are carried out and reported back, until
+    /// it returns none.
+    pub fn process_next_item(&mut self, now: Moment) -> Vec<ApiCall> {
+        let done = self.garbage_collector.collect(&self.cache);
         if !done.is_empty() {
             return done;
         }
-        while let Some((controller, name)) = self.queue.next(now) {
-            let Controllers { world, queue, names, left_out, .. } = self;
-            names.begin_look();
-            let context = &mut Context { now, world, queue, names, left_out, done: Vec::new() };
+        while let Some((controller, name)) = self.queue.pop(now) {
+            let Controllers { cache: world, queue, name_generator: names, unsupported: left_out, .. } = self;
+            names.begin_sync();
+            let context = &mut SyncContext {
+                now,
+                cache: world,
+                queue,
+                name_generator: names,
+                unsupported: left_out,
+                api_calls: Vec::new(),
+            };
             match controller {
                 Controller::GarbageCollection => {}
                 Controller::CronJob => {
@@ -205,7 +212,7 @@ impl Controllers {
                 Controller::Job => self.jobs.sync(context, &name),
                 Controller::DaemonSet => {
                     if let Some(held) = world.daemon_sets.get(&name) {
-                        self.daemons.sync(context, held);
+                        self.daemon_sets.sync(context, held);
                     }
                 }
                 Controller::Deployment => {
@@ -224,12 +231,12 @@ impl Controllers {
                     }
                 }
                 Controller::Disruption => {
-                    if let Some(held) = world.budgets.get(&name) {
-                        self.budgets.sync(context, held);
+                    if let Some(held) = world.pod_disruption_budgets.get(&name) {
+                        self.disruption.sync(context, held);
                     }
                 }
             }
-            let done = std::mem::take(&mut context.done);
+            let done = std::mem::take(&mut context.api_calls);
             if !done.is_empty() {
                 return done;
             }
@@ -237,14 +244,15 @@ impl Controllers {
         Vec::new()
     }
 
-    /// When time alone gives them something to do.
+    /// When the next delayed item is due.
     pub fn next_wake(&self) -> Option<Moment> {
         self.queue.next_time()
     }
 
-    /// What was asked for and is not simulated, and what could not be understood: sentences, with how often.
-    pub fn left_out(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.left_out.sentences.iter().map(|(sentence, count)| (&**sentence, *count))
+    /// Each requested feature that is not simulated and each kind of object that could not be parsed, as a sentence
+    /// with its count.
+    pub fn unsupported(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.unsupported.counts.iter().map(|(sentence, count)| (&**sentence, *count))
     }
 }
 
@@ -263,8 +271,8 @@ impl Controller {
         Controller::Disruption,
     ];
 
-    /// Who looks after a kind.
-    pub fn of(kind: &str) -> Option<Controller> {
+    /// The controller of a kind.
+    pub fn for_kind(kind: &str) -> Option<Controller> {
         Some(match kind {
             "CronJob" => Controller::CronJob,
             "Job" => Controller::Job,
@@ -277,7 +285,7 @@ impl Controller {
         })
     }
 
-    /// The API group of the kind it looks after.
+    /// The API group of its kind.
     pub fn group(self) -> &'static str {
         match self {
             Controller::CronJob | Controller::Job => "batch",
@@ -291,44 +299,44 @@ impl Controller {
     }
 }
 
-// === impl Context ===
+// === impl SyncContext ===
 
-impl Context<'_> {
+impl SyncContext<'_> {
     fn create(&mut self, object: Object) {
-        self.done.push(Do::Create(object));
+        self.api_calls.push(ApiCall::Create(object));
     }
 
     fn update(&mut self, object: Object) {
-        self.done.push(Do::Update(object));
+        self.api_calls.push(ApiCall::Update(object));
     }
 
-    fn delete(&mut self, thing: Thing, name: &NamespacedName, uid: &Arc<str>) {
-        self.done.push(Do::Delete(Doomed::new(thing, name, uid)));
+    fn delete(&mut self, thing: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) {
+        self.api_calls.push(ApiCall::Delete(DeleteTarget::new(thing, name, uid)));
     }
 
-    /// Has an object looked at again later. What is past was looked at just now: it would be looked at for ever.
-    fn look_again(&mut self, at: Moment, controller: Controller, name: NamespacedName) {
+    /// Enqueues an object for a later moment. A past moment is ignored, as it would be enqueued for ever.
+    fn enqueue_at(&mut self, at: Moment, controller: Controller, name: NamespacedName) {
         if at > self.now {
             self.queue.add_at(at, controller, name);
         }
     }
 
     fn create_pod(&mut self, pod: NewPod) {
-        let pod = pod.make(self.now, &self.world.pods, &self.world.classes, self.names);
+        let pod = pod.build(self.now, &self.cache.pods, &self.cache.priority_classes, self.name_generator);
         self.create(pod);
     }
 
     fn delete_pod(&mut self, pod: &pod::Pod) {
-        self.delete(Thing::Pod, &pod.name, &pod.uid);
+        self.delete(OwnershipKind::Pod, &pod.name, &pod.uid);
     }
 }
 
-// === impl Doomed ===
+// === impl DeleteTarget ===
 
-impl Doomed {
-    fn new(thing: Thing, name: &NamespacedName, uid: &Arc<str>) -> Doomed {
-        let (group, kind) = thing.kind();
-        Doomed {
+impl DeleteTarget {
+    fn new(thing: OwnershipKind, name: &NamespacedName, uid: &Arc<str>) -> DeleteTarget {
+        let (group, kind) = thing.group_and_kind();
+        DeleteTarget {
             kind: Kind::new(group, kind),
             namespace: name.namespace.clone(),
             name: name.name.clone(),
@@ -337,13 +345,13 @@ impl Doomed {
     }
 }
 
-// === impl LeftOut ===
+// === impl UnsupportedFeatures ===
 
-impl LeftOut {
+impl UnsupportedFeatures {
     fn add(&mut self, sentence: String) {
-        let is_full = self.sentences.len() >= MOST_LEFT_OUT && !self.sentences.contains_key(&sentence);
+        let is_full = self.counts.len() >= MAX_UNSUPPORTED && !self.counts.contains_key(&sentence);
         let sentence = if is_full { "further things".to_owned() } else { sentence };
-        *self.sentences.entry(sentence).or_default() += 1;
+        *self.counts.entry(sentence).or_default() += 1;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pods as controllers see them. A pod is read when a controller looks at it; until then only its owners are known.
+//! Pods in the informer cache. A pod is parsed when a controller needs it; until then only its owners are known.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use model::{Moment, NamespacedName, Object};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::table::{Metadata, Owner};
+use super::object_table::{Metadata, OwnerReference};
 
 /// All pods, by name.
 #[derive(Debug, Default)]
-pub(super) struct Pods {
-    all: BTreeMap<NamespacedName, Entry>,
+pub(super) struct PodTable {
+    all: BTreeMap<NamespacedName, LazyPod>,
 }
 
-/// A pod that may have been looked at.
+/// A pod that is parsed on demand.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LazyPod {
     pub(super) uid: Arc<str>,
-    pub(super) owners: Vec<Owner>,
+    pub(super) owners: Vec<OwnerReference>,
     pub(super) object: Object,
     pod: OnceLock<Arc<Pod>>,
 }
 
-/// What controllers look at in a pod.
+/// The parts of a pod that controllers read.
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: NamespacedName,
@@ -35,22 +35,22 @@ pub(super) struct Pod {
     pub(super) phase: Phase,
     /// The node it is bound to.
     pub(super) node: Option<Arc<str>>,
-    /// The node that a DaemonSet made it for.
-    pub(super) target: Option<Arc<str>>,
+    /// The node it is bound to, or the node that a DaemonSet created it for.
+    pub(super) target_node: Option<Arc<str>>,
     pub(super) ready: bool,
     /// When its condition `Ready` last changed.
-    pub(super) ready_changed: Option<Moment>,
-    /// The most that any of its containers was started again.
-    pub(super) restarts: i64,
-    /// The same of its sidecars.
-    pub(super) sidecar_restarts: i64,
-    /// How often its containers were started again, all of them together.
-    pub(super) all_restarts: i64,
-    /// When its last container ended, if all have.
-    pub(super) containers_ended: Option<Moment>,
+    pub(super) ready_transition: Option<Moment>,
+    /// The highest restart count of its containers.
+    pub(super) max_restarts: i64,
+    /// The highest restart count of its sidecars.
+    pub(super) max_sidecar_restarts: i64,
+    /// The sum of the restart counts of all its containers.
+    pub(super) total_restarts: i64,
+    /// When its last container terminated, if all have.
+    pub(super) containers_finished_at: Option<Moment>,
 }
 
-/// How far a pod is. Earlier ones are given up first.
+/// The phase of a pod. Pods in earlier phases are deleted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Pending,
@@ -164,10 +164,10 @@ struct TerminatedJson {
     finished_at: Option<Moment>,
 }
 
-// === impl Pods ===
+// === impl PodTable ===
 
-impl Pods {
-    pub(super) fn entry(&self, name: &NamespacedName) -> Option<&Entry> {
+impl PodTable {
+    pub(super) fn entry(&self, name: &NamespacedName) -> Option<&LazyPod> {
         self.all.get(name)
     }
 
@@ -180,16 +180,16 @@ impl Pods {
     }
 
     /// The pods of a namespace.
-    pub(super) fn of_namespace(
+    pub(super) fn in_namespace(
         &self,
         namespace: &Arc<str>,
-    ) -> impl Iterator<Item = (&NamespacedName, &Entry)> {
+    ) -> impl Iterator<Item = (&NamespacedName, &LazyPod)> {
         let first = NamespacedName { namespace: namespace.clone(), name: "".into() };
         self.all.range(first..).take_while(|(name, _)| name.namespace == *namespace)
     }
 
-    /// Keeps a pod, or what there is to know of it; gives back what was kept.
-    pub(super) fn set(&mut self, name: NamespacedName, entry: Option<Entry>) -> Option<Entry> {
+    /// Sets or removes a pod. Returns the previous one.
+    pub(super) fn set(&mut self, name: NamespacedName, entry: Option<LazyPod>) -> Option<LazyPod> {
         match entry {
             Some(entry) => self.all.insert(name, entry),
             None => self.all.remove(&name),
@@ -197,16 +197,16 @@ impl Pods {
     }
 }
 
-// === impl Entry ===
+// === impl LazyPod ===
 
-impl Entry {
-    /// Reads the owners of a pod, which API servers put before what is long.
-    pub(super) fn read(object: &Object) -> Entry {
-        let mut found = Heading::default();
-        // Stopping in the middle of an object is an error to the parser; what counts is what was found.
+impl LazyPod {
+    /// Parses only the uid and the owners of a pod. API servers write the metadata first.
+    pub(super) fn parse(object: &Object) -> LazyPod {
+        let mut found = MetadataSeed::default();
+        // Stopping early is an error to the parser; the metadata has been parsed by then.
         let _ = found.deserialize(&mut serde_json::Deserializer::from_str(object.as_str()));
-        let Heading(names) = found;
-        Entry {
+        let MetadataSeed(names) = found;
+        LazyPod {
             uid: names.uid.as_deref().unwrap_or_default().into(),
             owners: names.owner_references.unwrap_or_default(),
             object: object.clone(),
@@ -215,11 +215,11 @@ impl Entry {
     }
 
     pub(super) fn pod(&self, name: &NamespacedName) -> &Arc<Pod> {
-        self.pod.get_or_init(|| Arc::new(Pod::read(name.clone(), self.uid.clone(), &self.object)))
+        self.pod.get_or_init(|| Arc::new(Pod::parse(name.clone(), self.uid.clone(), &self.object)))
     }
 
-    /// The owner that manages it.
-    pub(super) fn controller(&self) -> Option<&Owner> {
+    /// Its controller.
+    pub(super) fn controller(&self) -> Option<&OwnerReference> {
         self.owners.iter().find(|owner| owner.controller == Some(true))
     }
 }
@@ -227,8 +227,8 @@ impl Entry {
 // === impl Pod ===
 
 impl Pod {
-    /// What an object says of a pod. One that makes no sense is a pod without any news.
-    fn read(name: NamespacedName, uid: Arc<str>, object: &Object) -> Pod {
+    /// Parses a pod. An invalid object yields a pod without a status.
+    fn parse(name: NamespacedName, uid: Arc<str>, object: &Object) -> Pod {
         let PodJson { metadata, spec, status } = view(object).unwrap_or(PodJson {
             metadata: Metadata::default(),
             spec: SpecJson::default(),
@@ -245,7 +245,7 @@ impl Pod {
         let node = spec.node_name.filter(|node| !node.is_empty());
         Pod {
             phase: Phase::of(&status.phase),
-            target: node.clone().or_else(|| {
+            target_node: node.clone().or_else(|| {
                 let terms = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution;
                 let mut fields = terms.node_selector_terms.into_iter().flat_map(|term| term.match_fields);
                 let named = fields.find(|field| field.key == "metadata.name" && field.operator == "In")?;
@@ -253,47 +253,47 @@ impl Pod {
             }),
             node,
             ready: ready.is_some_and(|ready| ready.status == "True"),
-            ready_changed: ready.and_then(|ready| ready.last_transition_time),
-            restarts: most(&mut status.container_statuses.iter().map(|one| one.restart_count)),
-            sidecar_restarts: most(&mut sidecars.iter().map(|one| one.restart_count)),
-            all_restarts: all.map(|one| one.restart_count).fold(0, i64::saturating_add),
-            containers_ended: last_end(status.container_statuses.iter().chain(sidecars)),
+            ready_transition: ready.and_then(|ready| ready.last_transition_time),
+            max_restarts: most(&mut status.container_statuses.iter().map(|one| one.restart_count)),
+            max_sidecar_restarts: most(&mut sidecars.iter().map(|one| one.restart_count)),
+            total_restarts: all.map(|one| one.restart_count).fold(0, i64::saturating_add),
+            containers_finished_at: last_finish(status.container_statuses.iter().chain(sidecars)),
             meta: metadata,
             name,
             uid,
         }
     }
 
-    /// It neither ended nor is being deleted.
+    /// Whether it is neither finished nor terminating.
     pub(super) fn is_active(&self) -> bool {
-        !self.is_finished() && !self.is_deleted()
+        !self.is_finished() && !self.is_deleting()
     }
 
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
+    pub(super) fn is_deleting(&self) -> bool {
         self.meta.deletion_timestamp.is_some()
     }
 
-    /// It is being deleted, and its containers have not ended.
+    /// Whether it has a deletion timestamp and has not finished.
     pub(super) fn is_terminating(&self) -> bool {
-        self.is_deleted() && !self.is_finished()
+        self.is_deleting() && !self.is_finished()
     }
 
-    /// It is ready, and has been for so long.
+    /// Whether it has been ready for at least `min_ready_seconds`.
     pub(super) fn is_available(&self, min_ready_seconds: i64, now: Moment) -> bool {
         self.available_at(min_ready_seconds).is_some_and(|at| at <= now)
     }
 
-    /// When it is, or was, ready for so long; `None` if it is not ready.
+    /// When it becomes, or became, available; `None` if it is not ready.
     pub(super) fn available_at(&self, min_ready_seconds: i64) -> Option<Moment> {
         match (self.ready, min_ready_seconds) {
             (false, _) => None,
             (true, 0) => Some(Moment::MIN),
             (true, seconds) => {
-                self.ready_changed.map(|at| at.plus_nanos(seconds.saturating_mul(1_000_000_000)))
+                self.ready_transition.map(|at| at.plus_nanos(seconds.saturating_mul(1_000_000_000)))
             }
         }
     }
@@ -303,8 +303,8 @@ impl Pod {
     }
 }
 
-/// When the last of these containers ended, if all have.
-fn last_end<'c>(statuses: impl Iterator<Item = &'c ContainerStatusJson>) -> Option<Moment> {
+/// When the last of these containers terminated, if all have.
+fn last_finish<'c>(statuses: impl Iterator<Item = &'c ContainerStatusJson>) -> Option<Moment> {
     let mut last = None;
     for status in statuses {
         last = last.max(Some(status.state.terminated.as_ref()?.finished_at?));
@@ -326,21 +326,21 @@ impl Phase {
     }
 }
 
-/// Who a pod is and whom it belongs to.
+/// The uid and the owners of a pod.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Names<'a> {
+struct PodIdentity<'a> {
     #[serde(borrow, default)]
     uid: Option<Cow<'a, str>>,
     #[serde(default)]
-    owner_references: Option<Vec<Owner>>,
+    owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// Finds an object's metadata and stops.
+/// Parses an object's metadata and stops.
 #[derive(Default)]
-struct Heading<'a>(Names<'a>);
+struct MetadataSeed<'a>(PodIdentity<'a>);
 
-impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
+impl<'de> DeserializeSeed<'de> for &mut MetadataSeed<'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -348,7 +348,7 @@ impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Heading<'de> {
+impl<'de> Visitor<'de> for &mut MetadataSeed<'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_belongs_to_its_controller_and_says_where_it_is_meant_to_be() {
+    fn a_pod_has_its_controller_and_target_node() {
         let object = Object::parse(
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u",
                 "ownerReferences":[{"kind":"A","name":"a","uid":"1"},{"kind":"DaemonSet","name":"d","uid":"2",
@@ -385,12 +385,12 @@ mod tests {
                 {"name":"i","restartCount":9}]}}"#,
         )
         .unwrap();
-        let entry = Entry::read(&object);
+        let entry = LazyPod::parse(&object);
         assert_eq!(entry.owners.len(), 2);
         assert_eq!(entry.controller().map(|owner| &*owner.uid), Some("2"));
         let pod = entry.pod(&NamespacedName { namespace: "n".into(), name: "p".into() });
-        assert_eq!((pod.node.as_deref(), pod.target.as_deref()), (None, Some("node-1")));
-        assert_eq!((pod.restarts, pod.sidecar_restarts, pod.all_restarts), (2, 1, 12));
+        assert_eq!((pod.node.as_deref(), pod.target_node.as_deref()), (None, Some("node-1")));
+        assert_eq!((pod.max_restarts, pod.max_sidecar_restarts, pod.total_restarts), (2, 1, 12));
         let at = |seconds: i64| Moment::from_nanos(1_794_700_800_000_000_000 + seconds * 1_000_000_000);
         assert!(
             pod.is_available(10, at(10)) && !pod.is_available(10, at(9)) && pod.is_available(0, Moment::MIN)
@@ -398,12 +398,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_makes_no_sense_is_one_without_news() {
+    fn an_invalid_pod_has_no_status() {
         let object = Object::parse(
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","ownerReferences":7},"status":{"phase":[]}}"#,
         )
         .unwrap();
-        let entry = Entry::read(&object);
+        let entry = LazyPod::parse(&object);
         assert!(entry.owners.is_empty());
         let pod = entry.pod(&NamespacedName { namespace: "".into(), name: "p".into() });
         assert_eq!((pod.phase, pod.ready), (Phase::Pending, false));

@@ -1,22 +1,22 @@
-//! ReplicaSets: so many pods of one template.
+//! The ReplicaSet controller.
 
-mod rank;
+mod deletion_order;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::api::{ReplicaSetSpec, ReplicaSetStatus};
+use super::informer_cache::{InformerCache, OwnershipKind};
+use super::object_table::CachedObject;
 use super::pod::Pod;
-use super::table::Held;
-use super::world::{Thing, World};
-use super::{BURST, Context, Controller};
+use super::{BURST_REPLICAS, Controller, SyncContext};
 
-pub(super) use rank::{Ages, Ranked, sort};
+pub(super) use deletion_order::{AgeComparison, RankedPod, sort_for_deletion};
 
-pub(super) fn sync(context: &mut Context<'_>, set: &Arc<Held<ReplicaSetSpec>>) {
-    let pods = context.world.pods_of(&set.uid);
+pub(super) fn sync(context: &mut SyncContext<'_>, set: &Arc<CachedObject<ReplicaSetSpec>>) {
+    let pods = context.cache.pods_of(&set.uid);
     let (active, others): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| pod.is_active());
-    if !set.is_deleted() && manage(context, set, &active) {
+    if !set.is_deleting() && manage_replicas(context, set, &active) {
         return;
     }
     let min_ready = set.spec.min_ready_seconds;
@@ -38,30 +38,34 @@ pub(super) fn sync(context: &mut Context<'_>, set: &Arc<Held<ReplicaSetSpec>>) {
     }
     let later = active.iter().filter_map(|pod| pod.available_at(min_ready)).filter(|at| *at > context.now);
     if let Some(at) = later.min() {
-        context.look_again(at, Controller::ReplicaSet, set.name.clone());
+        context.enqueue_at(at, Controller::ReplicaSet, set.name.clone());
     }
 }
 
-/// Makes pods that are missing, or deletes those that are too many. False if there is nothing to do.
-fn manage(context: &mut Context<'_>, set: &Arc<Held<ReplicaSetSpec>>, active: &[Arc<Pod>]) -> bool {
+/// Creates missing pods or deletes surplus ones. Returns false if there is nothing to do.
+fn manage_replicas(
+    context: &mut SyncContext<'_>,
+    set: &Arc<CachedObject<ReplicaSetSpec>>,
+    active: &[Arc<Pod>],
+) -> bool {
     let wanted = usize::try_from(set.spec.replicas()).unwrap_or(0);
     if active.len() == wanted {
         return false;
     }
-    for _ in 0..wanted.saturating_sub(active.len()).min(BURST) {
-        context.create_pod(set.spec.template.pod(&**set));
+    for _ in 0..wanted.saturating_sub(active.len()).min(BURST_REPLICAS) {
+        context.create_pod(set.spec.template.new_pod(&**set));
     }
-    let surplus = active.len().saturating_sub(wanted).min(BURST);
-    for pod in to_delete(context, set, active, surplus) {
+    let surplus = active.len().saturating_sub(wanted).min(BURST_REPLICAS);
+    for pod in pods_to_delete(context, set, active, surplus) {
         context.delete_pod(&pod);
     }
     true
 }
 
-/// The pods that go first. How many pods of the same Deployment are on its node counts against a pod.
-fn to_delete(
-    context: &Context<'_>,
-    set: &Arc<Held<ReplicaSetSpec>>,
+/// The pods to delete first. Pods on nodes with more pods of the same Deployment rank higher.
+fn pods_to_delete(
+    context: &SyncContext<'_>,
+    set: &Arc<CachedObject<ReplicaSetSpec>>,
     active: &[Arc<Pod>],
     surplus: usize,
 ) -> Vec<Arc<Pod>> {
@@ -69,23 +73,23 @@ fn to_delete(
         return active[..surplus].to_vec();
     }
     let mut neighbours: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
-    for pod in related(context.world, set) {
+    for pod in indirectly_related_pods(context.cache, set) {
         *neighbours.entry(pod.node.clone()).or_default() += 1;
     }
     let ranked = active.iter().map(|pod| {
         let neighbours = neighbours.get(&pod.node).copied().unwrap_or(0);
-        Ranked { pod: pod.clone(), neighbours }
+        RankedPod { pod: pod.clone(), rank: neighbours }
     });
     let mut ranked: Vec<_> = ranked.collect();
-    sort(&mut ranked, Ages::Magnitude(context.now));
+    sort_for_deletion(&mut ranked, AgeComparison::Logarithmic(context.now));
     ranked.into_iter().take(surplus).map(|ranked| ranked.pod).collect()
 }
 
-/// The active pods of all ReplicaSets that the same owner has.
-fn related(world: &World, set: &Held<ReplicaSetSpec>) -> Vec<Arc<Pod>> {
-    // One that nobody manages has no relatives, not even itself.
+/// The active pods of all ReplicaSets with the same controller.
+fn indirectly_related_pods(world: &InformerCache, set: &CachedObject<ReplicaSetSpec>) -> Vec<Arc<Pod>> {
+    // A ReplicaSet without a controller has no related pods, not even its own.
     let Some(owner) = set.controller() else { return Vec::new() };
-    let sets = world.owned(&owner.uid).filter(|(thing, _)| *thing == Thing::ReplicaSet);
+    let sets = world.dependents_of(&owner.uid).filter(|(thing, _)| *thing == OwnershipKind::ReplicaSet);
     let sets = sets.filter_map(|(_, name)| world.replica_sets.get(name));
     let pods = sets.flat_map(|set| world.pods_of(&set.uid));
     pods.filter(|pod| pod.is_active()).collect()

@@ -1,31 +1,31 @@
-//! The revisions of a set: the current one is made where there is none, and old ones are deleted.
+//! The revision history of a set: creation of the current ControllerRevision, and truncation.
 
 use std::sync::Arc;
 
 use model::{NamespacedName, Object};
 use serde_json::{Map, Value, json};
 
-use super::Context;
-use super::revision::Revision;
-use super::table::{Held, Spec, created_now};
-use super::template::{REVISION_HASH, Template};
-use super::world::Thing;
+use super::SyncContext;
+use super::controller_revision::ControllerRevision;
+use super::informer_cache::OwnershipKind;
+use super::object_table::{CachedObject, ObjectSpec, creation_timestamp};
+use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, PodTemplate};
 
-/// The revision of a set's template, made if there is none, and the others, by number. `known` is the word that its pods
-/// are known to have, where the revision itself was never seen.
-pub(super) fn current<S: Spec>(
-    context: &mut Context<'_>,
-    set: &Held<S>,
-    template: &Template,
+/// Returns the ControllerRevision of a set's template, which is created if missing, and the others by number. `known`
+/// is the hash that the set's pods have, where their revision is not in the cache.
+pub(super) fn get_or_create_current<S: ObjectSpec>(
+    context: &mut SyncContext<'_>,
+    set: &CachedObject<S>,
+    template: &PodTemplate,
     known: Option<String>,
-) -> (Arc<Revision>, Vec<Arc<Revision>>) {
-    let mut others = context.world.revisions_of(&set.uid);
-    let own = others.iter().rposition(|revision| revision.template.text == template.text);
+) -> (Arc<ControllerRevision>, Vec<Arc<ControllerRevision>>) {
+    let mut others = context.cache.revisions_of(&set.uid);
+    let own = others.iter().rposition(|revision| revision.template.normalized == template.normalized);
     let own = own.map(|index| others.remove(index));
-    let number = others.last().map_or(0, |last| last.number).saturating_add(1);
+    let number = others.last().map_or(0, |last| last.revision).saturating_add(1);
     if let Some(own) = own {
-        if own.number < number {
-            context.update(own.numbered(number));
+        if own.revision < number {
+            context.update(own.with_revision(number));
         }
         return (own, others);
     }
@@ -33,12 +33,13 @@ pub(super) fn current<S: Spec>(
         let free = |collisions: &i64| {
             let name = format!("{}-{}", set.name.name, template.hash(*collisions));
             let name = NamespacedName { namespace: set.name.namespace.clone(), name: name.into() };
-            context.world.revisions.get(&name).is_none()
+            context.cache.controller_revisions.get(&name).is_none()
         };
         template.hash((0..100).find(free).unwrap_or_default())
     });
     let mut labels = template.labels();
-    let key = if S::KIND == "DaemonSet" { REVISION_HASH } else { "controller.kubernetes.io/hash" };
+    let key =
+        if S::KIND == "DaemonSet" { CONTROLLER_REVISION_HASH_LABEL } else { "controller.kubernetes.io/hash" };
     labels.insert(key.to_owned(), (*hash).into());
     let mut data = template.value.clone();
     data["$patch"] = "replace".into();
@@ -46,13 +47,13 @@ pub(super) fn current<S: Spec>(
         set.meta.annotations.iter().map(|(key, value)| (key.to_string(), (**value).into())).collect();
     let mut metadata = json!({
         "name": format!("{}-{hash}", set.name.name), "namespace": *set.name.namespace,
-        "uid": context.names.uid(context.now), "creationTimestamp": created_now(context.now), "labels": labels,
-        "ownerReferences": [set.reference()],
+        "uid": context.name_generator.uid(context.now), "creationTimestamp": creation_timestamp(context.now), "labels": labels,
+        "ownerReferences": [set.controller_reference()],
     });
     if !annotations.is_empty() {
         metadata["annotations"] = annotations.into();
     }
-    let object = Object::trusted(
+    let object = Object::from_trusted(
         json!({
             "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
             "data": {"spec": {"template": data}}, "revision": number,
@@ -60,20 +61,20 @@ pub(super) fn current<S: Spec>(
         .to_string(),
     );
     context.create(object.clone());
-    let revision = Revision::read(&object).expect("it was made right here");
+    let revision = ControllerRevision::parse(&object).expect("it was made right here");
     (Arc::new(revision), others)
 }
 
-/// Deletes revisions that no pod has any more, beyond the number that a set keeps: the oldest first.
-pub(super) fn forget(
-    context: &mut Context<'_>,
-    old: &[Arc<Revision>],
+/// Deletes the oldest revisions without live pods, beyond the history limit.
+pub(super) fn truncate_history(
+    context: &mut SyncContext<'_>,
+    old: &[Arc<ControllerRevision>],
     limit: i64,
-    is_live: impl Fn(&Revision) -> bool,
+    is_live: impl Fn(&ControllerRevision) -> bool,
 ) {
     let dead: Vec<_> = old.iter().filter(|revision| !is_live(revision)).collect();
     let surplus = usize::try_from((dead.len() as i64).saturating_sub(limit.max(0))).unwrap_or(0);
     for revision in &dead[..surplus.min(dead.len())] {
-        context.delete(Thing::Revision, &revision.name, &revision.uid);
+        context.delete(OwnershipKind::ControllerRevision, &revision.name, &revision.uid);
     }
 }

@@ -1,6 +1,6 @@
-//! StatefulSets: pods that each have a name, made and replaced in the order of their numbers.
+//! The StatefulSet controller.
 //!
-//! Claims for their volumes are made with the pods; what a set does with claims of pods that it no longer has is left out.
+//! PersistentVolumeClaims are created with the pods; their deletion (the retention policy) is not simulated.
 
 use std::sync::Arc;
 
@@ -8,76 +8,77 @@ use model::{Moment, NamespacedName, Object};
 use serde_json::{Value, json};
 
 use super::api::{StatefulSetSpec, StatefulSetStatus};
+use super::controller_revision::ControllerRevision;
+use super::object_table::{CachedObject, creation_timestamp};
 use super::pod::{Phase, Pod};
-use super::revision::Revision;
+use super::pod_template::{CONTROLLER_REVISION_HASH_LABEL, NewPod, NewPodName};
 use super::revision_history;
-use super::table::{Held, created_now};
-use super::template::{NewName, NewPod, REVISION_HASH};
-use super::{BURST, Context, Controller};
+use super::{BURST_REPLICAS, Controller, SyncContext};
 
-/// The most pods of one set. Numbers beyond are no numbers of pods to Kubernetes.
-const MOST: i64 = i32::MAX as i64;
+/// The highest ordinal that Kubernetes parses.
+const MAX_ORDINAL: i64 = i32::MAX as i64;
 
-/// A StatefulSet being looked at.
-struct Work<'a> {
-    held: &'a Held<StatefulSetSpec>,
-    current: Arc<Revision>,
-    update: Arc<Revision>,
-    /// The pods that are to be there, by number, as far as they are.
+/// The sync of a StatefulSet.
+struct StatefulSetSync<'a> {
+    stateful_set: &'a CachedObject<StatefulSetSpec>,
+    current_revision: Arc<ControllerRevision>,
+    update_revision: Arc<ControllerRevision>,
+    /// The desired replicas by ordinal, as far as their pods exist.
     replicas: Vec<Option<Arc<Pod>>>,
-    /// The pods that are too many, the highest number first.
+    /// The condemned pods, the highest ordinal first.
     condemned: Vec<Arc<Pod>>,
 }
 
-/// Whether to go on in this look.
+/// Whether an ordered set continues with the next replica in this sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Go {
-    On,
-    Stop,
+enum ReplicaLoop {
+    Continue,
+    Exit,
 }
 
-pub(super) fn sync(context: &mut Context<'_>, held: &Arc<Held<StatefulSetSpec>>) {
+pub(super) fn sync(context: &mut SyncContext<'_>, held: &Arc<CachedObject<StatefulSetSpec>>) {
     let known = held.status.update_revision.strip_prefix(&format!("{}-", held.name.name));
     let is_observed = held.status.observed_generation == held.meta.generation;
     let known = known.filter(|_| is_observed).map(str::to_owned);
-    let (update, old) = revision_history::current(context, held, &held.spec.template, known);
+    let (update, old) = revision_history::get_or_create_current(context, held, &held.spec.template, known);
     let current = old.iter().find(|revision| *revision.name.name == *held.status.current_revision);
     let current = current.unwrap_or(&update).clone();
     let policy = &held.spec.persistent_volume_claim_retention_policy;
     if [&policy.when_deleted, &policy.when_scaled].iter().any(|when| when.as_deref() == Some("Delete")) {
         context
-            .left_out
+            .unsupported
             .add("claims of a StatefulSet are to be deleted with it or its pods, and are kept".into());
     }
-    let pods = context.world.pods_of(&held.uid);
-    let mut work = Work::new(held, current, update, &pods);
-    let before = context.done.len();
-    if !held.is_deleted() {
-        work.go_on(context);
+    let pods = context.cache.pods_of(&held.uid);
+    let mut work = StatefulSetSync::new(held, current, update, &pods);
+    let before = context.api_calls.len();
+    if !held.is_deleting() {
+        work.update_pods(context);
     }
     let limit = held.spec.revision_history_limit.unwrap_or(10);
-    let live = [work.current.name.clone(), work.update.name.clone()];
-    revision_history::forget(context, &old, limit, |revision| {
-        let is_of = |pod: &Arc<Pod>| pod.label(REVISION_HASH) == Some(&revision.name.name);
+    let live = [work.current_revision.name.clone(), work.update_revision.name.clone()];
+    revision_history::truncate_history(context, &old, limit, |revision| {
+        let is_of = |pod: &Arc<Pod>| pod.label(CONTROLLER_REVISION_HASH_LABEL) == Some(&revision.name.name);
         live.contains(&revision.name) || pods.iter().any(is_of)
     });
-    if context.done.len() == before {
-        work.tell(context, &pods);
+    if context.api_calls.len() == before {
+        work.update_status(context, &pods);
     }
 }
 
-// === impl Work ===
+// === impl StatefulSetSync ===
 
-impl<'a> Work<'a> {
+impl<'a> StatefulSetSync<'a> {
     fn new(
-        held: &'a Held<StatefulSetSpec>,
-        current: Arc<Revision>,
-        update: Arc<Revision>,
+        held: &'a CachedObject<StatefulSetSpec>,
+        current: Arc<ControllerRevision>,
+        update: Arc<ControllerRevision>,
         pods: &[Arc<Pod>],
-    ) -> Work<'a> {
-        let (start, count) = (held.spec.ordinals.start, held.spec.replicas().min(MOST));
+    ) -> StatefulSetSync<'a> {
+        let (start, count) = (held.spec.ordinals.start, held.spec.replicas().min(MAX_ORDINAL));
         let mut condemned: Vec<(i64, Arc<Pod>)> = Vec::new();
-        // Room for pods that are there; those that are missing come in their time.
+        // The existing pods with a desired ordinal. `replicas` is bounded, as missing pods beyond a burst follow in
+        // later syncs.
         let mut there: Vec<(i64, Arc<Pod>)> = Vec::new();
         for pod in pods {
             let Some(ordinal) = ordinal(&held.name.name, &pod.name.name) else { continue };
@@ -89,27 +90,27 @@ impl<'a> Work<'a> {
             list.push((ordinal, pod.clone()));
         }
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
-        let mut replicas = vec![None; usize::try_from(count).unwrap_or(0).min(pods.len() + BURST)];
+        let mut replicas = vec![None; usize::try_from(count).unwrap_or(0).min(pods.len() + BURST_REPLICAS)];
         for (ordinal, pod) in there {
             let index = usize::try_from(ordinal - start).unwrap_or(usize::MAX);
             if let Some(slot) = replicas.get_mut(index) {
                 *slot = Some(pod);
             }
         }
-        Work {
-            held,
-            current,
-            update,
+        StatefulSetSync {
+            stateful_set: held,
+            current_revision: current,
+            update_revision: update,
             replicas,
             condemned: condemned.into_iter().map(|(_, pod)| pod).collect(),
         }
     }
 
-    /// Does what is next: pods that are missing, then those that are too many, then those of an older template.
-    fn go_on(&mut self, context: &mut Context<'_>) {
-        let is_ordered = self.held.spec.is_ordered();
+    /// Creates missing pods, then deletes condemned ones, then replaces pods of an older revision.
+    fn update_pods(&mut self, context: &mut SyncContext<'_>) {
+        let is_ordered = self.stateful_set.spec.is_ordered();
         for index in 0..self.replicas.len() {
-            if self.see_to(context, index) == Go::Stop && is_ordered {
+            if self.process_replica(context, index) == ReplicaLoop::Exit && is_ordered {
                 return;
             }
         }
@@ -118,13 +119,16 @@ impl<'a> Work<'a> {
         let first = first.or_else(|| self.condemned.iter().rev().find(unavailable)).cloned();
         for pod in self.condemned.clone() {
             let is_first = first.as_ref().is_some_and(|first| Arc::ptr_eq(first, &pod));
-            if pod.is_deleted() {
+            if pod.is_deleting() {
                 if is_ordered {
                     return;
                 }
                 continue;
             }
-            if is_ordered && !is_first && !(is_running(&pod) && self.is_available(&pod, context.now)) {
+            if is_ordered
+                && !is_first
+                && !(is_running_and_ready(&pod) && self.is_available(&pod, context.now))
+            {
                 return;
             }
             context.delete_pod(&pod);
@@ -132,40 +136,43 @@ impl<'a> Work<'a> {
                 return;
             }
         }
-        if self.held.spec.rolls() {
-            self.roll(context);
+        if self.stateful_set.spec.is_rolling_update() {
+            self.rolling_update(context);
         }
     }
 
-    /// Sees to it that a pod is there and well.
-    fn see_to(&self, context: &mut Context<'_>, index: usize) -> Go {
+    /// Creates or replaces a replica's pod if needed, and reports whether it is healthy.
+    fn process_replica(&self, context: &mut SyncContext<'_>, index: usize) -> ReplicaLoop {
         let Some(pod) = &self.replicas[index] else {
-            let ordinal = self.held.spec.ordinals.start + index as i64;
-            self.make_claims(context, ordinal);
-            context.create_pod(self.pod(ordinal));
-            return Go::Stop;
+            let ordinal = self.stateful_set.spec.ordinals.start + index as i64;
+            self.create_missing_claims(context, ordinal);
+            context.create_pod(self.new_pod(ordinal));
+            return ReplicaLoop::Exit;
         };
         if pod.is_finished() {
-            if !pod.is_deleted() {
+            if !pod.is_deleting() {
                 context.delete_pod(pod);
             }
-            return Go::Stop;
+            return ReplicaLoop::Exit;
         }
         if pod.phase == Phase::Pending
-            && let Some(ordinal) = ordinal(&self.held.name.name, &pod.name.name)
+            && let Some(ordinal) = ordinal(&self.stateful_set.name.name, &pod.name.name)
         {
-            self.make_claims(context, ordinal);
+            self.create_missing_claims(context, ordinal);
         }
-        let is_well = !pod.is_deleted() && is_running(pod) && self.is_available(pod, context.now);
-        if is_well { Go::On } else { Go::Stop }
+        let is_well = !pod.is_deleting() && is_running_and_ready(pod) && self.is_available(pod, context.now);
+        if is_well { ReplicaLoop::Continue } else { ReplicaLoop::Exit }
     }
 
-    /// Deletes the pod with the highest number that is of an older template, once all above it are well.
-    fn roll(&self, context: &mut Context<'_>) {
-        let last = usize::try_from(self.held.spec.update_strategy.rolling_update.partition).unwrap_or(0);
+    /// Deletes the pod with the highest ordinal of an older revision, once all above it are available.
+    fn rolling_update(&self, context: &mut SyncContext<'_>) {
+        let last =
+            usize::try_from(self.stateful_set.spec.update_strategy.rolling_update.partition).unwrap_or(0);
         for slot in self.replicas.iter().skip(last).rev() {
             let Some(pod) = slot else { return };
-            if pod.label(REVISION_HASH) != Some(&self.update.name.name) && !pod.is_deleted() {
+            if pod.label(CONTROLLER_REVISION_HASH_LABEL) != Some(&self.update_revision.name.name)
+                && !pod.is_deleting()
+            {
                 context.delete_pod(pod);
                 return;
             }
@@ -176,25 +183,29 @@ impl<'a> Work<'a> {
     }
 
     fn is_available(&self, pod: &Pod, now: Moment) -> bool {
-        pod.is_available(self.held.spec.min_ready_seconds, now) && !pod.is_deleted()
+        pod.is_available(self.stateful_set.spec.min_ready_seconds, now) && !pod.is_deleting()
     }
 
-    /// The pod of a number: of the older template below the partition.
-    fn pod(&self, ordinal: i64) -> NewPod {
-        let spec = &self.held.spec;
+    /// The new pod of an ordinal; below the partition it has the current revision, not the update revision.
+    fn new_pod(&self, ordinal: i64) -> NewPod {
+        let spec = &self.stateful_set.spec;
         let first_new = spec.ordinals.start.saturating_add(spec.update_strategy.rolling_update.partition);
-        let revision = if spec.rolls() && ordinal < first_new { &self.current } else { &self.update };
-        let name = format!("{}-{ordinal}", self.held.name.name);
-        let mut pod = revision.template.pod(self.held);
-        pod.metadata.insert("generateName".to_owned(), format!("{}-", self.held.name.name).into());
-        pod.label("statefulset.kubernetes.io/pod-name", &name);
-        pod.label("apps.kubernetes.io/pod-index", &ordinal.to_string());
-        pod.label(REVISION_HASH, &revision.name.name);
+        let revision = if spec.is_rolling_update() && ordinal < first_new {
+            &self.current_revision
+        } else {
+            &self.update_revision
+        };
+        let name = format!("{}-{ordinal}", self.stateful_set.name.name);
+        let mut pod = revision.template.new_pod(self.stateful_set);
+        pod.metadata.insert("generateName".to_owned(), format!("{}-", self.stateful_set.name.name).into());
+        pod.set_label("statefulset.kubernetes.io/pod-name", &name);
+        pod.set_label("apps.kubernetes.io/pod-index", &ordinal.to_string());
+        pod.set_label(CONTROLLER_REVISION_HASH_LABEL, &revision.name.name);
         pod.spec.insert("hostname".to_owned(), (*name).into());
         if !spec.service_name.is_empty() {
             pod.spec.insert("subdomain".to_owned(), (*spec.service_name).into());
         }
-        let claims: Vec<&str> = self.claims().map(|(claim, _)| claim).collect();
+        let claims: Vec<&str> = self.claim_templates().map(|(claim, _)| claim).collect();
         if !claims.is_empty() {
             let claimed = claims.iter().map(|claim| {
                 json!({"name": claim, "persistentVolumeClaim": {"claimName": format!("{claim}-{name}")}})
@@ -204,82 +215,84 @@ impl<'a> Work<'a> {
             volumes.extend(own.filter(|own| !claims.iter().any(|claim| own["name"] == *claim)).cloned());
             pod.spec.insert("volumes".to_owned(), volumes.into());
         }
-        pod.name = NewName::Fixed(name);
+        pod.name = NewPodName::Fixed(name);
         pod
     }
 
-    fn claims(&self) -> impl Iterator<Item = (&str, &Value)> {
-        let templates = self.held.spec.volume_claim_templates.iter();
+    fn claim_templates(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let templates = self.stateful_set.spec.volume_claim_templates.iter();
         templates.filter_map(|claim| Some((claim.pointer("/metadata/name")?.as_str()?, claim)))
     }
 
-    fn make_claims(&self, context: &mut Context<'_>, ordinal: i64) {
-        let set = &self.held.name;
-        for (claim, template) in self.claims() {
+    fn create_missing_claims(&self, context: &mut SyncContext<'_>, ordinal: i64) {
+        let set = &self.stateful_set.name;
+        for (claim, template) in self.claim_templates() {
             let name = NamespacedName {
                 namespace: set.namespace.clone(),
                 name: format!("{claim}-{}-{ordinal}", set.name).into(),
             };
-            if context.world.claims.contains(&name) {
+            if context.cache.volume_claims.contains(&name) {
                 continue;
             }
             let labels = template.pointer("/metadata/labels").and_then(Value::as_object);
             let mut labels = labels.cloned().unwrap_or_default();
-            labels.extend(self.held.spec.selector.match_labels.clone());
+            labels.extend(self.stateful_set.spec.selector.match_labels.clone());
             let metadata = json!({
-                "name": *name.name, "namespace": *name.namespace, "uid": context.names.uid(context.now),
-                "creationTimestamp": created_now(context.now), "labels": labels,
+                "name": *name.name, "namespace": *name.namespace, "uid": context.name_generator.uid(context.now),
+                "creationTimestamp": creation_timestamp(context.now), "labels": labels,
                 "annotations": template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
             });
             let claim = json!({
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata,
                 "spec": template["spec"], "status": {"phase": "Pending"},
             });
-            context.create(Object::trusted(claim.to_string()));
+            context.create(Object::from_trusted(claim.to_string()));
         }
     }
 
-    /// Keeps the status up to date.
-    fn tell(&self, context: &mut Context<'_>, pods: &[Arc<Pod>]) {
-        let (spec, wanted) = (&self.held.spec, self.held.spec.replicas());
+    /// Updates the status.
+    fn update_status(&self, context: &mut SyncContext<'_>, pods: &[Arc<Pod>]) {
+        let (spec, wanted) = (&self.stateful_set.spec, self.stateful_set.spec.replicas());
         let count = |is: &dyn Fn(&Pod) -> bool| pods.iter().filter(|pod| is(pod)).count() as i64;
-        let of = |revision: &Revision| {
-            count(&|pod| !pod.is_deleted() && pod.label(REVISION_HASH) == Some(&revision.name.name))
+        let of = |revision: &ControllerRevision| {
+            count(&|pod| {
+                !pod.is_deleting() && pod.label(CONTROLLER_REVISION_HASH_LABEL) == Some(&revision.name.name)
+            })
         };
         let is_available =
-            |pod: &Pod| is_running(pod) && pod.is_available(spec.min_ready_seconds, context.now);
+            |pod: &Pod| is_running_and_ready(pod) && pod.is_available(spec.min_ready_seconds, context.now);
         let mut status = StatefulSetStatus {
-            observed_generation: self.held.meta.generation,
+            observed_generation: self.stateful_set.meta.generation,
             replicas: pods.len() as i64,
-            ready_replicas: count(&is_running),
-            current_replicas: of(&self.current),
-            updated_replicas: of(&self.update),
-            current_revision: self.current.name.name.to_string(),
-            update_revision: self.update.name.name.to_string(),
-            collision_count: Some(self.held.status.collision_count.unwrap_or(0)),
-            conditions: self.held.status.conditions.clone(),
+            ready_replicas: count(&is_running_and_ready),
+            current_replicas: of(&self.current_revision),
+            updated_replicas: of(&self.update_revision),
+            current_revision: self.current_revision.name.name.to_string(),
+            update_revision: self.update_revision.name.name.to_string(),
+            collision_count: Some(self.stateful_set.status.collision_count.unwrap_or(0)),
+            conditions: self.stateful_set.status.conditions.clone(),
             available_replicas: count(&is_available),
         };
         let is_whole = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
-        if spec.rolls() && is_whole {
+        if spec.is_rolling_update() && is_whole {
             status.current_replicas = status.updated_replicas;
             status.current_revision = status.update_revision.clone();
         }
-        if status != self.held.status {
-            context.update(self.held.with_status(&status));
+        if status != self.stateful_set.status {
+            context.update(self.stateful_set.with_status(&status));
         }
         let later = pods.iter().filter_map(|pod| pod.available_at(spec.min_ready_seconds));
         if let Some(at) = later.filter(|at| *at > context.now).min() {
-            context.look_again(at, Controller::StatefulSet, self.held.name.clone());
+            context.enqueue_at(at, Controller::StatefulSet, self.stateful_set.name.clone());
         }
     }
 }
 
-fn is_running(pod: &Pod) -> bool {
+fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase == Phase::Running && pod.ready
 }
 
-/// The number of a pod, if it is one of that set by its name.
+/// The ordinal of a pod, if its name is one of the set's.
 fn ordinal(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());

@@ -1,10 +1,10 @@
-//! Controllers at work on a stage that carries out what they do, as an API server would.
+//! Tests of the controllers in a fake cluster that carries out their API calls as an API server would.
 
 mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
-mod garbage;
+mod garbage_collector;
 mod job;
 mod replica_set;
 mod stateful_set;
@@ -15,36 +15,36 @@ use model::{Moment, Object, What};
 use serde_json::{Value, json};
 use testobjects::node;
 
-use super::{Controller, Controllers, Do};
+use super::{ApiCall, Controller, Controllers};
 
 const START: i64 = 1_794_700_800_000_000_000;
 const SECOND: i64 = 1_000_000_000;
 const ALL: [Controller; 8] = Controller::ALL;
 
-/// A cluster without a scheduler or kubelets: what becomes of pods is said by the test.
-struct Stage {
+/// A cluster without a scheduler or kubelets: tests set the status of pods.
+struct FakeCluster {
     controllers: Controllers,
     now: Moment,
     /// By kind, namespace and name.
     objects: BTreeMap<(String, String, String), Value>,
-    /// Pods take their time to be deleted.
+    /// Whether deleted pods stay until they are removed.
     is_graceful: bool,
-    /// What was done since it was last asked: `create Pod`, and so on.
-    done: Vec<String>,
+    /// The API calls since they were last taken, such as `create Pod`.
+    api_calls: Vec<String>,
 }
 
-impl Stage {
-    fn new(which: &[Controller]) -> Stage {
-        Stage {
+impl FakeCluster {
+    fn new(which: &[Controller]) -> FakeCluster {
+        FakeCluster {
             controllers: Controllers::new(which, 7),
             now: Moment::from_nanos(START),
             objects: BTreeMap::new(),
             is_graceful: false,
-            done: Vec::new(),
+            api_calls: Vec::new(),
         }
     }
 
-    /// Puts an object there, or another in its place, and lets the controllers work.
+    /// Creates or replaces an object, and lets the controllers sync.
     fn put(&mut self, object: impl Into<Value>) {
         self.set(object.into());
         self.settle();
@@ -71,7 +71,7 @@ impl Stage {
         }
     }
 
-    /// Changes an object: its generation too, if that is another spec.
+    /// Changes an object, and its generation if the spec changed.
     fn change(&mut self, kind: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let mut object = self.get(kind, name).clone();
         let spec = object["spec"].clone();
@@ -83,7 +83,7 @@ impl Stage {
         self.put(object);
     }
 
-    /// Deletes an object at once, whatever it has.
+    /// Removes an object at once, in spite of finalizers.
     fn remove(&mut self, kind: &str, name: &str) {
         let key = (kind.to_owned(), namespace(kind).to_owned(), name.to_owned());
         let object = self.objects.remove(&key).expect("it is there");
@@ -91,10 +91,10 @@ impl Stage {
         self.settle();
     }
 
-    /// Lets the controllers work until nothing is left.
+    /// Lets the controllers sync until nothing is left.
     fn settle(&mut self) {
         for _ in 0..10_000 {
-            let done = self.controllers.work(self.now);
+            let done = self.controllers.process_next_item(self.now);
             if done.is_empty() {
                 return;
             }
@@ -102,40 +102,40 @@ impl Stage {
                 self.carry_out(one);
             }
         }
-        panic!("the controllers never rest: {:?}", &self.done[self.done.len() - 20..]);
+        panic!("the controllers never rest: {:?}", &self.api_calls[self.api_calls.len() - 20..]);
     }
 
-    fn carry_out(&mut self, one: Do) {
+    fn carry_out(&mut self, one: ApiCall) {
         match one {
-            Do::Create(object) => {
+            ApiCall::Create(object) => {
                 let object =
                     Object::parse(object.as_str()).expect("what is made is an object").value().unwrap();
                 let key = key(&object);
                 assert!(!self.objects.contains_key(&key), "{key:?} is there already");
-                self.done.push(format!("create {} {}", key.0, key.2));
+                self.api_calls.push(format!("create {} {}", key.0, key.2));
                 self.set(object);
             }
-            Do::Update(object) => {
+            ApiCall::Update(object) => {
                 let object =
                     Object::parse(object.as_str()).expect("what is changed is an object").value().unwrap();
                 let key = key(&object);
                 assert!(self.objects.contains_key(&key), "{key:?} is not there");
-                self.done.push(format!("update {} {}", key.0, key.2));
+                self.api_calls.push(format!("update {} {}", key.0, key.2));
                 self.set(object);
             }
-            Do::Delete(doomed) => {
+            ApiCall::Delete(doomed) => {
                 let key =
                     (doomed.kind.kind.to_string(), doomed.namespace.to_string(), doomed.name.to_string());
                 let mut object = self.objects[&key].clone();
                 assert_eq!(object["metadata"]["uid"], *doomed.uid);
-                self.done.push(format!("delete {} {}", key.0, key.2));
+                self.api_calls.push(format!("delete {} {}", key.0, key.2));
                 object["metadata"]["deletionTimestamp"] = self.now.to_string().into();
                 self.set(object);
             }
         }
     }
 
-    /// Lets time pass, with all that the controllers wake up for.
+    /// Advances the clock, with all syncs that are due meanwhile.
     fn wait(&mut self, seconds: i64) {
         let end = self.now.plus_nanos(seconds * SECOND);
         while let Some(at) = self.controllers.next_wake().filter(|at| *at <= end) {
@@ -159,8 +159,8 @@ impl Stage {
         self.all(kind).iter().map(|object| text(&object["metadata"]["name"])).collect()
     }
 
-    /// A pod runs and is ready, on its node or one of that name.
-    fn run(&mut self, pod: &str) {
+    /// Makes a pod Running and ready, on its target node or on `node`.
+    fn run_pod(&mut self, pod: &str) {
         let now = self.now;
         self.change("Pod", pod, |pod| {
             let target = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
@@ -170,7 +170,7 @@ impl Stage {
         });
     }
 
-    fn run_all(&mut self) {
+    fn run_all_pods(&mut self) {
         for _ in 0..100 {
             let waiting: Vec<String> = self
                 .all("Pod")
@@ -185,14 +185,14 @@ impl Stage {
             }
             for pod in waiting {
                 if self.objects.contains_key(&("Pod".to_owned(), "shop".to_owned(), pod.clone())) {
-                    self.run(&pod);
+                    self.run_pod(&pod);
                 }
             }
         }
     }
 
-    /// A pod ends.
-    fn end(&mut self, pod: &str, phase: &str) {
+    /// Finishes a pod.
+    fn finish_pod(&mut self, pod: &str, phase: &str) {
         let now = self.now;
         self.change("Pod", pod, |pod| {
             pod["status"] = json!({"phase": phase, "conditions": [
@@ -200,9 +200,9 @@ impl Stage {
         });
     }
 
-    /// What was done since it was last asked, less names that are made up.
-    fn told(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.done)
+    /// The API calls since they were last taken.
+    fn take_api_calls(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.api_calls)
     }
 }
 
@@ -239,28 +239,28 @@ fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
 }
 
 #[test]
-fn the_same_seed_does_the_same() {
+fn the_same_seed_gives_the_same_api_calls() {
     let play = || {
-        let mut stage = Stage::new(&ALL);
+        let mut stage = FakeCluster::new(&ALL);
         stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
-        stage.run_all();
+        stage.run_all_pods();
         stage.change("Deployment", "w", |object| {
             object["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2".into()
         });
-        stage.run_all();
-        (stage.told(), serde_json::to_string(&stage.objects.values().collect::<Vec<_>>()).unwrap())
+        stage.run_all_pods();
+        (stage.take_api_calls(), serde_json::to_string(&stage.objects.values().collect::<Vec<_>>()).unwrap())
     };
     assert_eq!(play(), play());
 }
 
 #[test]
-fn what_makes_no_sense_is_said_and_counts_as_gone() {
-    let mut stage = Stage::new(&ALL);
+fn invalid_objects_are_reported_and_count_as_deleted() {
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": "many"})));
     stage.put(workload("batch/v1", "Job", json!({"parallelism": []})));
     stage.put(node("n").set("spec.taints", 7));
-    assert_eq!(stage.told(), [""; 0]);
-    let left_out: Vec<_> = stage.controllers.left_out().collect();
+    assert_eq!(stage.take_api_calls(), [""; 0]);
+    let left_out: Vec<_> = stage.controllers.unsupported().collect();
     assert_eq!(left_out.len(), 3, "{left_out:?}");
     assert!(
         left_out
@@ -270,10 +270,10 @@ fn what_makes_no_sense_is_said_and_counts_as_gone() {
 }
 
 #[test]
-fn those_that_are_not_named_do_nothing() {
-    let mut stage = Stage::new(&[Controller::Disruption]);
+fn controllers_that_are_not_enabled_do_nothing() {
+    let mut stage = FakeCluster::new(&[Controller::Disruption]);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 3})));
     stage.put(workload("apps/v1", "DaemonSet", json!({})));
     stage.put(node("n"));
-    assert_eq!(stage.told(), [""; 0]);
+    assert_eq!(stage.take_api_calls(), [""; 0]);
 }

@@ -1,21 +1,21 @@
-//! An explanation for programs.
+//! JSON documents of explanations.
 
 mod autoscaler;
 
 use model::{Key, Moment, NamespacedName};
 use query::AsOf;
-use query::scheduler_settings::ToldBy;
-use scheduler::{Decision, NodeAnswer, NodeVerdict, Refusal};
+use query::scheduler_choice::SettingsSource;
+use scheduler::{Decision, EvaluatedNode, NodeVerdict, Status};
 use serde_json::{Map, Value, json};
 
-use super::PodExplanation;
-use super::happened::{Happened, Said};
+use super::ExplainedPod;
+use super::pod_outcome::{ObservedPodOutcome, RecordedEvent};
 
 pub(crate) use self::autoscaler::autoscaler;
 
-/// One JSON document. What there is not is left out.
-pub(crate) fn of_pod(told: &PodExplanation) -> Value {
-    let PodExplanation { case, which, explanation, .. } = told;
+/// Returns one JSON document. Absent values are omitted.
+pub(crate) fn pod_document(explained: &ExplainedPod) -> Value {
+    let ExplainedPod { snapshot: case, scheduler: which, explanation, .. } = explained;
     let mut all = json!({
         "pod": {"namespace": &*case.key.namespace, "name": &*case.key.name},
         "at": case.as_of.moment().to_string(),
@@ -24,24 +24,24 @@ pub(crate) fn of_pod(told: &PodExplanation) -> Value {
         "scheduler": {
             "version": which.settings.version.to_string(),
             "verified": which.is_verified(),
-            "configuration": match &which.told_by {
-                ToldBy::Nobody => json!({"from": "defaults"}),
-                ToldBy::File(name) => json!({"from": "file", "name": name}),
-                ToldBy::History(name) => json!({"from": "history", "name": name}),
+            "configuration": match &which.settings_source {
+                SettingsSource::Defaults => json!({"from": "defaults"}),
+                SettingsSource::File(name) => json!({"from": "file", "name": name}),
+                SettingsSource::History(name) => json!({"from": "history", "name": name}),
             },
             "leftOut": which.settings.left_out,
         },
         "nodes": explanation.nodes.iter().map(node).collect::<Vec<_>>(),
     });
     let mut put = |name: &str, value: Value| all[name] = value;
-    put("decision", decision_word(&explanation.decision).into());
-    if let Some(message) = told.message() {
+    put("decision", decision_name(&explanation.decision).into());
+    if let Some(message) = explained.message() {
         put("message", message.into());
     }
-    if let Some(reason) = told.reason() {
+    if let Some(reason) = explained.reason() {
         put("reason", reason.into());
     }
-    if let Some(pre_filter) = &explanation.pre_filter {
+    if let Some(pre_filter) = &explanation.pre_filter_status {
         put("preFilter", refusal(pre_filter));
     }
     if let Some(only) = &explanation.only_nodes {
@@ -50,34 +50,40 @@ pub(crate) fn of_pod(told: &PodExplanation) -> Value {
     match &explanation.decision {
         Decision::Placed(placement) => {
             put("node", (*placement.node).into());
-            put("lookedAt", placement.looked_at.into());
-            put("fitting", placement.fitting.into());
+            put("lookedAt", placement.evaluated_nodes.into());
+            put("fitting", placement.feasible_nodes.into());
         }
         Decision::Refused(rejection) => {
-            put("plugins", rejection.plugins.iter().map(|plugin| Value::from(plugin.name())).collect());
+            put(
+                "plugins",
+                rejection.unschedulable_plugins.iter().map(|plugin| Value::from(plugin.name())).collect(),
+            );
             if let Some(node) = &rejection.nominated_node {
                 put("nominatedNode", (**node).into());
             }
-            put("victims", rejection.victims.iter().map(|victim| pod(told, victim)).collect());
-            put("clearedNominations", rejection.cleared.iter().map(|other| pod(told, other)).collect());
+            put("victims", rejection.victims.iter().map(|victim| pod(explained, victim)).collect());
+            put(
+                "clearedNominations",
+                rejection.cleared_nominations.iter().map(|other| pod(explained, other)).collect(),
+            );
         }
         Decision::Gated(gated) => put("gated", refusal(gated)),
         Decision::Skipped(_) | Decision::Failed(_) => {}
     }
-    if let Some(known) = &told.happened {
-        let mut shown = happened(known);
-        if told.scaling.is_some() {
-            shown["scaleUp"] = known.scaling.iter().map(said).collect();
+    if let Some(known) = &explained.outcome {
+        let mut shown = outcome(known);
+        if explained.scaling.is_some() {
+            shown["scaleUp"] = known.autoscaler_events.iter().map(event).collect();
         }
         put("happened", shown);
     }
-    if let Some(scaling) = &told.scaling {
-        put("autoscaler", autoscaler::of_pod(scaling, &told.case.key));
+    if let Some(scaling) = &explained.scaling {
+        put("autoscaler", autoscaler::pod_scaling(scaling, &explained.snapshot.key));
     }
     all
 }
 
-fn decision_word(decision: &Decision) -> &'static str {
+fn decision_name(decision: &Decision) -> &'static str {
     match decision {
         Decision::Skipped(_) => "skipped",
         Decision::Gated(_) => "gated",
@@ -87,10 +93,10 @@ fn decision_word(decision: &Decision) -> &'static str {
     }
 }
 
-fn node(answer: &NodeAnswer) -> Value {
+fn node(answer: &EvaluatedNode) -> Value {
     let mut shown = match &answer.verdict {
-        NodeVerdict::Refused(refused) => refusal(refused),
-        NodeVerdict::Fits { scores, total } => {
+        NodeVerdict::Rejected(refused) => refusal(refused),
+        NodeVerdict::Feasible { scores, total } => {
             let scores: Map<String, Value> = scores
                 .iter()
                 .map(|score| {
@@ -107,7 +113,7 @@ fn node(answer: &NodeAnswer) -> Value {
     shown
 }
 
-fn refusal(refusal: &Refusal) -> Value {
+fn refusal(refusal: &Status) -> Value {
     json!({
         "plugin": refusal.plugin.name(),
         "code": refusal.code.to_string(),
@@ -115,26 +121,27 @@ fn refusal(refusal: &Refusal) -> Value {
     })
 }
 
-fn pod(told: &PodExplanation, name: &NamespacedName) -> Value {
-    let key = Key { namespace: name.namespace.clone(), name: name.name.clone(), ..told.case.key.clone() };
-    json!({"namespace": &*name.namespace, "name": &*name.name, "priority": told.state.priority(&key)})
+fn pod(explained: &ExplainedPod, name: &NamespacedName) -> Value {
+    let key =
+        Key { namespace: name.namespace.clone(), name: name.name.clone(), ..explained.snapshot.key.clone() };
+    json!({"namespace": &*name.namespace, "name": &*name.name, "priority": explained.cluster.priority(&key)})
 }
 
-/// An event, with its reason.
-pub(crate) fn said(said: &Said) -> Value {
+/// An Event with its reason.
+pub(crate) fn event(said: &RecordedEvent) -> Value {
     json!({
         "at": said.first.to_string(), "last": said.last.to_string(), "times": said.times,
-        "reason": said.reason, "message": said.text,
+        "reason": said.reason, "message": said.message,
     })
 }
 
-fn happened(happened: &Happened) -> Value {
+fn outcome(happened: &ObservedPodOutcome) -> Value {
     let mut shown = Map::new();
     let time = |moment: Moment| Value::from(moment.to_string());
-    let told = |said: &Said| {
+    let told = |said: &RecordedEvent| {
         json!({
-            "at": time(said.first), "last": time(said.last), "times": said.times, "message": said.text,
-            "pod": said.about,
+            "at": time(said.first), "last": time(said.last), "times": said.times, "message": said.message,
+            "pod": said.object,
         })
     };
     if let Some((node, at)) = &happened.bound {
@@ -145,7 +152,7 @@ fn happened(happened: &Happened) -> Value {
     }
     let nominated = happened.nominated.iter().map(|(at, node)| json!({"at": time(*at), "node": node}));
     shown.insert("nominated".to_owned(), nominated.collect());
-    shown.insert("failedScheduling".to_owned(), happened.failed.iter().map(told).collect());
+    shown.insert("failedScheduling".to_owned(), happened.failed_scheduling.iter().map(told).collect());
     shown.insert("victims".to_owned(), happened.victims.iter().map(told).collect());
     let preempted = happened.preempted.as_ref().map(|preempted| {
         let mut shown = told(preempted);
@@ -156,8 +163,8 @@ fn happened(happened: &Happened) -> Value {
     });
     for (name, value) in [
         ("preempted", preempted),
-        ("deletionAt", happened.deletion.map(time)),
-        ("goneAt", happened.gone.map(time)),
+        ("deletionAt", happened.deletion_began.map(time)),
+        ("goneAt", happened.deleted_at.map(time)),
     ] {
         if let Some(value) = value {
             shown.insert(name.to_owned(), value);

@@ -1,114 +1,120 @@
-//! How a scheduler and an autoscaler decide about a pod, or an autoscaler about a node, and what really happened.
+//! Explanations of the decisions of a scheduler and an autoscaler about a recorded pod or node, with the recorded
+//! outcome.
 //!
-//! A pod that was placed is explained as of just before it was bound, one that waited as of the moment asked for. Every
-//! node is asked with kube-scheduler's rules; an autoscaler watches the time before, for it remembers, and what it decides
-//! has no effect.
+//! A pod that was bound is explained as of just before its binding, a pending one as of the requested moment. Every
+//! node is evaluated with kube-scheduler's rules. The autoscaler is stateful, so the time before is replayed into it;
+//! its decisions have no effect.
 
-mod happened;
+mod autoscaler_replay;
+mod cluster_state;
 mod json;
-mod life;
 mod manifest;
 pub mod node;
-mod played;
-mod seen;
-mod state;
+mod pod_lifetime;
+mod pod_outcome;
+mod scheduling_fields;
 
 use std::sync::Arc;
 
 use anyhow::bail;
 use model::{Key, Kind, Moment, NamespacedName, Object};
-use query::autoscaler_setup::{self, GroupsBy, Setup};
-use query::scheduler_settings::{self, Which};
-use query::{AsOf, Chosen, Listener};
+use query::autoscaler_choice::{self, AutoscalerChoice, NodeGroupsSource};
+use query::scheduler_choice::{self, SchedulerChoice};
+use query::{AsOf, OpenHistory, ProgressListener};
 use scheduler::{Decision, Explanation, KINDS, Plugin, Profile, Scheduler};
 use serde_json::Value;
 
-pub use self::happened::{Happened, Said, times};
-pub use self::life::Life;
+pub use self::autoscaler_replay::{
+    AutoscalerReplay, PodLoopResults, ScaleUpOutcome, ScaleUpSearch, TriggeredScaleUp,
+};
+pub use self::cluster_state::ClusterState;
 pub use self::manifest::Manifest;
-pub use self::played::{Outcome, Played, PodSeen, Search, Triggered};
-pub use self::state::State;
+pub use self::pod_lifetime::PodLifetime;
+pub use self::pod_outcome::{ObservedPodOutcome, RecordedEvent, repetitions};
 
-/// The pod that is asked about.
+/// The pod to explain.
 #[derive(Debug)]
 pub enum Subject {
-    /// One that was recorded.
+    /// A recorded pod.
     Recorded {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// One that never was.
+    /// A hypothetical pod.
     Manifest {
-        /// It, or the workload that makes it.
+        /// The pod, or a workload that creates it.
         manifest: Manifest,
-        /// Where it would be; `None`: where the manifest says.
+        /// Its namespace; `None` for that of the manifest.
         namespace: Option<String>,
     },
 }
 
-/// How those who decide are set.
-pub struct Settings<'a> {
+/// Settings of the scheduler and the autoscaler.
+pub struct ExplainOptions<'a> {
     /// The scheduler.
-    pub scheduler: scheduler_settings::Asked<'a>,
+    pub scheduler: scheduler_choice::SchedulerOptions<'a>,
     /// The autoscaler.
-    pub autoscaler: autoscaler_setup::Asked<'a>,
+    pub autoscaler: autoscaler_choice::AutoscalerOptions<'a>,
 }
 
-/// What is to be explained: a pod, and as of when.
-pub struct Case {
+/// The pod to explain, and the moment.
+pub struct PodSnapshot {
     /// The moment.
     pub as_of: AsOf,
-    /// Why that moment, in words that follow it.
+    /// Why that moment, as text that follows it.
     pub why: String,
-    /// The pod if it is not the one that the history has at that moment.
+    /// The pod, if it differs from the one in the history at that moment.
     pub pod: Option<Object>,
-    /// The pod by name.
+    /// The key of the pod.
     pub key: Key,
-    /// What the pod belongs to, if that is not in the history either.
+    /// The owner of the pod, if it is not in the history.
     pub owner: Option<Object>,
-    /// What the history knows of it; `None` of one that never was.
-    pub life: Option<Life>,
+    /// The recorded lifetime; `None` for a hypothetical pod.
+    pub lifetime: Option<PodLifetime>,
 }
 
-/// All there is to show.
-pub struct PodExplanation {
-    /// The pod, and as of when.
-    pub case: Case,
-    /// The scheduler that was asked.
-    pub which: Which,
-    /// The cluster as it knew it.
-    pub state: State,
-    /// What it decided, and every node's verdict and scores.
+/// The explanation of a pod.
+pub struct ExplainedPod {
+    /// The pod, and the moment.
+    pub snapshot: PodSnapshot,
+    /// The scheduler's settings.
+    pub scheduler: SchedulerChoice,
+    /// The cluster as the scheduler knew it.
+    pub cluster: ClusterState,
+    /// Its decision, and the verdict and scores of every node.
     pub explanation: Explanation,
-    /// What an autoscaler would do about it, where node groups are known.
-    pub scaling: Option<Scaling>,
-    /// What really happened; `None` to a pod that never was.
-    pub happened: Option<Happened>,
+    /// The scale-up decisions for the pod, where node groups are known.
+    pub scaling: Option<PodScaling>,
+    /// The recorded outcome; `None` for a hypothetical pod.
+    pub outcome: Option<ObservedPodOutcome>,
 }
 
-/// An autoscaler, and what it makes of a pod.
-pub struct Scaling {
-    /// How it was set, and its groups.
-    pub setup: Setup,
-    /// What it watched.
-    pub played: Played,
-    /// What it said of the pod.
-    pub seen: PodSeen,
+/// The decisions of an autoscaler about a pod.
+pub struct PodScaling {
+    /// Its settings and node groups.
+    pub autoscaler: AutoscalerChoice,
+    /// The time that was replayed into it.
+    pub replay: AutoscalerReplay,
+    /// Its decisions about the pod.
+    pub results: PodLoopResults,
 }
 
-/// Explains a pod, at a moment or when it was decided about.
-pub fn pod(
-    chosen: &Chosen,
+/// Explains a pod, at a moment or when it was bound.
+pub fn explain_pod(
+    open_history: &OpenHistory,
     source: Arc<str>,
     subject: &Subject,
     at: Option<Moment>,
-    settings: &Settings<'_>,
-    listener: &mut dyn Listener,
-) -> anyhow::Result<PodExplanation> {
-    if !has_nodes(chosen)? {
-        bail!("{} holds no nodes: nothing can be said of where a pod goes", chosen.history.path().display());
+    settings: &ExplainOptions<'_>,
+    listener: &mut dyn ProgressListener,
+) -> anyhow::Result<ExplainedPod> {
+    if !has_nodes(open_history)? {
+        bail!(
+            "{} holds no nodes: nothing can be said of where a pod goes",
+            open_history.history.path().display()
+        );
     }
     let case = match subject {
         Subject::Recorded { namespace, name } => {
@@ -118,119 +124,133 @@ pub fn pod(
                 namespace: namespace.as_str().into(),
                 name: name.as_str().into(),
             };
-            life::case(chosen, key, at)?
+            pod_lifetime::recorded_snapshot(open_history, key, at)?
         }
         Subject::Manifest { manifest, namespace } => {
-            manifest::case(chosen, &source, manifest, namespace.as_deref(), at, listener)?
+            manifest::manifest_snapshot(open_history, &source, manifest, namespace.as_deref(), at, listener)?
         }
     };
-    explain(chosen, case, settings, listener)
+    explain_snapshot(open_history, case, settings, listener)
 }
 
-fn has_nodes(chosen: &Chosen) -> anyhow::Result<bool> {
-    Ok(chosen.history.kinds()?.contains(&Kind::new("", "Node")))
+fn has_nodes(open_history: &OpenHistory) -> anyhow::Result<bool> {
+    Ok(open_history.history.kinds()?.contains(&Kind::new("", "Node")))
 }
 
-fn explain(
-    chosen: &Chosen,
-    case: Case,
-    settings: &Settings<'_>,
-    listener: &mut dyn Listener,
-) -> anyhow::Result<PodExplanation> {
-    let source = case.key.source.clone();
-    let moment = case.as_of.moment();
-    tell_gaps(chosen, &source, moment, listener)?;
-    let which = Which::choose(chosen, &source, &[moment], &settings.scheduler)?;
+fn explain_snapshot(
+    open_history: &OpenHistory,
+    snapshot: PodSnapshot,
+    settings: &ExplainOptions<'_>,
+    listener: &mut dyn ProgressListener,
+) -> anyhow::Result<ExplainedPod> {
+    let source = snapshot.key.source.clone();
+    let moment = snapshot.as_of.moment();
+    warn_of_gaps(open_history, &source, moment, listener)?;
+    let which = SchedulerChoice::resolve(open_history, &source, &[moment], &settings.scheduler)?;
     for sentence in &which.settings.left_out {
         listener.warn(sentence);
     }
-    let mut state = State::read(chosen, &source, case.as_of, &case.key)?;
-    if state.is_before_nodes() {
+    let mut state = ClusterState::read(open_history, &source, snapshot.as_of, &snapshot.key)?;
+    if state.has_never_had_nodes() {
         bail!(
             "there was no node yet {}: the first one {}",
-            case.as_of,
-            match state::first_node(chosen, &source)? {
+            snapshot.as_of,
+            match cluster_state::first_node_seen(open_history, &source)? {
                 Some(at) => format!("was seen at {at}"),
                 None => "is still to be seen".to_owned(),
             }
         );
     }
-    if let Some(pod) = &case.pod {
-        state.put(&case.key, pod.clone());
+    if let Some(pod) = &snapshot.pod {
+        state.put(&snapshot.key, pod.clone());
     }
-    if let Some(owner) = &case.owner {
+    if let Some(owner) = &snapshot.owner {
         state.put(&owner.key(&source), owner.clone());
     }
     let mut scheduler = Scheduler::new(which.settings.clone());
-    state.feed(&mut scheduler, moment);
-    let explanation = match scheduler.explain(moment, &case.key.namespace, &case.key.name) {
+    state.apply_to(&mut scheduler, moment);
+    let explanation = match scheduler.explain(moment, &snapshot.key.namespace, &snapshot.key.name) {
         Some(explanation) => explanation,
-        None => bail!("{} had run to its end {}: there is nothing to decide", case.key, case.as_of),
+        None => bail!("{} had run to its end {}: there is nothing to decide", snapshot.key, snapshot.as_of),
     };
-    let happened = case.life.as_ref().map(|life| Happened::read(chosen, &case, life)).transpose()?;
-    let scaling = scaling(chosen, &case, &explanation, &settings.autoscaler, listener)?;
-    Ok(PodExplanation { case, which, state, explanation, scaling, happened })
+    let happened = snapshot
+        .lifetime
+        .as_ref()
+        .map(|life| ObservedPodOutcome::read(open_history, &snapshot, life))
+        .transpose()?;
+    let scaling = replay_scale_up(open_history, &snapshot, &explanation, &settings.autoscaler, listener)?;
+    Ok(ExplainedPod { snapshot, scheduler: which, cluster: state, explanation, scaling, outcome: happened })
 }
 
-/// What an autoscaler would do about a pod: if it waits or waited and groups are known, or if that is asked for.
-fn scaling(
-    chosen: &Chosen,
-    case: &Case,
+/// Replays an autoscaler for a pod: if the pod is or was unschedulable and groups are known, or on request.
+fn replay_scale_up(
+    open_history: &OpenHistory,
+    snapshot: &PodSnapshot,
     explanation: &Explanation,
-    asked: &autoscaler_setup::Asked<'_>,
-    listener: &mut dyn Listener,
-) -> anyhow::Result<Option<Scaling>> {
+    options: &autoscaler_choice::AutoscalerOptions<'_>,
+    listener: &mut dyn ProgressListener,
+) -> anyhow::Result<Option<PodScaling>> {
     let is_refused = matches!(explanation.decision, Decision::Refused(_));
-    let waits = is_refused || case.life.as_ref().is_some_and(|life| life.was_refused);
-    if !waits && !asked.is_something() {
+    let waits = is_refused || snapshot.lifetime.as_ref().is_some_and(|life| life.was_unschedulable);
+    if !waits && !options.has_any() {
         return Ok(None);
     }
-    let (source, moment) = (&case.key.source, case.as_of.moment());
-    let setup = Setup::choose(chosen, source, case.as_of, asked)?;
-    if !setup.is_known() && !asked.is_something() {
+    let (source, moment) = (&snapshot.key.source, snapshot.as_of.moment());
+    let setup = AutoscalerChoice::resolve(open_history, source, snapshot.as_of, options)?;
+    if !setup.has_known_groups() && !options.has_any() {
         return Ok(None);
     }
-    if let GroupsBy::Nobody = setup.groups_by {
-        listener.warn(&setup.groupless(chosen, case.as_of).to_string());
+    if let NodeGroupsSource::NoGroups = setup.groups_source {
+        listener.warn(&setup.no_groups_message(open_history, snapshot.as_of).to_string());
         return Ok(None);
     }
     for sentence in setup.warnings() {
         listener.warn(&sentence.to_string());
     }
     let mut put: Vec<Object> = Vec::new();
-    if case.life.is_none() && is_refused {
-        put.extend(case.owner.clone());
-        put.extend(case.pod.as_ref().map(|pod| refused(pod, moment)).transpose()?);
+    if snapshot.lifetime.is_none() && is_refused {
+        put.extend(snapshot.owner.clone());
+        put.extend(snapshot.pod.as_ref().map(|pod| unschedulable(pod, moment)).transpose()?);
     }
-    let mut seen =
-        PodSeen::new(NamespacedName { namespace: case.key.namespace.clone(), name: case.key.name.clone() });
-    let played = played::play(listener, chosen, source, &setup, case.as_of, &put, |done, autoscaler, _| {
-        seen.see(done, autoscaler);
-    })?;
-    if case.life.is_none() && matches!(explanation.decision, Decision::Placed(_)) {
-        seen.outcome = Some(Outcome::Scheduled);
+    let mut seen = PodLoopResults::new(NamespacedName {
+        namespace: snapshot.key.namespace.clone(),
+        name: snapshot.key.name.clone(),
+    });
+    let played = autoscaler_replay::replay_autoscaler(
+        listener,
+        open_history,
+        source,
+        &setup,
+        snapshot.as_of,
+        &put,
+        |done, autoscaler, _| {
+            seen.observe(done, autoscaler);
+        },
+    )?;
+    if snapshot.lifetime.is_none() && matches!(explanation.decision, Decision::Placed(_)) {
+        seen.outcome = Some(ScaleUpOutcome::Scheduled);
     }
-    Ok(Some(Scaling { setup, played, seen }))
+    Ok(Some(PodScaling { autoscaler: setup, replay: played, results: seen }))
 }
 
-/// Tells of the times around a moment in which something may have been missed that matters.
-fn tell_gaps(
-    chosen: &Chosen,
+/// Warns of gaps at a moment that concern kinds the scheduler reads.
+fn warn_of_gaps(
+    open_history: &OpenHistory,
     source: &Arc<str>,
     moment: Moment,
-    listener: &mut dyn Listener,
+    listener: &mut dyn ProgressListener,
 ) -> anyhow::Result<()> {
-    for gap in chosen.history.gaps()? {
+    for gap in open_history.history.gaps()? {
         let concerns = KINDS.iter().any(|(group, kind)| gap.concerns(&Kind::new(group, kind)));
         if gap.source == *source && concerns && gap.from <= moment && moment < gap.to {
-            listener.warn(&query::gap_in_words(&gap));
+            listener.warn(&query::gap_as_text(&gap));
         }
     }
     Ok(())
 }
 
-/// A pod that waits for a while, and of which a scheduler has said that no node takes it.
-fn refused(pod: &Object, now: Moment) -> anyhow::Result<Object> {
+/// Returns a pod that has been pending for a while and is marked unschedulable.
+fn unschedulable(pod: &Object, now: Moment) -> anyhow::Result<Object> {
     const WAITED: i64 = 60_000_000_000;
     let mut pod = pod.value()?;
     pod["metadata"]["creationTimestamp"] = now.plus_nanos(-WAITED).to_string().into();
@@ -239,26 +259,26 @@ fn refused(pod: &Object, now: Moment) -> anyhow::Result<Object> {
     Ok(Object::parse(&pod.to_string())?)
 }
 
-// === impl PodExplanation ===
+// === impl ExplainedPod ===
 
-impl PodExplanation {
-    /// The same for programs.
+impl ExplainedPod {
+    /// The explanation as JSON.
     pub fn to_json(&self) -> Value {
-        json::of_pod(self)
+        json::pod_document(self)
     }
 
-    /// What kube-scheduler writes to the pod; nothing if it is placed, or of no concern to it.
+    /// The message that kube-scheduler writes to the pod; `None` if the pod is placed or not scheduled by it.
     pub fn message(&self) -> Option<String> {
         match &self.explanation.decision {
             Decision::Refused(rejection) => Some(rejection.full_message()),
             Decision::Failed(why) => Some(why.clone()),
-            // Of all pods that it does not try, these alone are told.
+            // Of all skipped pods only these get a message.
             Decision::Skipped(why) if why.starts_with("skip schedule deleting pod") => Some(why.clone()),
             Decision::Placed(_) | Decision::Gated(_) | Decision::Skipped(_) => None,
         }
     }
 
-    /// The same, as an Event holds it.
+    /// The message as in an Event.
     pub fn event_message(&self) -> Option<String> {
         match &self.explanation.decision {
             Decision::Refused(rejection) => Some(rejection.event_message()),
@@ -266,7 +286,7 @@ impl PodExplanation {
         }
     }
 
-    /// Why the pod is not tried, where kube-scheduler does not write it to the pod.
+    /// Why the pod is not tried, where kube-scheduler writes no message to it.
     pub fn reason(&self) -> Option<String> {
         match &self.explanation.decision {
             Decision::Gated(refusal) => Some(refusal.message()),
@@ -275,19 +295,19 @@ impl PodExplanation {
         }
     }
 
-    /// Whether it is about a manifest that is no pod's.
-    pub fn is_nonsense(&self) -> bool {
-        let refused_by = self.explanation.pre_filter.as_ref().map(|refusal| refusal.plugin);
-        self.case.life.is_none() && refused_by == Some(Plugin::Unreadable)
+    /// Whether the manifest is not a valid pod.
+    pub fn is_invalid_manifest(&self) -> bool {
+        let refused_by = self.explanation.pre_filter_status.as_ref().map(|refusal| refusal.plugin);
+        self.snapshot.lifetime.is_none() && refused_by == Some(Plugin::Unreadable)
     }
 
-    /// The node that the pod was really bound to.
-    pub fn really_on(&self) -> Option<&str> {
-        self.happened.as_ref()?.bound.as_ref().map(|(node, _)| node.as_str())
+    /// The node that the pod was bound to in the recording.
+    pub fn recorded_node(&self) -> Option<&str> {
+        self.outcome.as_ref()?.bound.as_ref().map(|(node, _)| node.as_str())
     }
 
-    /// The profile that decides; `None` if there is none for the pod.
+    /// The scheduler profile of the pod; `None` if there is none.
     pub fn profile(&self) -> Option<&Profile> {
-        self.which.profile(&self.state.scheduler_of(&self.case.key))
+        self.scheduler.profile(&self.cluster.scheduler_name(&self.snapshot.key))
     }
 }

@@ -1,4 +1,4 @@
-//! A pod that never was: read from a manifest, and let in as an API server would have.
+//! Hypothetical pods: read from a manifest, and defaulted as by an API server's admission.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -7,36 +7,38 @@ use std::sync::Arc;
 use anyhow::bail;
 use formats::{Input, manifests};
 use history::Selection;
-use kubernetes::admission::{admit, controller_of, pod_of, renew};
+use kubernetes::admission::{admit, pod_from_template, pod_owner_of, remove_runtime_state};
 use model::{Kind, Moment, Object};
-use query::{AsOf, Chosen, Listener};
+use query::{AsOf, OpenHistory, ProgressListener};
 use serde_json::Value;
 
-use super::Case;
-use query::counted;
+use super::PodSnapshot;
+use query::count_noun;
 
-/// A pod, or a workload that makes pods.
+/// A pod, or a workload that creates pods.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     object: Object,
-    /// How many objects stand beside it.
+    /// The number of other objects in the text.
     others: u64,
 }
 
 impl Manifest {
-    /// The first pod of a text, else the first workload that makes some; `name` is what messages call the text.
+    /// Reads the first pod of a text, else the first workload that creates pods; `name` names the text in messages.
     pub fn read(name: &str, reader: Box<dyn Read + Send>) -> anyhow::Result<Manifest> {
         let (mut pod, mut workload): (Option<Object>, Option<Object>) = (None, None);
         let mut kinds: BTreeSet<String> = BTreeSet::new();
         let mut more: u64 = 0;
-        manifests::each_to_be_made(Input::open(name, reader)?, |object| {
+        manifests::for_each_new_object(Input::open(name, reader)?, |object| {
             let meta = object.meta();
             let is_pod = meta.api_version == "v1" && meta.kind == "Pod";
             kinds.insert(meta.kind.into_owned());
             more += 1;
             if is_pod {
                 pod.get_or_insert(object);
-            } else if workload.is_none() && object.value().is_ok_and(|value| pod_of(&value).is_some()) {
+            } else if workload.is_none()
+                && object.value().is_ok_and(|value| pod_from_template(&value).is_some())
+            {
                 workload = Some(object);
             }
         })?;
@@ -54,32 +56,32 @@ impl Manifest {
     }
 }
 
-/// The first pod of a manifest, or the pod of its first workload, as if it came at that moment.
-pub(crate) fn case(
-    chosen: &Chosen,
+/// Returns the pod of a manifest as if it were created at a moment.
+pub(crate) fn manifest_snapshot(
+    open_history: &OpenHistory,
     source: &Arc<str>,
     manifest: &Manifest,
     namespace: Option<&str>,
     at: Option<Moment>,
-    listener: &mut dyn Listener,
-) -> anyhow::Result<Case> {
-    let moment = at.unwrap_or(chosen.times.end);
+    listener: &mut dyn ProgressListener,
+) -> anyhow::Result<PodSnapshot> {
+    let moment = at.unwrap_or(open_history.times.end);
     let mut object = manifest.object.value()?;
     if manifest.others > 0 {
         let are = if manifest.others == 1 { "is" } else { "are" };
-        listener.warn(&format!("{} {are} not looked at", counted(manifest.others, "more object")));
+        listener.warn(&format!("{} {are} not looked at", count_noun(manifest.others, "more object")));
     }
     let own = object["metadata"]["namespace"].as_str().filter(|own| !own.is_empty());
     let namespace = namespace.or(own).unwrap_or("default").to_owned();
     object["metadata"]["namespace"] = namespace.into();
-    let mut pod = pod_of(&object).expect("nothing else is read");
-    let owner = controller_of(&object).map(|owner| Object::parse(&owner.to_string())).transpose()?;
-    // A manifest may be what somebody has of a pod that ran.
-    renew(&mut pod);
+    let mut pod = pod_from_template(&object).expect("nothing else is read");
+    let owner = pod_owner_of(&object).map(|owner| Object::parse(&owner.to_string())).transpose()?;
+    // The manifest may be that of a pod that has run.
+    remove_runtime_state(&mut pod);
     let classes = Kind::new("scheduling.k8s.io", "PriorityClass");
     let classes =
         Selection { kinds: Some(vec![classes]), source: Some(source.clone()), ..Selection::default() };
-    let classes = chosen.history.at(moment, &classes)?.into_objects();
+    let classes = open_history.history.at(moment, &classes)?.into_objects();
     let classes: Vec<Value> = classes.iter().map(|class| class.object.value()).collect::<Result<_, _>>()?;
     admit(&mut pod, &classes);
     if let Some(class) = pod["spec"]["priorityClassName"].as_str()
@@ -98,8 +100,8 @@ pub(crate) fn case(
         name: Some(key.name.to_string()),
     };
     let mut why = "if it had come then".to_owned();
-    if !chosen.history.at(moment, &one)?.objects().is_empty() {
+    if !open_history.history.at(moment, &one)?.objects().is_empty() {
         why += ", in place of the pod of its name";
     }
-    Ok(Case { as_of: AsOf::At(moment), why, pod: Some(pod), key, owner, life: None })
+    Ok(PodSnapshot { as_of: AsOf::At(moment), why, pod: Some(pod), key, owner, lifetime: None })
 }

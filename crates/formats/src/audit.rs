@@ -1,8 +1,8 @@
-//! The audit log of a Kubernetes API server: who wrote to which object, and when.
+//! The audit log of a Kubernetes API server: the user, the object and the time of every write.
 //!
-//! Each successful write becomes a version of an object of the kind [`kind`], one object for each object that was written
-//! to: as many are there as the cluster has objects, however long the log is. Bodies of requests and responses are left
-//! out, whatever the level of the audit policy: the recording has the objects, and a log may hold Secrets.
+//! Each successful write becomes a version of an object of the kind [`kind`], one such object per object written to, so
+//! their number follows the cluster and not the length of the log. Request and response bodies are left out, whatever
+//! the level of the audit policy: the recording has the objects, and a log may hold Secrets.
 
 mod event;
 #[cfg(test)]
@@ -10,18 +10,18 @@ mod tests;
 
 use std::collections::{HashSet, VecDeque};
 
-use model::{Kind, Moment, Object, Observed, What};
+use model::{IncomingChange, Kind, Moment, Object, What};
 
-use self::event::{AuditEvent, Ignored, NoEvent, Target};
-use crate::values::Values;
-use crate::{Given, Input, Item, Items, LeftOut, Result};
+use self::event::{AuditEvent, ParseError, SkipReason, WriteTarget};
+use crate::json_values::JsonValues;
+use crate::{ImportItem, ImportItems, Input, LeftOutCounts, ReadOptions, Result};
 
 const API_VERSION: &str = "kinescope.io/v1";
 const KIND: &str = "AuditEvent";
-/// The name that stands for all objects of a resource in a namespace.
-const ALL: &str = "*";
+/// Stands for all objects of a resource in a namespace.
+const ALL_OBJECTS: &str = "*";
 
-/// A write, as a history keeps it.
+/// A write, as a history stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditedWrite {
     /// When the API server received the request.
@@ -30,73 +30,73 @@ pub struct AuditedWrite {
     pub verb: String,
     /// `status`, `binding`, `eviction`; empty for the object itself.
     pub subresource: String,
-    /// Who was authenticated.
+    /// The authenticated user.
     pub user: String,
-    /// Whom they acted as, if not themselves.
+    /// The impersonated user, if any.
     pub impersonated_user: Option<String>,
-    /// The program, as it names itself.
+    /// The `User-Agent` header.
     pub user_agent: String,
-    /// Where the request came from.
+    /// The client's addresses.
     pub source_ips: Vec<String>,
-    /// The API server's number of the request.
+    /// The API server's ID of the request.
     pub audit_id: String,
-    /// The version that the write made, if the log holds responses.
+    /// The resourceVersion after the write, if the log holds responses.
     pub resource_version: Option<String>,
 }
 
-/// Reads a log.
-struct Reader {
-    values: Values,
-    writes: Writes,
+/// Reads an audit log.
+struct AuditReader {
+    values: JsonValues,
+    writes: WriteExtractor,
     ended: bool,
 }
 
-/// The writes among the events of a log.
-struct Writes {
-    given: Given,
-    /// Those that have not been given yet.
-    ready: VecDeque<Item>,
-    /// Names of targets that have not been deleted.
+/// Turns the writes among a log's events into items.
+struct WriteExtractor {
+    options: ReadOptions,
+    /// Items not yet returned.
+    ready: VecDeque<ImportItem>,
+    /// Namespace and name of the targets that have not been deleted.
     alive: HashSet<(String, String)>,
-    left_out: LeftOut,
-    /// Objects whose names the API server made up, and the log does not tell.
-    unnamed: u64,
-    /// The last line is not whole.
-    is_cut_off: bool,
+    left_out: LeftOutCounts,
+    /// Objects whose names the API server generated and the log does not contain.
+    unnamed_count: u64,
+    /// The last line is truncated.
+    is_truncated: bool,
 }
 
-/// The kind of objects that keep writes.
+/// The kind of the objects that store writes.
 pub fn kind() -> Kind {
     Kind::of(API_VERSION, KIND)
 }
 
-/// The names of the objects that keep the writes to one object: of those to itself, and of those to all of its resource
-/// and namespace. `resource` is named as kubectl names it, `deployments.apps`.
-pub fn names(resource: &str, name: &str) -> [String; 2] {
-    [format!("{resource}:{name}"), format!("{resource}:{ALL}")]
+/// The names of the two objects that store the writes to one object: those to the object itself, and those to all
+/// objects of its resource and namespace. `resource` is written as in kubectl, `deployments.apps`.
+pub fn object_names(resource: &str, name: &str) -> [String; 2] {
+    [format!("{resource}:{name}"), format!("{resource}:{ALL_OBJECTS}")]
 }
 
-/// What a log says.
-pub fn read(input: Input, given: Given) -> Items {
-    let writes = Writes {
-        given,
+/// Reads the items of an audit log.
+pub fn read(input: Input, given: ReadOptions) -> ImportItems {
+    let writes = WriteExtractor {
+        options: given,
         ready: VecDeque::new(),
         alive: HashSet::new(),
-        left_out: LeftOut::default(),
-        unnamed: 0,
-        is_cut_off: false,
+        left_out: LeftOutCounts::default(),
+        unnamed_count: 0,
+        is_truncated: false,
     };
-    Box::new(Reader { values: Values::new(&input.name, input.reader), writes, ended: false })
+    Box::new(AuditReader { values: JsonValues::new(&input.name, input.reader), writes, ended: false })
 }
 
-/// What several logs say, in the order of time: those of several API servers overlap.
-pub fn merge(logs: Vec<Items>) -> Items {
+/// Merges several logs by time: those of several API servers overlap.
+pub fn merge(logs: Vec<ImportItems>) -> ImportItems {
     let mut logs: Vec<_> = logs.into_iter().map(Iterator::peekable).collect();
     Box::new(std::iter::from_fn(move || {
-        // What has no time, an error or a warning, comes at once.
-        let next = |log: &mut std::iter::Peekable<Items>| match log.peek() {
+        // Errors and warnings have no time and come at once.
+        let next = |log: &mut std::iter::Peekable<ImportItems>| match log.peek() {
             None => None,
-            Some(Ok(Item::Change(observed))) => Some(observed.seen),
+            Some(Ok(ImportItem::Change(observed))) => Some(observed.seen),
             Some(_) => Some(Moment::MIN),
         };
         let times = logs.iter_mut().map(next).enumerate();
@@ -108,18 +108,18 @@ pub fn merge(logs: Vec<Items>) -> Items {
 // === impl AuditedWrite ===
 
 impl AuditedWrite {
-    /// What an object of [`kind`] keeps; `None` if it is none.
-    pub fn kept_in(object: &Object) -> Option<AuditedWrite> {
-        event::kept_in(object.as_str())
+    /// The write stored in an object of [`kind`]; `None` for any other object.
+    pub fn from_object(object: &Object) -> Option<AuditedWrite> {
+        event::parse_stored(object.as_str())
     }
 }
 
-// === impl Reader ===
+// === impl AuditReader ===
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for AuditReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         loop {
             if let Some(item) = self.writes.ready.pop_front() {
                 return Some(Ok(item));
@@ -135,52 +135,57 @@ impl Iterator for Reader {
     }
 }
 
-impl Reader {
+impl AuditReader {
     fn read(&mut self) -> Result<()> {
         let Some((line, text)) = self.values.next()? else {
             self.ended = true;
-            self.writes.sum_up(self.values.file());
+            self.writes.push_warnings(self.values.file());
             return Ok(());
         };
-        let taken = self.writes.take(text);
-        taken.map_err(|why| self.values.bad(line, why))
+        let taken = self.writes.extract(text);
+        taken.map_err(|why| self.values.line_error(line, why))
     }
 }
 
-// === impl Writes ===
+// === impl WriteExtractor ===
 
-impl Writes {
-    fn take(&mut self, text: &str) -> std::result::Result<(), String> {
+impl WriteExtractor {
+    fn extract(&mut self, text: &str) -> std::result::Result<(), String> {
         let events = match event::parse(text) {
             Ok(events) => events,
-            // Values are read until they are whole, so this is the last one.
-            Err(NoEvent::CutOff) => {
-                self.is_cut_off = true;
+            // Values are read until they are complete, so this is the last one.
+            Err(ParseError::Truncated) => {
+                self.is_truncated = true;
                 return Ok(());
             }
-            Err(NoEvent::Because(why)) => return Err(why),
+            Err(ParseError::Invalid(why)) => return Err(why),
         };
         for event in events {
-            match event.write() {
+            match event.target() {
                 Ok(target) => {
                     let change = self.change(&target, &event)?;
-                    self.ready.push_back(Item::Change(change));
+                    self.ready.push_back(ImportItem::Change(change));
                 }
-                Err(Ignored::OtherStage) => {}
-                Err(Ignored::Unnamed) => self.unnamed += 1,
-                Err(Ignored::Because(what)) => self.left_out.count(what),
+                Err(SkipReason::OtherStage) => {}
+                Err(SkipReason::Unnamed) => self.unnamed_count += 1,
+                Err(SkipReason::Category(what)) => self.left_out.count(what),
             }
         }
         Ok(())
     }
 
-    /// A write as a version of the object that keeps it.
-    fn change(&mut self, target: &Target, event: &AuditEvent<'_>) -> std::result::Result<Observed, String> {
-        let Target { namespace, resource, name } = target;
-        let name = format!("{resource}:{}", name.as_deref().unwrap_or(ALL));
-        let object = Object::parse(&event.kept(namespace, &name)?).map_err(|error| error.to_string())?;
+    /// The write as a version of the object that stores it.
+    fn change(
+        &mut self,
+        target: &WriteTarget,
+        event: &AuditEvent<'_>,
+    ) -> std::result::Result<IncomingChange, String> {
+        let WriteTarget { namespace, resource, name } = target;
+        let name = format!("{resource}:{}", name.as_deref().unwrap_or(ALL_OBJECTS));
+        let object =
+            Object::parse(&event.to_stored_json(namespace, &name)?).map_err(|error| error.to_string())?;
         let key = (namespace.clone(), name);
-        let what = if event.deletes() {
+        let what = if event.is_delete() {
             self.alive.remove(&key);
             What::Deleted(object)
         } else if self.alive.insert(key) {
@@ -188,29 +193,29 @@ impl Writes {
         } else {
             What::Modified(object)
         };
-        let observed = Observed::received(event.completed()?, &self.given.source, what);
-        // The server has no such object.
-        Ok(Observed { inferred: true, ..observed })
+        let observed = IncomingChange::received(event.completed()?, &self.options.source, what);
+        // The API server has no such object.
+        Ok(IncomingChange { inferred: true, ..observed })
     }
 
-    /// Tells what was left out.
-    fn sum_up(&mut self, file: &str) {
+    /// Appends warnings about everything left out.
+    fn push_warnings(&mut self, file: &str) {
         let left_out: Vec<String> =
             self.left_out.iter().map(|(what, count)| format!("{count} {what}")).collect();
         if !left_out.is_empty() {
-            self.ready.push_back(Item::Warning(format!("{file}: left out: {}", left_out.join(", "))));
+            self.ready.push_back(ImportItem::Warning(format!("{file}: left out: {}", left_out.join(", "))));
         }
-        if self.is_cut_off {
+        if self.is_truncated {
             let text = format!(
                 "{file}: the last line is cut off, and left out: import the log again when it is whole"
             );
-            self.ready.push_back(Item::Warning(text));
+            self.ready.push_back(ImportItem::Warning(text));
         }
-        if self.unnamed > 0 {
-            self.ready.push_back(Item::Warning(format!(
+        if self.unnamed_count > 0 {
+            self.ready.push_back(ImportItem::Warning(format!(
                 "{file}: who created {} objects is not known: the API server made up their names, which a log has only \
                  where its policy says level: RequestResponse",
-                self.unnamed
+                self.unnamed_count
             )));
         }
     }

@@ -1,20 +1,21 @@
-//! Alibaba's trace of recommendation services (`cluster-trace-gpu-v2025`): an instance a row, in seconds since the
-//! trace began.
+//! Alibaba's trace of recommendation services (`cluster-trace-gpu-v2025`): one instance per row, times in seconds since
+//! the trace began.
 //!
-//! What it tells becomes what a cluster would have shown: instances are Pods, those of one service, role and shape are
-//! a Deployment with its ReplicaSet, which is scaled before each creation and deletion. It names no nodes, so pods stay
-//! without one; that they were scheduled, and when, is their condition `PodScheduled`. All objects are made up.
+//! The trace becomes the objects that a cluster would have had: an instance is a Pod; instances with the same service,
+//! role and spec are a Deployment with its ReplicaSet, which is scaled before each creation and deletion. The trace
+//! names no nodes, so pods have no `nodeName`; the condition `PodScheduled` says when they were scheduled. All objects
+//! are inferred.
 
 mod objects;
-mod play;
 mod rows;
+mod timeline;
 mod trace;
 
-use self::play::Play;
+use self::timeline::TraceTimeline;
 use self::trace::Trace;
-use crate::{Given, Input, Items, Result};
+use crate::{ImportItems, Input, ReadOptions, Result};
 
-/// Reads a trace. It begins at the given time, or now.
-pub fn read(input: Input, given: Given) -> Result<Items> {
-    Ok(Box::new(Play::new(Trace::read(input)?, given)))
+/// Reads a trace. It begins at [`ReadOptions::at`](crate::ReadOptions), or now.
+pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(TraceTimeline::new(Trace::read(input)?, given)))
 }

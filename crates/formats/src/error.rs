@@ -1,15 +1,15 @@
-//! What can be wrong with a foreign file.
+//! Errors of reading and writing foreign files.
 
 use std::fmt;
 
-/// What can be wrong with a foreign file.
+/// An error of reading or writing a foreign file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It cannot be read or written: the system, or the decompressor, says why.
+    /// The file cannot be read or written: an error of the system or the decompressor.
     #[error("cannot {doing} {file}")]
     Io {
-        /// What was being done.
+        /// The operation, an infinitive.
         doing: &'static str,
         /// The file.
         file: String,
@@ -17,25 +17,25 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// It cannot be written.
+    /// The output cannot be written.
     #[error("cannot write")]
     Write(#[from] std::io::Error),
-    /// Something in it is wrong.
+    /// The file is invalid at a position.
     #[error("{file}, {place}: {why}")]
-    Bad {
+    InvalidAt {
         /// The file.
         file: String,
-        /// Where in it: `line 7`, `byte 512`, `pod_info, row 3`.
+        /// The position: `line 7`, `byte 512`, `pod_info, row 3`.
         place: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is expected.
         why: String,
     },
-    /// It as a whole is not what it should be.
+    /// The file as a whole is invalid.
     #[error("{file}: {why}")]
-    Unfit {
+    InvalidFile {
         /// The file.
         file: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is expected.
         why: String,
     },
 }
@@ -46,23 +46,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 // === impl Error ===
 
 impl Error {
-    /// Something is wrong at a line, counted from 1.
-    pub(crate) fn line(file: &str, line: u64, why: impl Into<String>) -> Error {
-        Error::bad(file, format_args!("line {line}"), why)
+    /// The file is invalid at a line, counted from 1.
+    pub(crate) fn invalid_line(file: &str, line: u64, why: impl Into<String>) -> Error {
+        Error::invalid_at(file, format_args!("line {line}"), why)
     }
 
-    /// Something is wrong at a place.
-    pub(crate) fn bad(file: &str, place: impl fmt::Display, why: impl Into<String>) -> Error {
-        Error::Bad { file: file.to_owned(), place: place.to_string(), why: why.into() }
+    /// The file is invalid at a position.
+    pub(crate) fn invalid_at(file: &str, place: impl fmt::Display, why: impl Into<String>) -> Error {
+        Error::InvalidAt { file: file.to_owned(), place: place.to_string(), why: why.into() }
     }
 
-    /// The whole file is not what it should be.
-    pub(crate) fn unfit(file: &str, why: impl Into<String>) -> Error {
-        Error::Unfit { file: file.to_owned(), why: why.into() }
+    /// The file as a whole is invalid.
+    pub(crate) fn invalid_file(file: &str, why: impl Into<String>) -> Error {
+        Error::InvalidFile { file: file.to_owned(), why: why.into() }
     }
 
     /// The file cannot be read.
-    pub(crate) fn read(file: &str, source: std::io::Error) -> Error {
+    pub(crate) fn cannot_read(file: &str, source: std::io::Error) -> Error {
         Error::Io { doing: "read", file: file.to_owned(), source }
     }
 }

@@ -1,8 +1,8 @@
 //! JSON as Go writes it.
 //!
-//! Programs of Kubernetes that keep an object as a tree read it with `sigs.k8s.io/json` and write it with
-//! `encoding/json`: fields sorted by the bytes of their names, no spaces, `<`, `>` and `&` escaped, whole numbers of 64
-//! bits as they are and all others as the nearest float.
+//! Kubernetes programs that hold an object as an unstructured map read it with `sigs.k8s.io/json` and write it with
+//! `encoding/json`: fields sorted by the bytes of their names, no spaces, `<`, `>` and `&` escaped, 64-bit integers as
+//! they are and all other numbers as the nearest float.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +12,15 @@ use model::MAX_DEPTH;
 use serde::de::Error as _;
 use serde_json::{Number, Result, Value};
 
-/// Writes a JSON text as Go would after reading it. What is no JSON is an error, and then part of it may be written.
+/// Writes a JSON text as Go would after reading it. On invalid JSON part of it may have been written.
 pub(crate) fn write(out: &mut Vec<u8>, text: &str) -> Result<()> {
-    let mut rewrite = Rewrite { text, at: 0, out, fields: Vec::new(), sorted: Vec::new() };
+    let mut rewrite = Rewriter { text, at: 0, out, fields: Vec::new(), sort_buffer: Vec::new() };
     rewrite.value(0)?;
     rewrite.skip_space();
     if rewrite.at < text.len() { Err(rewrite.unexpected("the end")) } else { Ok(()) }
 }
 
-/// Writes a value. A zero with a sign keeps it, as that of a float does in Go.
+/// Writes a value. A negative zero keeps its sign, as a float does in Go.
 pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Null => out.extend(b"null"),
@@ -59,7 +59,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let mut start = 0;
     while start < bytes.len() {
-        let end = start + plain(&bytes[start..]);
+        let end = start + plain_prefix_length(&bytes[start..]);
         out.extend_from_slice(&bytes[start..end]);
         let Some(c) = text[end..].chars().next() else { break };
         write_char(out, c);
@@ -68,7 +68,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Writes a JSON text as it is, but for the characters that Go escapes and others do not.
+/// Writes a JSON text unchanged, except that it escapes the characters that only Go escapes.
 pub(crate) fn escape(out: &mut Vec<u8>, text: &str) {
     for c in text.chars() {
         match c {
@@ -78,30 +78,30 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A text on its way through.
-struct Rewrite<'a> {
+/// Rewrites one JSON text.
+struct Rewriter<'a> {
     text: &'a str,
     at: usize,
     out: &'a mut Vec<u8>,
-    /// The fields of all objects that are open, the innermost last.
-    fields: Vec<Field<'a>>,
-    /// Where fields are put in order.
-    sorted: Vec<u8>,
+    /// The fields of all open objects, the innermost last.
+    fields: Vec<WrittenField<'a>>,
+    /// The buffer in which fields are sorted.
+    sort_buffer: Vec<u8>,
 }
 
-/// A field, and where it lies in what is written.
-struct Field<'a> {
+/// A field and its range in the output.
+struct WrittenField<'a> {
     name: Cow<'a, str>,
     start: usize,
     end: usize,
 }
 
-// === impl Rewrite ===
+// === impl Rewriter ===
 
-impl<'a> Rewrite<'a> {
+impl<'a> Rewriter<'a> {
     fn value(&mut self, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(self.wrong(format_args!("nested deeper than {MAX_DEPTH} levels")));
+            return Err(self.error(format_args!("nested deeper than {MAX_DEPTH} levels")));
         }
         self.skip_space();
         match self.peek() {
@@ -163,7 +163,7 @@ impl<'a> Rewrite<'a> {
                 self.at += 1;
                 self.out.push(b':');
                 self.value(depth + 1)?;
-                self.fields.push(Field { name, start, end: self.out.len() });
+                self.fields.push(WrittenField { name, start, end: self.out.len() });
                 self.skip_space();
                 match self.peek() {
                     Some(b',') => self.out.push(b','),
@@ -174,50 +174,50 @@ impl<'a> Rewrite<'a> {
             }
         }
         self.at += 1;
-        self.sort(first_field, body);
+        self.sort_fields(first_field, body);
         self.out.push(b'}');
         Ok(())
     }
 
-    /// Puts the innermost object's fields in order, of which the first begins at `body`.
-    fn sort(&mut self, first_field: usize, body: usize) {
+    /// Sorts the fields of the innermost object, the first of which begins at `body`.
+    fn sort_fields(&mut self, first_field: usize, body: usize) {
         let fields = &mut self.fields[first_field..];
         if !fields.is_sorted_by(|a, b| a.name < b.name) {
             fields.sort_by(|a, b| a.name.cmp(&b.name));
-            self.sorted.clear();
+            self.sort_buffer.clear();
             for (index, field) in fields.iter().enumerate() {
-                // Of equal names the last counts, and the order is stable.
+                // Of duplicate names the last counts, and the sort is stable.
                 if fields.get(index + 1).is_some_and(|next| next.name == field.name) {
                     continue;
                 }
-                if !self.sorted.is_empty() {
-                    self.sorted.push(b',');
+                if !self.sort_buffer.is_empty() {
+                    self.sort_buffer.push(b',');
                 }
-                self.sorted.extend_from_slice(&self.out[field.start..field.end]);
+                self.sort_buffer.extend_from_slice(&self.out[field.start..field.end]);
             }
             self.out.truncate(body);
-            self.out.extend_from_slice(&self.sorted);
+            self.out.extend_from_slice(&self.sort_buffer);
         }
         self.fields.truncate(first_field);
     }
 
-    /// Writes the string that begins here, and tells what it says.
+    /// Writes the string that begins here and returns it unescaped.
     fn string(&mut self) -> Result<Cow<'a, str>> {
         let start = self.at + 1;
-        let end = start + plain(&self.text.as_bytes()[start..]);
+        let end = start + plain_prefix_length(&self.text.as_bytes()[start..]);
         if self.text.as_bytes().get(end) == Some(&b'"') {
             self.out.extend_from_slice(&self.text.as_bytes()[start - 1..=end]);
             self.at = end + 1;
             return Ok(self.text[start..end].into());
         }
         self.at = start;
-        let text = self.unescaped()?;
+        let text = self.read_escaped_string()?;
         write_string(self.out, &text);
         Ok(text.into())
     }
 
-    /// What a string says, up to the quote that ends it.
-    fn unescaped(&mut self) -> Result<String> {
+    /// The unescaped string up to its closing quote.
+    fn read_escaped_string(&mut self) -> Result<String> {
         let mut said = String::new();
         loop {
             let rest = &self.text[self.at..];
@@ -232,14 +232,14 @@ impl<'a> Rewrite<'a> {
                     self.at += 1;
                     return Ok(said);
                 }
-                Some(b'\\') => said.push(self.escape()?),
+                Some(b'\\') => said.push(self.read_escape()?),
                 _ => return Err(self.unexpected("no control character inside a string")),
             }
         }
     }
 
-    /// The character of an escape. Half a character is none, which Go says with U+FFFD.
-    fn escape(&mut self) -> Result<char> {
+    /// The character of an escape. An unpaired surrogate becomes U+FFFD, as in Go.
+    fn read_escape(&mut self) -> Result<char> {
         let c = match self.text.as_bytes().get(self.at + 1) {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(*c),
             Some(b'b') => '\u{8}',
@@ -248,12 +248,12 @@ impl<'a> Rewrite<'a> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => {
-                let Some(first) = self.unit(self.at) else {
+                let Some(first) = self.utf16_unit(self.at) else {
                     return Err(self.unexpected("four hexadecimal digits after `\\u`"));
                 };
                 self.at += 6;
-                let pair = [first, self.unit(self.at).unwrap_or(0)];
-                // What follows half a character is looked at again for itself.
+                let pair = [first, self.utf16_unit(self.at).unwrap_or(0)];
+                // The text after an unpaired surrogate is parsed by itself.
                 let (c, taken) = match char::decode_utf16(pair).next() {
                     Some(Ok(c)) => (c, 6 * (c.len_utf16() - 1)),
                     _ => (char::REPLACEMENT_CHARACTER, 0),
@@ -267,8 +267,8 @@ impl<'a> Rewrite<'a> {
         Ok(c)
     }
 
-    /// The number of an escape such as `\u00e9`, if there is one at this place.
-    fn unit(&self, at: usize) -> Option<u16> {
+    /// The UTF-16 code unit of an escape such as `\u00e9` at this position; `None` if there is none.
+    fn utf16_unit(&self, at: usize) -> Option<u16> {
         let digits = self.text.as_bytes().get(at..at + 6)?.strip_prefix(b"\\u")?;
         let digit = |byte: &u8| char::from(*byte).to_digit(16);
         digits.iter().try_fold(0, |unit, byte| Some(unit << 4 | digit(byte)? as u16))
@@ -284,11 +284,11 @@ impl<'a> Rewrite<'a> {
         if is_whole && (1..=18).contains(&digits.len()) && !digits.starts_with('0') {
             self.out.extend(text.as_bytes());
         } else if text == "-0" {
-            // Whole numbers have no signed zero; written with a fraction it is a float and has one.
+            // Integers have no signed zero; `-0.0` is a float and has one.
             self.out.push(b'0');
         } else {
             let Ok(number) = serde_json::from_str::<Number>(text) else {
-                return Err(self.wrong(format_args!("{:.40} is no number, or one out of range", text)));
+                return Err(self.error(format_args!("{:.40} is no number, or one out of range", text)));
             };
             write_number(self.out, &number);
         }
@@ -307,17 +307,17 @@ impl<'a> Rewrite<'a> {
     }
 
     fn unexpected(&self, expected: &str) -> serde_json::Error {
-        self.wrong(format_args!("expected {expected}"))
+        self.error(format_args!("expected {expected}"))
     }
 
-    fn wrong(&self, why: fmt::Arguments<'_>) -> serde_json::Error {
+    fn error(&self, why: fmt::Arguments<'_>) -> serde_json::Error {
         serde_json::Error::custom(format_args!("{why} at byte {}", self.at))
     }
 }
 
-/// How many bytes of a string, from its beginning, are written as they are.
-fn plain(bytes: &[u8]) -> usize {
-    // U+2028 and U+2029 begin with 0xe2, as other characters do that are no harm here.
+/// The length of the prefix that is written without escapes.
+fn plain_prefix_length(bytes: &[u8]) -> usize {
+    // U+2028 and U+2029 begin with 0xe2; stopping at other characters with that first byte does no harm.
     const STOPS: [bool; 256] = {
         let mut stops = [false; 256];
         let mut byte = 0;
@@ -345,7 +345,7 @@ fn write_char(out: &mut Vec<u8>, c: char) {
     }
 }
 
-/// Exponents only below 1e-6 and from 1e21 on, as browsers write numbers; whole numbers beyond 64 bits are floats.
+/// Exponents only below 1e-6 and from 1e21 on, as in JavaScript; integers beyond 64 bits are floats.
 fn write_number(out: &mut Vec<u8>, number: &Number) {
     if let Some(whole) = number.as_i64() {
         return append(out, format_args!("{whole}"));
@@ -382,7 +382,7 @@ mod tests {
         #[derive(Deserialize)]
         struct Case {
             r#in: String,
-            /// Nothing where Go refuses the text.
+            /// `None` where Go rejects the text.
             out: Option<String>,
         }
         let cases = include_str!("../../../testdata/formats/go_json.jsonl");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_their_position() {
         for (text, why) in [
             ("", "expected a value at byte 0"),
             (r#"{"a":1,}"#, "expected a field's name at byte 7"),

@@ -1,4 +1,4 @@
-//! A file to be read: uncompressed on the way, and recognised by what it begins with.
+//! A file to be read: decompressed while reading, its format recognised by its first bytes.
 
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use crate::recognise::recognise;
 use crate::{Error, Format, Result};
 
-/// As much as is looked at to tell what something is.
-const SNIFF: usize = 64 << 10;
-/// A zstd frame may ask for a window of so many bytes (as a power of two): 128 MiB, what `zstd -d` allows by default.
+/// How many bytes are examined to recognise the format.
+const SNIFF_BYTES: usize = 64 << 10;
+/// The largest zstd window, as a power of two: 128 MiB, the default limit of `zstd -d`.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
-/// What is read from a pipe or uncompressed may take so much of the disk.
-const MAX_COPY: u64 = 16 << 30;
+/// The largest temporary copy of a pipe or a compressed file.
+const MAX_COPY_BYTES: u64 = 16 << 30;
 
-/// How a file was compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -25,33 +25,33 @@ pub enum Compression {
     Zstd,
 }
 
-/// A file to be read, whose first bytes have been looked at.
+/// A file to be read, whose first bytes have been examined.
 pub struct Input {
     /// Its name, for messages.
     pub name: String,
-    /// How it was compressed.
+    /// Its compression.
     pub compression: Compression,
-    /// What it is; `None` if nothing known here begins like that.
+    /// Its format; `None` if it is not recognised.
     pub format: Option<Format>,
-    /// Where it lies, if it is a file of its own and not compressed.
+    /// Its path, if it is an uncompressed file on disk.
     path: Option<PathBuf>,
     pub(crate) reader: Box<dyn BufRead + Send>,
 }
 
-/// A file that can be read at any place.
+/// A file that supports seeking.
 pub(crate) struct FileOnDisk {
     pub(crate) path: PathBuf,
-    /// Keeps a copy alive.
+    /// Keeps the temporary copy alive.
     _copy: Option<tempfile::NamedTempFile>,
 }
 
 // === impl Input ===
 
 impl Input {
-    /// Looks at the beginning of `reader`, uncompressing it if need be.
+    /// Examines the beginning of `reader`, decompressing it if needed.
     pub fn open(name: &str, mut reader: Box<dyn Read + Send>) -> Result<Input> {
-        let fail = |source| Error::read(name, source);
-        let head = take(&mut reader, 4).map_err(fail)?;
+        let fail = |source| Error::cannot_read(name, source);
+        let head = read_up_to(&mut reader, 4).map_err(fail)?;
         let compression = match &head[..] {
             [0x1f, 0x8b, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
@@ -67,37 +67,39 @@ impl Input {
                 Box::new(decoder)
             }
         };
-        let head = take(&mut plain, SNIFF).map_err(fail)?;
+        let head = read_up_to(&mut plain, SNIFF_BYTES).map_err(fail)?;
         let format = recognise(&head);
         let reader = Box::new(BufReader::with_capacity(1 << 18, Cursor::new(head).chain(plain)));
         Ok(Input { name: name.to_owned(), compression, format, path: None, reader })
     }
 
-    /// Tells where the file lies, so that a format that needs a file of its own finds it there.
+    /// Sets the file's path, for formats that need a file on disk. Ignored for a compressed file.
     #[must_use]
-    pub fn lying_at(self, path: &Path) -> Input {
+    pub fn with_path(self, path: &Path) -> Input {
         let path = (self.compression == Compression::None).then(|| path.to_owned());
         Input { path, ..self }
     }
 
-    /// A file that can be read at any place: the one it is, or a copy that goes with this value.
+    /// A file that supports seeking: the file itself, or a temporary copy that is deleted with the returned value.
     pub(crate) fn into_file(mut self) -> Result<FileOnDisk> {
         if let Some(path) = self.path {
             return Ok(FileOnDisk { path, _copy: None });
         }
         let fail = |source| Error::Io { doing: "make a temporary copy of", file: self.name.clone(), source };
         let mut copy = tempfile::NamedTempFile::new().map_err(fail)?;
-        let length = std::io::copy(&mut self.reader.by_ref().take(MAX_COPY + 1), &mut copy).map_err(fail)?;
-        if length > MAX_COPY {
-            let why = format!("holds more than {} GiB: uncompress it into a file first", MAX_COPY >> 30);
-            return Err(Error::unfit(&self.name, why));
+        let length =
+            std::io::copy(&mut self.reader.by_ref().take(MAX_COPY_BYTES + 1), &mut copy).map_err(fail)?;
+        if length > MAX_COPY_BYTES {
+            let why =
+                format!("holds more than {} GiB: uncompress it into a file first", MAX_COPY_BYTES >> 30);
+            return Err(Error::invalid_file(&self.name, why));
         }
         Ok(FileOnDisk { path: copy.path().to_owned(), _copy: Some(copy) })
     }
 }
 
-/// Up to `most` bytes; fewer only at the end.
-fn take(reader: &mut dyn Read, most: usize) -> std::io::Result<Vec<u8>> {
+/// Reads up to `most` bytes; fewer only at the end of the input.
+fn read_up_to(reader: &mut dyn Read, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(most as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_files_are_told_and_read() {
+    fn compressed_files_are_recognised_and_read() {
         let line = br#"{"at":1,"type":"ADDED"}"#;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(line).unwrap();
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_compressed_file_is_an_error() {
+    fn a_truncated_compressed_file_is_an_error() {
         let whole = zstd::encode_all(&b"{}".repeat(1000)[..], 1).unwrap();
         assert!(Input::open("file", Box::new(Cursor::new(whole[..whole.len() / 2].to_vec()))).is_err());
     }

@@ -1,36 +1,36 @@
-//! What a file says, one thing after the other, and what it leaves unsaid.
+//! The items that readers return, and the options they take.
 
 use std::sync::Arc;
 
-use model::{Gap, Moment, Object, Observed};
+use model::{Gap, IncomingChange, Moment, Object};
 
 use crate::Result;
 
-/// One thing a file says.
+/// One item read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    /// Something happened.
-    Change(Observed),
-    /// Something may have been missed.
+pub enum ImportItem {
+    /// A change of an object.
+    Change(IncomingChange),
+    /// A time in which changes may have been missed.
     Gap(Gap),
-    /// An object of a file that shows one moment and does not say which.
+    /// An object of a snapshot that does not contain its time.
     Object(Object),
-    /// The times of this recording are worked out, not recorded.
+    /// The times of this source are inferred, not recorded.
     TimesInferred(Arc<str>),
-    /// What could not be taken as it is, and of which file, in words for the user.
+    /// A message to the user about something that was not read as it is, with the file's name.
     Warning(String),
 }
 
-/// What a file says.
-pub type Items = Box<dyn Iterator<Item = Result<Item>> + Send>;
+/// The items of a file.
+pub type ImportItems = Box<dyn Iterator<Item = Result<ImportItem>> + Send>;
 
-/// What files do not say themselves.
+/// Values that a file does not contain.
 #[derive(Clone, Debug)]
-pub struct Given {
-    /// The recording they belong to.
+pub struct ReadOptions {
+    /// The source of the changes.
     pub source: Arc<str>,
-    /// When it was like this, or when it began. `None`: as the times inside the objects tell.
+    /// The time of a snapshot or the beginning of a recording. `None`: from the times inside the objects.
     pub at: Option<Moment>,
-    /// The time on the wall: where nothing tells of another.
+    /// The current time, used where no other time is known.
     pub now: Moment,
 }

@@ -1,10 +1,9 @@
-//! A watch event a line: `{"at": …, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`.
+//! One watch event per line: `{"at": …, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`.
 //!
-//! `at` is RFC 3339 or whole microseconds since 1970. A time in which something may have been missed is
-//! `{"at": …, "type": "GAP", "to": …, "kinds": […], "why": …}`, with a `to` of null while it has not ended. `source` names
-//! the recording; `seen` is the time on the observer's clock where it differs from `at`; `inferred` marks what was worked
-//! out rather than received. What `kubectl get --watch --output-watch-events -o json` prints is read too: values over many
-//! lines, without times.
+//! `at` is RFC 3339 or whole microseconds since 1970. A gap is `{"at": …, "type": "GAP", "to": …, "kinds": […], "why":
+//! …}`, with a `to` of null while it is open. `source` names the recording; `seen` is the time on the observer's clock
+//! where it differs from `at`; `inferred` marks changes that were inferred and not received. The output of `kubectl get
+//! --watch --output-watch-events -o json` is read too: values over several lines, without times.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,42 +11,42 @@ use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
-use model::{Change, Gap, Kind, Moment, Object, Observed, What};
+use model::{Change, Gap, IncomingChange, Kind, Moment, Object, What};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::times::newest_time;
-use crate::values::Values;
-use crate::{Given, Input, Item, Result, Written};
+use crate::json_values::JsonValues;
+use crate::object_times::newest_time;
+use crate::{ImportItem, Input, ReadOptions, Result, WriteSummary};
 
 /// Reads lines.
-pub struct Reader {
-    values: Values,
-    given: Given,
-    /// The source named last: most lines name the same.
+pub struct JsonlReader {
+    values: JsonValues,
+    options: ReadOptions,
+    /// The previous line's source, reused because most lines name the same.
     source: Arc<str>,
-    /// The time of the line above.
+    /// The time of the previous change.
     last: Option<Moment>,
     /// Sources of lines without a time.
     times_inferred: BTreeSet<Arc<str>>,
 }
 
 /// Writes lines.
-pub struct Writer<W> {
+pub struct JsonlWriter<W> {
     out: W,
-    /// Lines of this source do not name it.
+    /// The source that lines omit.
     source: Option<Arc<str>>,
     count: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct EventLine<'a> {
     #[serde(default)]
-    at: Option<Time>,
+    at: Option<LineTime>,
     #[serde(default)]
-    seen: Option<Time>,
+    seen: Option<LineTime>,
     #[serde(rename = "type", borrow)]
     word: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -57,7 +56,7 @@ struct Line<'a> {
     #[serde(default)]
     inferred: bool,
     #[serde(default)]
-    to: Option<Time>,
+    to: Option<LineTime>,
     #[serde(default)]
     kinds: Option<Vec<String>>,
     #[serde(default)]
@@ -65,56 +64,56 @@ struct Line<'a> {
 }
 
 /// RFC 3339, or microseconds since 1970.
-struct Time(Moment);
+struct LineTime(Moment);
 
-// === impl Reader ===
+// === impl JsonlReader ===
 
-impl Reader {
+impl JsonlReader {
     /// Reads the events of a file.
-    pub fn new(input: Input, given: Given) -> Reader {
-        let values = Values::new(&input.name, input.reader);
+    pub fn new(input: Input, given: ReadOptions) -> JsonlReader {
+        let values = JsonValues::new(&input.name, input.reader);
         let source = given.source.clone();
-        Reader { values, given, source, last: None, times_inferred: BTreeSet::new() }
+        JsonlReader { values, options: given, source, last: None, times_inferred: BTreeSet::new() }
     }
 
-    fn read(&mut self) -> Result<Option<Item>> {
+    fn read(&mut self) -> Result<Option<ImportItem>> {
         loop {
             let Some((number, text)) = self.values.next()? else {
-                return Ok(self.times_inferred.pop_first().map(Item::TimesInferred));
+                return Ok(self.times_inferred.pop_first().map(ImportItem::TimesInferred));
             };
-            let read = serde_json::from_str::<Line<'_>>(text);
+            let read = serde_json::from_str::<EventLine<'_>>(text);
             let line = match read {
                 Ok(line) => line,
                 Err(error) => {
                     // Within a value the parser counts lines from its own beginning.
                     let number = number + (error.line() as u64).saturating_sub(1);
-                    return Err(self.values.bad(number, format!("not an event: {error}")));
+                    return Err(self.values.line_error(number, format!("not an event: {error}")));
                 }
             };
             let source = match &line.source {
-                None => self.given.source.clone(),
+                None => self.options.source.clone(),
                 Some(name) if **name == *self.source => self.source.clone(),
                 Some(name) => Arc::from(&**name),
             };
             let item = match &*line.word {
-                // A bookmark is a position of the watch and no news.
+                // A bookmark is a position of the watch, not a change.
                 "BOOKMARK" => None,
                 "GAP" => Some(gap(&line, &source)),
-                _ => Some(change(&line, &source, self.given.at.or(self.last))),
+                _ => Some(change(&line, &source, self.options.at.or(self.last))),
             };
             let inferred = line.at.is_none();
             match item {
                 None => continue,
-                Some(Err(why)) => return Err(self.values.bad(number, why)),
+                Some(Err(why)) => return Err(self.values.line_error(number, why)),
                 Some(Ok(mut item)) => {
-                    if let Item::Change(observed) = &mut item {
+                    if let ImportItem::Change(observed) = &mut item {
                         if inferred {
                             if !self.times_inferred.contains(&source) {
                                 self.times_inferred.insert(source.clone());
                             }
-                            observed.seen = self.given.at.unwrap_or_else(|| {
+                            observed.seen = self.options.at.unwrap_or_else(|| {
                                 let newest = newest_time(observed.what.object());
-                                newest.max(self.last).unwrap_or(self.given.now)
+                                newest.max(self.last).unwrap_or(self.options.now)
                             });
                         }
                         self.last = Some(observed.seen);
@@ -127,17 +126,17 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for JsonlReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         self.read().transpose()
     }
 }
 
-fn gap(line: &Line<'_>, source: &Arc<str>) -> std::result::Result<Item, String> {
-    let Some(Time(from)) = &line.at else { return Err("a gap needs \"at\"".to_owned()) };
-    let to = line.to.as_ref().map_or(Moment::MAX, |Time(to)| *to);
+fn gap(line: &EventLine<'_>, source: &Arc<str>) -> std::result::Result<ImportItem, String> {
+    let Some(LineTime(from)) = &line.at else { return Err("a gap needs \"at\"".to_owned()) };
+    let to = line.to.as_ref().map_or(Moment::MAX, |LineTime(to)| *to);
     if line.object.is_some() {
         return Err("a gap has no object".to_owned());
     }
@@ -145,7 +144,7 @@ fn gap(line: &Line<'_>, source: &Arc<str>) -> std::result::Result<Item, String> 
         return Err(format!("a gap from {from} cannot end before that, at {to}"));
     }
     let kinds = line.kinds.iter().flatten();
-    Ok(Item::Gap(Gap {
+    Ok(ImportItem::Gap(Gap {
         source: source.clone(),
         kinds: kinds
             .map(|kind| {
@@ -160,20 +159,20 @@ fn gap(line: &Line<'_>, source: &Arc<str>) -> std::result::Result<Item, String> 
 }
 
 fn change(
-    line: &Line<'_>,
+    line: &EventLine<'_>,
     source: &Arc<str>,
     otherwise: Option<Moment>,
-) -> std::result::Result<Item, String> {
+) -> std::result::Result<ImportItem, String> {
     let Some(object) = line.object else { return Err("an event needs an \"object\"".to_owned()) };
     let make = match &*line.word {
         "ADDED" => What::Added,
         "MODIFIED" => What::Modified,
         "DELETED" => What::Deleted,
-        "ERROR" => return Err(format!("the watch ended with an error: {}", short(object.get()))),
+        "ERROR" => return Err(format!("the watch ended with an error: {}", truncated(object.get()))),
         other => {
             return Err(format!(
                 "type {:?} is none of ADDED, MODIFIED, DELETED, GAP, BOOKMARK",
-                short(other)
+                truncated(other)
             ));
         }
     };
@@ -181,45 +180,46 @@ fn change(
         return Err("\"to\", \"kinds\" and \"why\" belong to a gap".to_owned());
     }
     let object = Object::parse(object.get()).map_err(|error| error.to_string())?;
-    let at = line.at.as_ref().map(|Time(at)| *at);
-    let seen = line.seen.as_ref().map(|Time(seen)| *seen).or(at).or(otherwise).unwrap_or_default();
-    let observed = Observed { inferred: line.inferred, ..Observed::received(seen, source, make(object)) };
-    Ok(Item::Change(observed))
+    let at = line.at.as_ref().map(|LineTime(at)| *at);
+    let seen = line.seen.as_ref().map(|LineTime(seen)| *seen).or(at).or(otherwise).unwrap_or_default();
+    let observed =
+        IncomingChange { inferred: line.inferred, ..IncomingChange::received(seen, source, make(object)) };
+    Ok(ImportItem::Change(observed))
 }
 
-fn short(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Time, D::Error> {
-        struct Times;
-        impl Visitor<'_> for Times {
-            type Value = Time;
+impl<'de> Deserialize<'de> for LineTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<LineTime, D::Error> {
+        struct LineTimeVisitor;
+        impl Visitor<'_> for LineTimeVisitor {
+            type Value = LineTime;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a time such as \"2026-11-01T14:03:00Z\" or whole microseconds since 1970")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Time, E> {
-                text.parse().map(Time).map_err(E::custom)
+            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<LineTime, E> {
+                text.parse().map(LineTime).map_err(E::custom)
             }
 
-            fn visit_i64<E: de::Error>(self, micros: i64) -> std::result::Result<Time, E> {
-                Moment::from_micros(micros).map(Time).ok_or_else(|| {
+            fn visit_i64<E: de::Error>(self, micros: i64) -> std::result::Result<LineTime, E> {
+                Moment::from_micros(micros).map(LineTime).ok_or_else(|| {
                     E::custom(format_args!("{micros} is beyond the year 2262 in microseconds since 1970"))
                 })
             }
 
-            fn visit_u64<E: de::Error>(self, micros: u64) -> std::result::Result<Time, E> {
+            fn visit_u64<E: de::Error>(self, micros: u64) -> std::result::Result<LineTime, E> {
                 self.visit_i64(i64::try_from(micros).unwrap_or(i64::MAX))
             }
         }
-        deserializer.deserialize_any(Times)
+        deserializer.deserialize_any(LineTimeVisitor)
     }
 }
 
-// === impl Writer ===
+// === impl JsonlWriter ===
 
 #[derive(Serialize)]
 struct ChangeLine<'a> {
@@ -241,37 +241,37 @@ struct GapLine<'a> {
     source: Option<&'a str>,
     #[serde(rename = "type")]
     word: &'a str,
-    /// `None` for one that is open.
+    /// `None` for an open gap.
     to: Option<String>,
     kinds: Vec<String>,
     why: &'a str,
 }
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`. Lines of `source` do not name it; with `None` every line does.
-    pub fn new(out: W, source: Option<Arc<str>>) -> Writer<W> {
-        Writer { out, source, count: 0 }
+impl<W: Write> JsonlWriter<W> {
+    /// Writes to `out`. Lines of `source` omit the source; with `None` every line names it.
+    pub fn new(out: W, source: Option<Arc<str>>) -> JsonlWriter<W> {
+        JsonlWriter { out, source, count: 0 }
     }
 
-    fn named<'a>(&self, source: &'a Arc<str>) -> Option<&'a str> {
+    fn source_name<'a>(&self, source: &'a Arc<str>) -> Option<&'a str> {
         (self.source.as_ref() != Some(source)).then_some(source)
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
-    /// The object's bytes go out as they are, but for line ends between its tokens.
+impl<W: Write> crate::Writer for JsonlWriter<W> {
+    /// Writes the object's bytes unchanged, except for line ends between its tokens.
     fn change(&mut self, change: &Change) -> Result<()> {
         let line = ChangeLine {
             at: change.at.to_string(),
             seen: (change.seen != change.at).then(|| change.seen.to_string()),
-            source: self.named(&change.key.source),
+            source: self.source_name(&change.key.source),
             inferred: change.inferred,
-            word: change.what.word(),
+            word: change.what.event_type(),
         };
-        let envelope = text(&line);
+        let envelope = to_json(&line);
         let open = envelope.strip_suffix('}').expect("a struct is written in braces");
         let object = change.what.object().as_str();
-        // JSON allows no line end inside a string, so every one of them is mere space.
+        // JSON allows no line end inside a string, so each of them is insignificant whitespace.
         let object: Cow<'_, str> = if object.contains(['\n', '\r']) {
             object.replace(['\n', '\r'], " ").into()
         } else {
@@ -285,22 +285,22 @@ impl<W: Write> crate::Writer for Writer<W> {
     fn gap(&mut self, gap: &Gap) -> Result<()> {
         let line = GapLine {
             at: gap.from.to_string(),
-            source: self.named(&gap.source),
+            source: self.source_name(&gap.source),
             word: "GAP",
             to: (!gap.is_open()).then(|| gap.to.to_string()),
             kinds: gap.kinds.iter().map(Kind::to_string).collect(),
             why: &gap.why,
         };
-        writeln!(self.out, "{}", text(&line))?;
+        writeln!(self.out, "{}", to_json(&line))?;
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         self.out.flush()?;
-        Ok(Written { count: self.count, ..Written::default() })
+        Ok(WriteSummary { count: self.count, ..WriteSummary::default() })
     }
 }
 
-fn text(line: &impl Serialize) -> String {
+fn to_json(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect("texts and numbers are JSON")
 }

@@ -1,94 +1,99 @@
-//! The snapshot of the KAI scheduler: a ZIP with one entry, `snapshot.json`, that holds the scheduler's settings and the
-//! lists of objects it works on. The JSON alone is read too.
+//! The snapshot of the KAI scheduler: a ZIP with one entry, `snapshot.json`, that holds the scheduler's settings and
+//! the lists of objects in its cache. The JSON alone is read too.
 //!
-//! Every release's shape is read. A file shows one moment and does not say which. What it says of the scheduler itself
-//! (`config`, `schedulerParams`, `discovery`) becomes one object of the kind [`SETTINGS_KIND`].
+//! The snapshots of all releases are read. A snapshot does not contain its time. The scheduler's settings (`config`,
+//! `schedulerParams`, `discovery`) become one object of the kind [`SETTINGS_KIND`].
 
 use std::io::{self, BufRead, BufReader};
 
 use model::{BadObject, Object};
 use serde_json::value::RawValue;
 
-use crate::manifests::named;
-use crate::pull::{Broken, Piece, Pull, Step, Way, Why, shown};
-use crate::{Error, Input, Item, Items, Result};
+use crate::json_pull::{
+    JsonPullParser, PathSegment, PullAction, PullError, PullErrorKind, PulledValue, escape_for_message,
+};
+use crate::manifests::with_type_meta;
+use crate::{Error, ImportItem, ImportItems, Input, Result};
 
-mod entry;
 mod partition;
 mod releases;
 mod settings;
 mod write;
+mod zip_entry;
 
 pub use partition::{BadPartition, Partition};
-pub use write::Writer;
+pub use write::KaiSnapshotWriter;
 
 /// The apiVersion of [`SETTINGS_KIND`].
 pub const SETTINGS_API_VERSION: &str = "kai.kinescope.io/v1";
-/// The kind of the object that keeps a scheduler's settings, under the scheduler's name.
+/// The kind of the object that stores a scheduler's settings, under the scheduler's name.
 pub const SETTINGS_KIND: &str = "SnapshotSettings";
 
-/// The most that is read of a snapshot in a ZIP, whatever size that claims.
-pub const MAX_ENTRY: u64 = 8 << 30;
+/// The most bytes that are read of a snapshot in a ZIP, whatever size the ZIP declares.
+pub const MAX_ENTRY_BYTES: u64 = 8 << 30;
 
-/// The only entry of the ZIP that counts.
-const ENTRY: &str = "snapshot.json";
-/// A scheduler's name where none is given.
-const SCHEDULER: &str = "kai-scheduler";
-/// So many unknown keys are told one by one.
-const MAX_UNKNOWN: u32 = 10;
+/// The only entry of the ZIP that is read.
+const ENTRY_NAME: &str = "snapshot.json";
+/// The default scheduler name.
+const DEFAULT_SCHEDULER_NAME: &str = "kai-scheduler";
+/// How many unknown keys are reported.
+const MAX_UNKNOWN_WARNINGS: u32 = 10;
 
 /// A list of objects in `rawObjects`.
-struct List {
+struct ObjectList {
     key: &'static str,
-    /// What its items are: they seldom say so themselves.
+    /// The items' apiVersion and kind, which they seldom have themselves.
     api_version: &'static str,
     kind: &'static str,
 }
 
 /// The lists of v0.17, in its order.
-const LISTS: [List; 17] = [
-    List { key: "pods", api_version: "v1", kind: "Pod" },
-    List { key: "nodes", api_version: "v1", kind: "Node" },
-    List { key: "queues", api_version: "scheduling.run.ai/v2", kind: "Queue" },
-    List { key: "podGroups", api_version: "scheduling.run.ai/v2alpha2", kind: "PodGroup" },
-    List { key: "bindRequests", api_version: "scheduling.run.ai/v1alpha2", kind: "BindRequest" },
-    List { key: "priorityClasses", api_version: "scheduling.k8s.io/v1", kind: "PriorityClass" },
-    List { key: "configMaps", api_version: "v1", kind: "ConfigMap" },
-    List { key: "persistentVolumes", api_version: "v1", kind: "PersistentVolume" },
-    List { key: "persistentVolumeClaims", api_version: "v1", kind: "PersistentVolumeClaim" },
-    List { key: "csiStorageCapacities", api_version: "storage.k8s.io/v1", kind: "CSIStorageCapacity" },
-    List { key: "storageClasses", api_version: "storage.k8s.io/v1", kind: "StorageClass" },
-    List { key: "csiDrivers", api_version: "storage.k8s.io/v1", kind: "CSIDriver" },
-    List { key: "resourceClaims", api_version: "resource.k8s.io/v1", kind: "ResourceClaim" },
-    List { key: "resourceSlices", api_version: "resource.k8s.io/v1", kind: "ResourceSlice" },
-    List { key: "deviceClasses", api_version: "resource.k8s.io/v1", kind: "DeviceClass" },
-    List { key: "topologies", api_version: "kai.scheduler/v1alpha1", kind: "Topology" },
-    List {
+const OBJECT_LISTS: [ObjectList; 17] = [
+    ObjectList { key: "pods", api_version: "v1", kind: "Pod" },
+    ObjectList { key: "nodes", api_version: "v1", kind: "Node" },
+    ObjectList { key: "queues", api_version: "scheduling.run.ai/v2", kind: "Queue" },
+    ObjectList { key: "podGroups", api_version: "scheduling.run.ai/v2alpha2", kind: "PodGroup" },
+    ObjectList { key: "bindRequests", api_version: "scheduling.run.ai/v1alpha2", kind: "BindRequest" },
+    ObjectList { key: "priorityClasses", api_version: "scheduling.k8s.io/v1", kind: "PriorityClass" },
+    ObjectList { key: "configMaps", api_version: "v1", kind: "ConfigMap" },
+    ObjectList { key: "persistentVolumes", api_version: "v1", kind: "PersistentVolume" },
+    ObjectList { key: "persistentVolumeClaims", api_version: "v1", kind: "PersistentVolumeClaim" },
+    ObjectList { key: "csiStorageCapacities", api_version: "storage.k8s.io/v1", kind: "CSIStorageCapacity" },
+    ObjectList { key: "storageClasses", api_version: "storage.k8s.io/v1", kind: "StorageClass" },
+    ObjectList { key: "csiDrivers", api_version: "storage.k8s.io/v1", kind: "CSIDriver" },
+    ObjectList { key: "resourceClaims", api_version: "resource.k8s.io/v1", kind: "ResourceClaim" },
+    ObjectList { key: "resourceSlices", api_version: "resource.k8s.io/v1", kind: "ResourceSlice" },
+    ObjectList { key: "deviceClasses", api_version: "resource.k8s.io/v1", kind: "DeviceClass" },
+    ObjectList { key: "topologies", api_version: "kai.scheduler/v1alpha1", kind: "Topology" },
+    ObjectList {
         key: "nodeResourceTopologies",
         api_version: "topology.node.k8s.io/v1alpha2",
         kind: "NodeResourceTopology",
     },
 ];
 
-/// A list that there was up to v0.7.
-const BUDGETS: List =
-    List { key: "podDisruptionBudgets", api_version: "policy/v1", kind: "PodDisruptionBudget" };
+/// A list that existed up to v0.7.
+const POD_DISRUPTION_BUDGETS: ObjectList =
+    ObjectList { key: "podDisruptionBudgets", api_version: "policy/v1", kind: "PodDisruptionBudget" };
 
-/// What a file says: its objects, then the scheduler's settings.
-pub fn read(mut input: Input) -> Result<Items> {
+/// Reads a snapshot: its objects, then the scheduler's settings.
+pub fn read(mut input: Input) -> Result<ImportItems> {
     let file = input.name.clone();
-    let head = input.reader.fill_buf().map_err(|source| Error::read(&file, source))?;
+    let head = input.reader.fill_buf().map_err(|source| Error::cannot_read(&file, source))?;
     let zipped = head.starts_with(b"PK");
     let text: Box<dyn BufRead + Send> = if zipped {
-        Box::new(BufReader::with_capacity(1 << 18, entry::open(&file, input.into_file()?, MAX_ENTRY)?))
+        Box::new(BufReader::with_capacity(
+            1 << 18,
+            zip_entry::open(&file, input.into_file()?, MAX_ENTRY_BYTES)?,
+        ))
     } else {
         input.reader
     };
-    Ok(Box::new(Reader {
+    Ok(Box::new(KaiSnapshotReader {
         file,
-        pull: Pull::new(text, way),
+        pull: JsonPullParser::new(text, pull_action),
         zipped,
-        signs: releases::Signs::default(),
+        hints: releases::ReleaseHints::default(),
         settings: SettingsText::default(),
         has_objects: false,
         unknown: 0,
@@ -96,19 +101,19 @@ pub fn read(mut input: Input) -> Result<Items> {
     }))
 }
 
-struct Reader {
+struct KaiSnapshotReader {
     file: String,
-    pull: Pull<Box<dyn BufRead + Send>>,
+    pull: JsonPullParser<Box<dyn BufRead + Send>>,
     zipped: bool,
-    signs: releases::Signs,
+    hints: releases::ReleaseHints,
     settings: SettingsText,
-    /// `rawObjects` was there.
+    /// Whether `rawObjects` was found.
     has_objects: bool,
     unknown: u32,
     ended: bool,
 }
 
-/// The texts of what the file says of the scheduler.
+/// The JSON texts of the scheduler's settings.
 #[derive(Default)]
 struct SettingsText {
     config: Option<Box<RawValue>>,
@@ -116,12 +121,12 @@ struct SettingsText {
     discovery: Option<Box<RawValue>>,
 }
 
-// === impl Reader ===
+// === impl KaiSnapshotReader ===
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for KaiSnapshotReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         loop {
             if self.ended {
                 return None;
@@ -138,41 +143,41 @@ impl Iterator for Reader {
     }
 }
 
-impl Reader {
-    /// Takes one value; what it comes to, if anything.
-    fn read(&mut self) -> Result<Option<Item>> {
+impl KaiSnapshotReader {
+    /// Reads one value and returns its item, if it makes one.
+    fn read(&mut self) -> Result<Option<ImportItem>> {
         match self.pull.next() {
-            Err(broken) => Err(self.broken(broken)),
-            Ok(None) => self.end(),
+            Err(broken) => Err(self.pull_error(broken)),
+            Ok(None) => self.finish(),
             Ok(Some((path, piece))) => {
                 let taken = match (path, piece) {
-                    ([], Piece::Inside) => Ok(None),
+                    ([], PulledValue::Descended) => Ok(None),
                     ([], _) => Err("not a JSON object".to_owned()),
-                    ([Step::Field(key)], Piece::Inside) if key == "rawObjects" => {
+                    ([PathSegment::Field(key)], PulledValue::Descended) if key == "rawObjects" => {
                         self.has_objects = true;
                         Ok(None)
                     }
-                    ([Step::Field(key)], Piece::Text(text)) if key != "rawObjects" => {
-                        self.settings.take(key, text, &mut self.signs).map(|()| None)
+                    ([PathSegment::Field(key)], PulledValue::Text(text)) if key != "rawObjects" => {
+                        self.settings.set(key, text, &mut self.hints).map(|()| None)
                     }
-                    ([_, Step::Field(_)], Piece::Inside | Piece::Text("null")) => Ok(None),
-                    ([_, Step::Field(key), Step::Item(_)], Piece::Text(text)) => {
-                        object(key, text, &mut self.signs).map(|object| Some(Item::Object(object)))
+                    ([_, PathSegment::Field(_)], PulledValue::Descended | PulledValue::Text("null")) => Ok(None),
+                    ([_, PathSegment::Field(key), PathSegment::Index(_)], PulledValue::Text(text)) => {
+                        object(key, text, &mut self.hints).map(|object| Some(ImportItem::Object(object)))
                     }
-                    ([Step::Field(key)], Piece::Skipped) if key == "snapshot" => Err(
+                    ([PathSegment::Field(key)], PulledValue::Skipped) if key == "snapshot" => Err(
                         "a snapshot as KAI made it in March 2025, before its first release: take another one \
                          with v0.3.0 or later"
                             .to_owned(),
                     ),
-                    ([.., Step::Field(key)], Piece::Skipped) => {
+                    ([.., PathSegment::Field(key)], PulledValue::Skipped) => {
                         self.unknown = self.unknown.saturating_add(1);
-                        Ok(match self.unknown.cmp(&MAX_UNKNOWN) {
-                            std::cmp::Ordering::Less => Some(Item::Warning(format!(
+                        Ok(match self.unknown.cmp(&MAX_UNKNOWN_WARNINGS) {
+                            std::cmp::Ordering::Less => Some(ImportItem::Warning(format!(
                                 "{}: {} is not known here and left out",
                                 self.file,
-                                shown(key)
+                                escape_for_message(key)
                             ))),
-                            std::cmp::Ordering::Equal => Some(Item::Warning(format!(
+                            std::cmp::Ordering::Equal => Some(ImportItem::Warning(format!(
                                 "{}: more keys are not known here and left out",
                                 self.file
                             ))),
@@ -183,62 +188,63 @@ impl Reader {
                 };
                 taken.map_err(|why| {
                     let place = self.pull.path();
-                    self.unless_damaged(Error::bad(&self.file, place, why))
+                    self.or_zip_damage(Error::invalid_at(&self.file, place, why))
                 })
             }
         }
     }
 
-    /// The file is at its end.
-    fn end(&mut self) -> Result<Option<Item>> {
+    /// Returns the settings, and at last ends the file.
+    fn finish(&mut self) -> Result<Option<ImportItem>> {
         let rest = self.pull.drain();
-        let more = rest.map_err(|source| self.broken_io(source))?;
-        if let Some(settings) = self.settings.object() {
-            let bad =
-                |error: BadObject| Error::unfit(&self.file, format!("the scheduler's settings: {error}"));
-            return settings.map(|settings| Some(Item::Object(settings))).map_err(bad);
+        let more = rest.map_err(|source| self.io_error(source))?;
+        if let Some(settings) = self.settings.take_object() {
+            let bad = |error: BadObject| {
+                Error::invalid_file(&self.file, format!("the scheduler's settings: {error}"))
+            };
+            return settings.map(|settings| Some(ImportItem::Object(settings))).map_err(bad);
         }
         self.ended = true;
         if !self.has_objects {
-            return Err(Error::unfit(&self.file, "no snapshot of KAI: it has no \"rawObjects\""));
+            return Err(Error::invalid_file(&self.file, "no snapshot of KAI: it has no \"rawObjects\""));
         }
-        let why = || format!("{}: what follows the end of {ENTRY} is left out", self.file);
-        Ok(more.then(|| Item::Warning(why())))
+        let why = || format!("{}: what follows the end of {ENTRY_NAME} is left out", self.file);
+        Ok(more.then(|| ImportItem::Warning(why())))
     }
 
-    fn broken(&mut self, broken: Broken) -> Error {
+    fn pull_error(&mut self, broken: PullError) -> Error {
         match broken {
-            Broken { why: Why::Io(source), .. } => self.broken_io(source),
-            // The checksum was right: that end was written so.
-            Broken { why: Why::Ends, at, path } if self.zipped => Error::unfit(
+            PullError { kind: PullErrorKind::Io(source), .. } => self.io_error(source),
+            // The checksum was right, so the JSON was written incomplete.
+            PullError { kind: PullErrorKind::UnexpectedEnd, at, path } if self.zipped => Error::invalid_file(
                 &self.file,
                 format!(
-                    "the ZIP is whole, but {ENTRY} ends early (byte {at}, at {path}): the scheduler failed while \
+                    "the ZIP is whole, but {ENTRY_NAME} ends early (byte {at}, at {path}): the scheduler failed while \
                      writing it; take another snapshot"
                 ),
             ),
-            Broken { why: Why::Long, .. } => broken.error(&self.file),
+            PullError { kind: PullErrorKind::TooLong, .. } => broken.into_error(&self.file),
             _ => {
-                let error = broken.error(&self.file);
-                self.unless_damaged(error)
+                let error = broken.into_error(&self.file);
+                self.or_zip_damage(error)
             }
         }
     }
 
-    fn broken_io(&self, source: io::Error) -> Error {
-        match entry::damage(&source) {
-            Some(why) => Error::unfit(&self.file, why),
-            None => Error::read(&self.file, source),
+    fn io_error(&self, source: io::Error) -> Error {
+        match zip_entry::damage_reason(&source) {
+            Some(why) => Error::invalid_file(&self.file, why),
+            None => Error::cannot_read(&self.file, source),
         }
     }
 
-    /// That error, unless the ZIP turns out to be damaged, which then is the reason.
-    fn unless_damaged(&mut self, error: Error) -> Error {
+    /// The error, or the ZIP's damage as its cause if the ZIP turns out to be damaged.
+    fn or_zip_damage(&mut self, error: Error) -> Error {
         if !self.zipped {
             return error;
         }
         match self.pull.drain() {
-            Err(source) if entry::damage(&source).is_some() => self.broken_io(source),
+            Err(source) if zip_entry::damage_reason(&source).is_some() => self.io_error(source),
             _ => error,
         }
     }
@@ -247,16 +253,16 @@ impl Reader {
 // === impl SettingsText ===
 
 impl SettingsText {
-    fn take(
+    fn set(
         &mut self,
         key: &str,
         text: &str,
-        signs: &mut releases::Signs,
+        signs: &mut releases::ReleaseHints,
     ) -> std::result::Result<(), String> {
         let value = RawValue::from_string(text.to_owned()).map_err(|error| format!("not JSON: {error}"))?;
         match key {
             "config" => {
-                signs.config(text);
+                signs.observe_config(text);
                 self.config = Some(value);
             }
             "schedulerParams" => self.scheduler_params = Some(value),
@@ -265,8 +271,8 @@ impl SettingsText {
         Ok(())
     }
 
-    /// What was said of the scheduler, once.
-    fn object(&mut self) -> Option<std::result::Result<Object, BadObject>> {
+    /// Takes the settings as an object; `None` if there are none left.
+    fn take_object(&mut self) -> Option<std::result::Result<Object, BadObject>> {
         let SettingsText { config, scheduler_params, discovery } = std::mem::take(self);
         let parts = [("config", &config), ("schedulerParams", &scheduler_params), ("discovery", &discovery)];
         let mut fields = String::new();
@@ -285,33 +291,33 @@ impl SettingsText {
                 "{{\"apiVersion\":\"{SETTINGS_API_VERSION}\",\"kind\":\"{SETTINGS_KIND}\",\"metadata\":{{\"name\":{name}}}{fields}}}"
             ))
         };
-        // A name that no object can have is still in the parameters.
+        // An invalid object name is not lost: the parameters contain it.
         let object = name.and_then(|name| named(&name).ok());
-        Some(object.map_or_else(|| named(SCHEDULER), Ok))
+        Some(object.map_or_else(|| named(DEFAULT_SCHEDULER_NAME), Ok))
     }
 }
 
-/// What is cut out of a snapshot: the settings, and every object by itself.
-fn way(path: &[Step]) -> Way {
+/// Extracts the settings, and every object by itself.
+fn pull_action(path: &[PathSegment]) -> PullAction {
     match path {
-        [] => Way::Into,
-        [Step::Field(key)] => match key.as_str() {
-            "rawObjects" => Way::Into,
-            "config" | "schedulerParams" | "discovery" => Way::Cut,
-            _ => Way::Skip,
+        [] => PullAction::Descend,
+        [PathSegment::Field(key)] => match key.as_str() {
+            "rawObjects" => PullAction::Descend,
+            "config" | "schedulerParams" | "discovery" => PullAction::Extract,
+            _ => PullAction::Skip,
         },
-        [_, Step::Field(key)] if list(key).is_some() => Way::Into,
-        [_, Step::Field(_)] => Way::Skip,
-        _ => Way::Cut,
+        [_, PathSegment::Field(key)] if list(key).is_some() => PullAction::Descend,
+        [_, PathSegment::Field(_)] => PullAction::Skip,
+        _ => PullAction::Extract,
     }
 }
 
-fn list(key: &str) -> Option<&'static List> {
-    LISTS.iter().chain([&BUDGETS]).find(|list| list.key == key)
+fn list(key: &str) -> Option<&'static ObjectList> {
+    OBJECT_LISTS.iter().chain([&POD_DISRUPTION_BUDGETS]).find(|list| list.key == key)
 }
 
-fn object(key: &str, text: &str, signs: &mut releases::Signs) -> std::result::Result<Object, String> {
+fn object(key: &str, text: &str, signs: &mut releases::ReleaseHints) -> std::result::Result<Object, String> {
     let list = list(key).expect("only lists that are known are gone into");
     let api_version = signs.api_version(list, text);
-    Object::parse(&named(text, api_version, list.kind)).map_err(|error| error.to_string())
+    Object::parse(&with_type_meta(text, api_version, list.kind)).map_err(|error| error.to_string())
 }

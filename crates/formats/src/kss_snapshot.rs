@@ -1,80 +1,90 @@
-//! kube-scheduler-simulator's export of a moment: one JSON or YAML object of lists, and the scheduler's configuration.
+//! kube-scheduler-simulator's snapshot (export): a JSON or YAML object with lists of objects and the scheduler's
+//! configuration.
 //!
-//! The items of the lists are objects without `apiVersion` and `kind`. The configuration becomes an object of its own,
-//! named `kube-scheduler`. YAML is held in memory while it is read, and all objects while an export is written.
+//! The items of the lists are objects without `apiVersion` and `kind`. The configuration becomes an object named
+//! `kube-scheduler`. YAML is held in memory while it is read, and so are all objects while an export is written.
 
 use std::io::{BufRead, Cursor};
 
 use model::{Meta, Object};
 
-use crate::manifests::{named, yaml};
-use crate::pull::{Piece, Pull, Step, Way, shown};
-use crate::{Error, Input, Item, Items, Result};
+use crate::json_pull::{JsonPullParser, PathSegment, PullAction, PulledValue, escape_for_message};
+use crate::manifests::{with_type_meta, yaml};
+use crate::{Error, ImportItem, ImportItems, Input, Result};
 
 mod writer;
 
-pub use writer::Writer;
+pub use writer::KssSnapshotWriter;
 
 /// A field of an export.
-struct Field {
+struct ExportField {
     key: &'static str,
-    /// What its items are, or it is itself.
+    /// The apiVersion and kind of its items, or of the field itself.
     api_version: &'static str,
     kind: &'static str,
 }
 
 /// The fields in the order of the export.
-const FIELDS: [Field; 8] = [
-    Field { key: "pods", api_version: "v1", kind: "Pod" },
-    Field { key: "nodes", api_version: "v1", kind: "Node" },
-    Field { key: "pvs", api_version: "v1", kind: "PersistentVolume" },
-    Field { key: "pvcs", api_version: "v1", kind: "PersistentVolumeClaim" },
-    Field { key: "storageClasses", api_version: "storage.k8s.io/v1", kind: "StorageClass" },
-    Field { key: "priorityClasses", api_version: "scheduling.k8s.io/v1", kind: "PriorityClass" },
-    Field { key: CONFIG, api_version: "kubescheduler.config.k8s.io/v1", kind: "KubeSchedulerConfiguration" },
-    Field { key: "namespaces", api_version: "v1", kind: "Namespace" },
+const EXPORT_FIELDS: [ExportField; 8] = [
+    ExportField { key: "pods", api_version: "v1", kind: "Pod" },
+    ExportField { key: "nodes", api_version: "v1", kind: "Node" },
+    ExportField { key: "pvs", api_version: "v1", kind: "PersistentVolume" },
+    ExportField { key: "pvcs", api_version: "v1", kind: "PersistentVolumeClaim" },
+    ExportField { key: "storageClasses", api_version: "storage.k8s.io/v1", kind: "StorageClass" },
+    ExportField { key: "priorityClasses", api_version: "scheduling.k8s.io/v1", kind: "PriorityClass" },
+    ExportField {
+        key: SCHEDULER_CONFIG,
+        api_version: "kubescheduler.config.k8s.io/v1",
+        kind: "KubeSchedulerConfiguration",
+    },
+    ExportField { key: "namespaces", api_version: "v1", kind: "Namespace" },
 ];
 
-/// The one field that is no list.
-const CONFIG: &str = "schedulerConfig";
-/// So many unknown fields are told.
-const MAX_UNKNOWN: u32 = 10;
+/// The one field that is not a list.
+const SCHEDULER_CONFIG: &str = "schedulerConfig";
+/// How many unknown fields are reported.
+const MAX_UNKNOWN_WARNINGS: u32 = 10;
 
-/// What a file says.
-pub fn read(mut input: Input) -> Result<Items> {
+/// Reads an export.
+pub fn read(mut input: Input) -> Result<ImportItems> {
     let file = input.name.clone();
-    let head = input.reader.fill_buf().map_err(|source| Error::read(&file, source))?;
+    let head = input.reader.fill_buf().map_err(|source| Error::cannot_read(&file, source))?;
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let is_json = head.trim_ascii_start().starts_with(b"{");
     let text: Box<dyn BufRead + Send> =
-        if is_json { input.reader } else { Box::new(Cursor::new(json_of_yaml(input)?)) };
-    Ok(Box::new(Reader { file, pull: Pull::new(text, way), unknown: 0, ended: false }))
+        if is_json { input.reader } else { Box::new(Cursor::new(yaml_to_json(input)?)) };
+    Ok(Box::new(KssSnapshotReader {
+        file,
+        pull: JsonPullParser::new(text, pull_action),
+        unknown: 0,
+        ended: false,
+    }))
 }
 
-struct Reader {
+struct KssSnapshotReader {
     file: String,
-    pull: Pull<Box<dyn BufRead + Send>>,
+    pull: JsonPullParser<Box<dyn BufRead + Send>>,
     unknown: u32,
     ended: bool,
 }
 
-fn json_of_yaml(input: Input) -> Result<String> {
-    let mut documents = yaml::Documents::new(&input.name, input.reader);
+fn yaml_to_json(input: Input) -> Result<String> {
+    let mut documents = yaml::YamlDocuments::new(&input.name, input.reader);
     let Some((_, text)) = documents.next()? else {
-        return Err(Error::unfit(&input.name, "is empty; an export has pods, nodes and other lists"));
+        return Err(Error::invalid_file(&input.name, "is empty; an export has pods, nodes and other lists"));
     };
     match documents.next()? {
-        Some((line, _)) => Err(documents.bad(line, "a second document; an export is one".to_owned())),
+        Some((line, _)) => Err(documents.line_error(line, "a second document; an export is one".to_owned())),
         None => Ok(text),
     }
 }
 
-// === impl Reader ===
+// === impl KssSnapshotReader ===
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for KssSnapshotReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         while !self.ended {
             let item = self.read();
             self.ended |= item.is_err();
@@ -86,57 +96,65 @@ impl Iterator for Reader {
     }
 }
 
-impl Reader {
-    /// Takes one value; what it comes to, if anything.
-    fn read(&mut self) -> Result<Option<Item>> {
-        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.error(&self.file))? else {
+impl KssSnapshotReader {
+    /// Reads one value and returns its item, if it makes one.
+    fn read(&mut self) -> Result<Option<ImportItem>> {
+        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.into_error(&self.file))? else {
             self.ended = true;
-            let more = self.pull.drain().map_err(|source| Error::read(&self.file, source))?;
-            let warning = || Item::Warning(format!("{}: what follows the end is left out", self.file));
+            let more = self.pull.drain().map_err(|source| Error::cannot_read(&self.file, source))?;
+            let warning = || ImportItem::Warning(format!("{}: what follows the end is left out", self.file));
             return Ok(more.then(warning));
         };
         let taken = match (path, piece) {
-            ([], Piece::Text(_)) => Err("not an object of lists".to_owned()),
-            ([] | [_], Piece::Inside) | ([_], Piece::Text("null")) => Ok(None),
-            ([Step::Field(key)], Piece::Text(text)) if key == CONFIG => object(key, text).map(Some),
-            ([Step::Field(key), Step::Item(_)], Piece::Text(text)) => object(key, text).map(Some),
-            ([Step::Field(key)], Piece::Skipped) => {
+            ([], PulledValue::Text(_)) => Err("not an object of lists".to_owned()),
+            ([] | [_], PulledValue::Descended) | ([_], PulledValue::Text("null")) => Ok(None),
+            ([PathSegment::Field(key)], PulledValue::Text(text)) if key == SCHEDULER_CONFIG => {
+                object(key, text).map(Some)
+            }
+            ([PathSegment::Field(key), PathSegment::Index(_)], PulledValue::Text(text)) => {
+                object(key, text).map(Some)
+            }
+            ([PathSegment::Field(key)], PulledValue::Skipped) => {
                 self.unknown = self.unknown.saturating_add(1);
-                if self.unknown > MAX_UNKNOWN {
+                if self.unknown > MAX_UNKNOWN_WARNINGS {
                     return Ok(None);
                 }
-                let warning = format!("{}: {} is no field of an export and left out", self.file, shown(key));
-                return Ok(Some(Item::Warning(warning)));
+                let warning = format!(
+                    "{}: {} is no field of an export and left out",
+                    self.file,
+                    escape_for_message(key)
+                );
+                return Ok(Some(ImportItem::Warning(warning)));
             }
             _ => Err("must be a list of objects, or null".to_owned()),
         };
         match taken {
-            Ok(object) => Ok(object.map(Item::Object)),
-            Err(why) => Err(Error::bad(&self.file, self.pull.path(), why)),
+            Ok(object) => Ok(object.map(ImportItem::Object)),
+            Err(why) => Err(Error::invalid_at(&self.file, self.pull.path(), why)),
         }
     }
 }
 
-/// What is cut out of an export: the configuration, and every object by itself.
-fn way(path: &[Step]) -> Way {
+/// Extracts the configuration, and every object by itself.
+fn pull_action(path: &[PathSegment]) -> PullAction {
     match path {
-        [] => Way::Into,
-        [Step::Field(key)] if key == CONFIG => Way::Cut,
-        [Step::Field(key)] if field(key).is_some() => Way::Into,
-        [_] => Way::Skip,
-        _ => Way::Cut,
+        [] => PullAction::Descend,
+        [PathSegment::Field(key)] if key == SCHEDULER_CONFIG => PullAction::Extract,
+        [PathSegment::Field(key)] if field(key).is_some() => PullAction::Descend,
+        [_] => PullAction::Skip,
+        _ => PullAction::Extract,
     }
 }
 
-fn field(key: &str) -> Option<&'static Field> {
-    FIELDS.iter().find(|field| field.key == key)
+fn field(key: &str) -> Option<&'static ExportField> {
+    EXPORT_FIELDS.iter().find(|field| field.key == key)
 }
 
 fn object(key: &str, text: &str) -> std::result::Result<Object, String> {
-    let Field { api_version, kind, .. } = field(key).expect("only fields that are known are gone into");
-    let mut text = named(text, api_version, kind);
-    // The configuration has no name of its own.
-    if key == CONFIG
+    let ExportField { api_version, kind, .. } = field(key).expect("only fields that are known are gone into");
+    let mut text = with_type_meta(text, api_version, kind);
+    // The configuration has no name.
+    if key == SCHEDULER_CONFIG
         && Meta::read(&text).is_err()
         && let Some(rest) = text.strip_prefix('{')
     {
@@ -152,33 +170,33 @@ fn object(key: &str, text: &str) -> std::result::Result<Object, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Writer as _, Written};
+    use crate::{WriteSummary, Writer as _};
     use model::{Change, Moment, What};
     use serde_json::{Value, json};
     use std::io::Cursor;
 
-    /// An export with one of everything, in the server's order of fields.
+    /// An export with one object per field, in the server's order of fields.
     const EXPORT: &str = r#"{"pods":[{"metadata":{"name":"web-1","namespace":"shop","uid":"u1","resourceVersion":"7","creationTimestamp":"2026-11-01T14:00:00Z"},"spec":{"containers":[{"name":"app","image":"shop/web:1","resources":{"requests":{"cpu":"250m"}}}],"nodeName":"n1"},"status":{"phase":"Running"}}],"nodes":[{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","pods":"110"}}}],"pvs":[{"metadata":{"name":"disk-1"},"spec":{"claimRef":{"kind":"PersistentVolumeClaim","namespace":"shop","name":"data","apiVersion":"v1"}}}],"pvcs":[{"metadata":{"name":"data","namespace":"shop"},"spec":{"volumeName":"disk-1"}}],"storageClasses":[{"metadata":{"name":"fast"},"provisioner":"example.com/disk"}],"priorityClasses":[{"metadata":{"name":"urgent"},"value":1000}],"schedulerConfig":{"parallelism":16,"profiles":[{"schedulerName":"default-scheduler","plugins":{"score":{"enabled":[{"name":"ImageLocality","weight":1}]}}}]},"namespaces":[{"metadata":{"name":"shop"},"spec":{"finalizers":["kubernetes"]}}]}"#;
 
     fn open(text: &str) -> Input {
         Input::open("export", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap()
     }
 
-    fn items(text: &str) -> Result<Vec<Item>> {
+    fn items(text: &str) -> Result<Vec<ImportItem>> {
         read(open(text))?.collect()
     }
 
     fn objects(text: &str) -> Vec<Object> {
         let object = |item| match item {
-            Item::Object(object) => object,
+            ImportItem::Object(object) => object,
             other => panic!("{other:?} is no object"),
         };
         items(text).unwrap().into_iter().map(object).collect()
     }
 
-    fn written(objects: &[Object], yaml: bool) -> (String, Written) {
+    fn written(objects: &[Object], yaml: bool) -> (String, WriteSummary) {
         let mut out = Vec::new();
-        let mut writer = Box::new(Writer::new(&mut out, yaml));
+        let mut writer = Box::new(KssSnapshotWriter::new(&mut out, yaml));
         for object in objects {
             let (at, key) = (Moment::from_nanos(0), object.key(&"s".into()));
             let what = What::Added(object.clone());
@@ -228,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_in_both_forms() {
+    fn exports_round_trip_as_json_and_yaml() {
         let before = objects(EXPORT);
         let values =
             |objects: &[Object]| -> Vec<Value> { objects.iter().map(|o| o.value().unwrap()).collect() };
         for yaml in [false, true] {
             let (text, written) = written(&before, yaml);
-            assert_eq!(written, Written { count: 8, ..Written::default() });
+            assert_eq!(written, WriteSummary { count: 8, ..WriteSummary::default() });
             assert_eq!(values(&objects(&text)), values(&before), "{text}");
         }
     }
@@ -258,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_export_leaves_out_is_counted() {
+    fn objects_outside_the_export_are_counted() {
         let other = |api_version: &str, kind: &str, name: &str| {
             testobjects::object(&json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}))
         };
@@ -295,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn lists_may_be_missing_or_null_and_what_is_unknown_is_told() {
+    fn lists_may_be_missing_or_null_and_unknown_fields_are_reported() {
         assert_eq!(items(r#"{"pods":null,"schedulerConfig":null,"nodes":[ ]}"#).unwrap(), []);
         let nodes = r#"{"nodes": [ {"metadata":{"name":"a"}} , {"metadata":{"name":"b"}} ] , "pods" :[]}"#;
         assert_eq!(objects(nodes).len(), 2);
         assert_eq!(
             items(r#"{"pods":[],"jobs":[1]}"#).unwrap(),
-            [Item::Warning("export: jobs is no field of an export and left out".to_owned())]
+            [ImportItem::Warning("export: jobs is no field of an export and left out".to_owned())]
         );
     }
 
@@ -312,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_shapes_are_told_with_their_place() {
+    fn invalid_values_are_reported_with_their_path() {
         refused(r#"{"pods":"none"}"#, "export, pods: must be a list of objects, or null");
         refused(
             r#"{"pods":[{"metadata":{"name":"a"}},{"metadata":{}}]}"#,

@@ -1,13 +1,13 @@
-//! KWOK's snapshot and recording: objects as manifests, then what became of them as patches.
+//! KWOK's snapshot and recording: objects as manifests, followed by their changes as patches.
 //!
-//! A recording's initial documents are whole objects; the first `ResourcePatch` ends them. Each patch creates, changes
-//! (by a strategic merge patch) or deletes one object, so many nanoseconds after the beginning. Times inside objects
-//! may be tokens that say how far they lie from that beginning, which itself is nowhere said.
+//! A recording's initial documents are whole objects, up to the first `ResourcePatch`. Each patch creates, changes (by
+//! a strategic merge patch) or deletes one object, `durationNanosecond` after the beginning. Times inside objects may
+//! be tokens with the offset from that beginning, which the recording itself does not contain.
 
 mod patch;
 mod reader;
-mod times;
+mod time_tokens;
 mod writer;
 
-pub use reader::Reader;
-pub use writer::Writer;
+pub use reader::KwokReader;
+pub use writer::KwokWriter;

@@ -1,8 +1,8 @@
-//! Other people's files, read and written as changes.
+//! Readers and writers of other systems' files.
 //!
-//! An [`Input`] knows by its content what it is, and [`read`] gives what it says as [`Item`]s. Whatever is written, a
-//! [`Writer`] takes the changes. Readers take one value at a time and never hold more than [`MAX_VALUE`] bytes of
-//! input where the format allows; errors name the file and the place.
+//! An [`Input`] recognises its format by its content, and [`read`] returns its content as [`ImportItem`]s. A [`Writer`]
+//! writes changes in a format. Readers hold one value of at most [`MAX_VALUE_BYTES`] at a time where the format allows;
+//! errors name the file and the position.
 
 pub mod audit;
 pub mod dlrm;
@@ -10,39 +10,39 @@ mod error;
 mod go_json;
 mod input;
 mod item;
+mod json_pull;
+mod json_values;
 pub mod jsonl;
 pub mod kai_snapshot;
 pub mod kss_snapshot;
 pub mod kwok;
 pub mod manifests;
-mod pull;
+mod object_times;
 mod recognise;
 pub mod scaling_history;
 pub mod scaling_scenario;
 pub mod sched_record;
 pub mod sktrace;
 pub mod snapshotz;
-mod times;
-mod values;
 mod writer;
 
 pub use error::{Error, Result};
 pub use input::{Compression, Input};
-pub use item::{Given, Item, Items};
-pub use times::newest_time;
-pub use values::MAX_VALUE;
-pub use writer::{LeftOut, Writer, Written};
+pub use item::{ImportItem, ImportItems, ReadOptions};
+pub use json_values::MAX_VALUE_BYTES;
+pub use object_times::newest_time;
+pub use writer::{LeftOutCounts, WriteSummary, Writer};
 
-/// A format that is read or written here.
+/// A format that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A watch event a line.
+    /// One watch event per line.
     Jsonl,
-    /// Objects as kubectl takes them, YAML or JSON.
+    /// Objects as `kubectl apply` takes them, YAML or JSON.
     Manifests,
     /// kube-scheduler-simulator's recording.
     SchedRecord,
-    /// kube-scheduler-simulator's export of a moment.
+    /// kube-scheduler-simulator's snapshot (export).
     KssSnapshot,
     /// SimKube's trace.
     Sktrace,
@@ -62,13 +62,13 @@ pub enum Format {
     Audit,
 }
 
-/// What a file says.
-pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
+/// Reads the items of a file.
+pub fn read(input: Input, format: Format, given: ReadOptions) -> Result<ImportItems> {
     Ok(match format {
-        Format::Jsonl => Box::new(jsonl::Reader::new(input, given)),
-        // A recording of KWOK begins as manifests do.
-        Format::Manifests | Format::Kwok => Box::new(kwok::Reader::new(input, given)?),
-        Format::SchedRecord => Box::new(sched_record::Reader::new(input, given)),
+        Format::Jsonl => Box::new(jsonl::JsonlReader::new(input, given)),
+        // A recording of KWOK begins with manifests.
+        Format::Manifests | Format::Kwok => Box::new(kwok::KwokReader::new(input, given)?),
+        Format::SchedRecord => Box::new(sched_record::SchedRecordReader::new(input, given)),
         Format::KssSnapshot => kss_snapshot::read(input)?,
         Format::Sktrace => sktrace::read(input, given)?,
         Format::ScalingHistory => scaling_history::read(input, given)?,
@@ -83,7 +83,7 @@ pub fn read(input: Input, format: Format, given: Given) -> Result<Items> {
 // === impl Format ===
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 12] = [
         Format::Jsonl,
         Format::Manifests,
@@ -99,7 +99,7 @@ impl Format {
         Format::Audit,
     ];
 
-    /// What a user calls it.
+    /// The name that users type.
     pub fn name(self) -> &'static str {
         match self {
             Format::Jsonl => "jsonl",

@@ -1,6 +1,6 @@
-//! Objects as kubectl takes them: YAML or JSON, one or many, lists, documents one after the other.
+//! Manifests as `kubectl apply` takes them: YAML or JSON, one object or several, lists, several documents.
 //!
-//! They are read by [`kwok`](crate::kwok), whose recordings begin like them.
+//! They are read by [`kwok`](crate::kwok), whose recordings begin with manifests.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Cursor, Write};
@@ -10,29 +10,29 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::values::{MAX_VALUE, Values};
-use crate::{Error, Input, Result, Written};
+use crate::json_values::{JsonValues, MAX_VALUE_BYTES};
+use crate::{Error, Input, Result, WriteSummary};
 
 pub(crate) mod yaml;
 
 pub use yaml::to_yaml;
 
 /// Writes objects as YAML documents.
-pub struct Writer<W> {
+pub struct ManifestWriter<W> {
     out: W,
-    written: Written,
+    written: WriteSummary,
 }
 
-/// The documents of a file, each as one JSON text.
-pub(crate) enum Documents {
-    Json(Values),
-    Yaml(yaml::Documents),
+/// The documents of a file, each as a JSON text.
+pub(crate) enum ManifestDocuments {
+    Json(JsonValues),
+    Yaml(yaml::YamlDocuments),
 }
 
-/// A list, if it is one.
+/// The fields of a list such as `List` or `PodList`; of any other object `items` is `None`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct List<'a> {
+struct ManifestList<'a> {
     #[serde(borrow, default)]
     api_version: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -41,58 +41,59 @@ struct List<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-// === impl Documents ===
+// === impl ManifestDocuments ===
 
-impl Documents {
-    pub(crate) fn open(mut input: Input) -> Result<Documents> {
-        let head = input.reader.fill_buf().map_err(|source| Error::read(&input.name, source))?;
+impl ManifestDocuments {
+    pub(crate) fn open(mut input: Input) -> Result<ManifestDocuments> {
+        let head = input.reader.fill_buf().map_err(|source| Error::cannot_read(&input.name, source))?;
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let is_json = head.trim_ascii_start().starts_with(b"{");
         Ok(if is_json {
-            Documents::Json(Values::new(&input.name, input.reader))
+            ManifestDocuments::Json(JsonValues::new(&input.name, input.reader))
         } else {
-            Documents::Yaml(yaml::Documents::new(&input.name, input.reader))
+            ManifestDocuments::Yaml(yaml::YamlDocuments::new(&input.name, input.reader))
         })
     }
 
     /// The next document and the line it begins on.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, String)>> {
         match self {
-            Documents::Json(values) => Ok(values.next()?.map(|(line, text)| (line, text.to_owned()))),
-            Documents::Yaml(documents) => documents.next(),
+            ManifestDocuments::Json(values) => Ok(values.next()?.map(|(line, text)| (line, text.to_owned()))),
+            ManifestDocuments::Yaml(documents) => documents.next(),
         }
     }
 
-    pub(crate) fn bad(&self, line: u64, why: impl Into<String>) -> Error {
+    pub(crate) fn document_error(&self, line: u64, why: impl Into<String>) -> Error {
         match self {
-            Documents::Json(values) => values.bad(line, why),
-            Documents::Yaml(documents) => documents.bad(line, why.into()),
+            ManifestDocuments::Json(values) => values.line_error(line, why),
+            ManifestDocuments::Yaml(documents) => documents.line_error(line, why.into()),
         }
     }
 }
 
-/// The one document of a text that is no object with a name, such as a configuration: YAML or JSON.
-pub fn of_yaml(file: &str, text: &str) -> Result<Value> {
-    let mut documents = yaml::Documents::new(file, Box::new(Cursor::new(text.as_bytes().to_vec())));
-    let Some((line, text)) = documents.next()? else { return Err(Error::unfit(file, "is empty")) };
+/// Parses a text with a single document, YAML or JSON, that need not be a named object, such as a configuration.
+pub fn parse_yaml(file: &str, text: &str) -> Result<Value> {
+    let mut documents = yaml::YamlDocuments::new(file, Box::new(Cursor::new(text.as_bytes().to_vec())));
+    let Some((line, text)) = documents.next()? else { return Err(Error::invalid_file(file, "is empty")) };
     if let Some((line, _)) = documents.next()? {
-        return Err(Error::line(file, line, "a second document, where one should be"));
+        return Err(Error::invalid_line(file, line, "a second document, where one should be"));
     }
-    serde_json::from_str(&text).map_err(|error| Error::line(file, line, error.to_string()))
+    serde_json::from_str(&text).map_err(|error| Error::invalid_line(file, line, error.to_string()))
 }
 
-/// Every object of a file that is meant for an API server. One that leaves its name to the server is called by the
-/// prefix that it asks for.
-pub fn each_to_be_made(input: Input, mut each: impl FnMut(Object)) -> Result<()> {
-    let mut documents = Documents::open(input)?;
+/// Calls `each` with every object of a file that is to be created. An object with `generateName` and no name gets the
+/// prefix as its name.
+pub fn for_each_new_object(input: Input, mut each: impl FnMut(Object)) -> Result<()> {
+    let mut documents = ManifestDocuments::open(input)?;
     while let Some((line, text)) = documents.next()? {
-        let objects = take_apart_by(&text, &called_by_prefix).map_err(|why| documents.bad(line, why))?;
+        let objects = objects_of_document_with(&text, &parse_with_generate_name)
+            .map_err(|why| documents.document_error(line, why))?;
         objects.into_iter().for_each(&mut each);
     }
     Ok(())
 }
 
-fn called_by_prefix(text: &str) -> std::result::Result<Object, BadObject> {
+fn parse_with_generate_name(text: &str) -> std::result::Result<Object, BadObject> {
     let nameless = match Object::parse(text) {
         Err(error) if text.contains("generateName") => error,
         parsed => return parsed,
@@ -108,29 +109,30 @@ fn called_by_prefix(text: &str) -> std::result::Result<Object, BadObject> {
     }
 }
 
-/// The objects of one document: itself, or the items of a list, lists within lists included.
-pub(crate) fn take_apart(text: &str) -> std::result::Result<Vec<Object>, String> {
-    take_apart_by(text, &Object::parse)
+/// The objects of one document: the object itself, or the items of a list, including nested lists.
+pub(crate) fn objects_of_document(text: &str) -> std::result::Result<Vec<Object>, String> {
+    objects_of_document_with(text, &Object::parse)
 }
 
-fn take_apart_by(
+fn objects_of_document_with(
     text: &str,
     parse: &dyn Fn(&str) -> std::result::Result<Object, BadObject>,
 ) -> std::result::Result<Vec<Object>, String> {
-    let list: List<'_> = serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
+    let list: ManifestList<'_> =
+        serde_json::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
     let Some(kind) = list.kind.strip_suffix("List").filter(|_| list.items.is_some()) else {
         return Ok(vec![parse(text).map_err(|error| error.to_string())?]);
     };
     let mut objects = Vec::new();
     for (index, item) in list.items.into_iter().flatten().enumerate() {
         let at = |why: String| format!("items[{index}]: {why}");
-        let text = named(item.get(), &list.api_version, kind);
+        let text = with_type_meta(item.get(), &list.api_version, kind);
         if Meta::read(&text).is_err()
-            && let Ok(List { kind, items: Some(_), .. }) = serde_json::from_str(&text)
+            && let Ok(ManifestList { kind, items: Some(_), .. }) = serde_json::from_str(&text)
             && kind.ends_with("List")
         {
-            // kubectl prints a list of lists for nobody, but people paste them together.
-            objects.extend(take_apart_by(&text, parse).map_err(at)?);
+            // kubectl prints no list of lists, but users concatenate its output.
+            objects.extend(objects_of_document_with(&text, parse).map_err(at)?);
             continue;
         }
         objects.push(parse(&text).map_err(|error| at(error.to_string()))?);
@@ -138,8 +140,8 @@ fn take_apart_by(
     Ok(objects)
 }
 
-/// An item with an apiVersion and a kind: those of an API server's list carry none, only the list does.
-pub(crate) fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
+/// Adds apiVersion and kind to an item: in an API server's list only the list has them.
+pub(crate) fn with_type_meta<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a, str> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Names {
@@ -147,7 +149,7 @@ pub(crate) fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a,
         kind: Option<serde::de::IgnoredAny>,
     }
     let Ok(names) = serde_json::from_str::<Names>(item) else { return item.into() };
-    // A plain `List` says nothing of its items.
+    // A plain `List` does not determine the kind of its items.
     if kind.is_empty() || (names.api_version.is_some() && names.kind.is_some()) {
         return item.into();
     }
@@ -169,9 +171,9 @@ pub(crate) fn named<'a>(item: &'a str, api_version: &str, kind: &str) -> Cow<'a,
     text.into()
 }
 
-/// An object as an item of a list that says what its items are. Fields come sorted; Go gives them in the order of its
-/// types, and any order is read.
-pub(crate) fn nameless(object: &Object) -> Result<Value> {
+/// An object without apiVersion and kind, as an item of a list that determines them. Fields are sorted by name; Go
+/// writes them in the order of its types, but reads any order.
+pub(crate) fn without_type_meta(object: &Object) -> Result<Value> {
     let mut value = object.value().map_err(std::io::Error::other)?;
     if let Some(fields) = value.as_object_mut() {
         fields.remove("apiVersion");
@@ -180,16 +182,16 @@ pub(crate) fn nameless(object: &Object) -> Result<Value> {
     Ok(value)
 }
 
-// === impl Writer ===
+// === impl ManifestWriter ===
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ManifestWriter<W> {
     /// Writes to `out`.
-    pub fn new(out: W) -> Writer<W> {
-        Writer { out, written: Written::default() }
+    pub fn new(out: W) -> ManifestWriter<W> {
+        ManifestWriter { out, written: WriteSummary::default() }
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for ManifestWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         if let Some(object) = change.what.state() {
             let value = object.value().map_err(std::io::Error::other)?;
@@ -204,7 +206,7 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         self.out.flush()?;
         Ok(self.written)
     }
@@ -213,14 +215,14 @@ impl<W: Write> crate::Writer for Writer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Format, Given, Item};
+    use crate::{Format, ImportItem, ReadOptions};
     use model::Moment;
 
     fn read(text: &str) -> Result<Vec<String>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-        let given = Given { source: "s".into(), at: None, now: Moment::default() };
+        let given = ReadOptions { source: "s".into(), at: None, now: Moment::default() };
         let text = |item| match item {
-            Item::Object(object) => object.as_str().to_owned(),
+            ImportItem::Object(object) => object.as_str().to_owned(),
             other => panic!("{other:?} is no object"),
         };
         crate::read(input, Format::Manifests, given)?.map(|item| item.map(text)).collect()
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_servers_list_get_the_names_the_list_has() {
+    fn items_of_a_list_get_its_api_version_and_kind() {
         check(
             r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a"}}]}"#,
             &[A],
@@ -264,11 +266,11 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_name_yet_is_called_by_its_prefix() {
+    fn an_object_with_generate_name_gets_its_prefix_as_name() {
         let names = |text: &str| {
             let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
             let mut names = Vec::new();
-            each_to_be_made(input, |object| names.push(object.meta().name.into_owned())).map(|()| names)
+            for_each_new_object(input, |object| names.push(object.meta().name.into_owned())).map(|()| names)
         };
         let text = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n---\n\
                     apiVersion: v1\nkind: Pod\nmetadata: {generateName: b-, name: b}\n";
@@ -282,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn errors_have_their_line() {
         refused("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "line 1: ");
         refused(
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n---\nkind: [\n",

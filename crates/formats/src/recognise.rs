@@ -1,11 +1,11 @@
-//! What a file is, by how it begins.
+//! Recognition of formats by the first bytes of a file.
 
 use crate::Format;
 
-/// The format of a file that begins like this; `None` if nothing known here does.
+/// The format of a file that begins with `head`; `None` if it is not recognised.
 pub(crate) fn recognise(head: &[u8]) -> Option<Format> {
     if head.starts_with(b"SQLite format 3\0") {
-        // A history carries our mark here, and Gardener's files none.
+        // A `.kine` file has our SQLite application ID here, Gardener's files have none.
         return (head.get(68..72) == Some(&[0; 4])).then_some(Format::ScalingHistory);
     }
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
@@ -21,13 +21,13 @@ pub(crate) fn recognise(head: &[u8]) -> Option<Format> {
         return Some(Format::Dlrm);
     }
     match text.strip_prefix('{') {
-        Some(rest) => of_json(rest),
-        None => of_yaml(text),
+        Some(rest) => recognise_json(rest),
+        None => recognise_yaml(text),
     }
 }
 
-/// A trace is a map whose first key is one of its own, or a list of two, four or five: its configuration is first,
-/// or second after its version.
+/// A trace is a map whose first key is a field of a trace, or a list of two, four or five whose first element is the
+/// configuration, or the version followed by the configuration.
 fn is_msgpack_trace(head: &[u8]) -> bool {
     let (is_map, entries) = match head {
         [byte @ 0x80..=0x8f, rest @ ..] => (*byte > 0x80, rest),
@@ -52,8 +52,8 @@ fn is_msgpack_trace(head: &[u8]) -> bool {
     holds(entries, "trackedObjects")
 }
 
-/// JSON is told by the first key of its first object, which each of these formats has to itself.
-fn of_json(rest: &str) -> Option<Format> {
+/// Recognises JSON by the first key of its first object, which is unique to each of these formats.
+fn recognise_json(rest: &str) -> Option<Format> {
     let key = rest.trim_start().strip_prefix('"')?.split('"').next()?;
     if ["kind", "apiVersion"].contains(&key) && is_audit(rest) {
         return Some(Format::Audit);
@@ -61,14 +61,14 @@ fn of_json(rest: &str) -> Option<Format> {
     Some(match key {
         "at" | "seen" | "type" | "object" | "source" | "inferred" | "to" | "kinds" | "why" => Format::Jsonl,
         "time" | "event" | "resource" => Format::SchedRecord,
-        // Both have a configuration; only a trace says in it what it tracks.
+        // Both have a configuration; only that of a trace has tracked objects.
         "config" if !rest.contains("\"trackedObjects\"") => Format::KaiSnapshot,
         "schedulerParams" | "rawObjects" | "discovery" | "snapshot" => Format::KaiSnapshot,
         "version" | "config" | "events" | "index" | "pod_lifecycles" => Format::Sktrace,
         "BeginTime" | "ClusterSnapshot" | "ScalingResult" | "Name" | "Scenarios" | "ID" => {
             Format::ScalingScenario
         }
-        // What the scaling recommender is asked, which is refused by name.
+        // An input of the scaling recommender, which the reader refuses by name.
         "id" if rest.contains("\"nodePools\"") => Format::ScalingScenario,
         "NodeList"
         | "UnscheduledPodsCanBeScheduled"
@@ -81,14 +81,14 @@ fn of_json(rest: &str) -> Option<Format> {
     })
 }
 
-/// An audit event looks like an object as kubectl takes it, but for its version.
+/// An audit event differs from a manifest by its apiVersion.
 fn is_audit(rest: &str) -> bool {
     let version = rest.split_once("\"apiVersion\"").and_then(|(_, rest)| rest.trim_start().strip_prefix(':'));
     version.is_some_and(|version| version.trim_start().starts_with("\"audit.k8s.io/"))
 }
 
-/// YAML is told by the first line that says anything.
-fn of_yaml(text: &str) -> Option<Format> {
+/// Recognises YAML by the first line that is neither blank nor a comment.
+fn recognise_yaml(text: &str) -> Option<Format> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut line = lines.next()?;
     let begins = line.starts_with("---") || line.starts_with("%YAML");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_by_their_content() {
+    fn formats_are_recognised_by_their_content() {
         check(r#"{"at":1,"type":"ADDED"}"#, Some(Format::Jsonl));
         check("{\n  \"type\": \"ADDED\",\n", Some(Format::Jsonl));
         check(r#"{"apiVersion":"v1"}"#, Some(Format::Manifests));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_formats_are_told_by_their_first_bytes() {
+    fn binary_formats_are_recognised_by_their_first_bytes() {
         check(b"\x85\xa7version\x02\xa6config", Some(Format::Sktrace));
         check(b"\xdf\x00\x00\x00\x05\xd9\x06config\x80", Some(Format::Sktrace));
         check(b"\x94\x81\xaetrackedObjects\x80\x90\x80\x80", Some(Format::Sktrace));

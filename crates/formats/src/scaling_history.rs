@@ -1,28 +1,27 @@
-//! The database of Gardener's scaling history: what its recorder kept of one cluster, in a table a kind.
+//! The database of Gardener's scaling history: the objects that its recorder stored of one cluster, one table per kind.
 //!
-//! A row holds parts of an object. Read, it becomes an object that the recorder would have seen so; written, an object
-//! becomes the row that the recorder would have made of it, if it would have made one. Rows have no place for when they
-//! were seen: pods and nodes carry the last change of a condition. Files of the layouts since 2024-06-24 are read,
-//! those of the layout since 2024-10-10 written.
+//! A row holds some fields of an object. The reader makes of each row an object from which the recorder would have made
+//! that row; the writer makes the row that the recorder would have written, if any. Rows do not contain the time of
+//! observation: pods and nodes have the last transition of a condition. The layouts since 2024-06-24 are read, and the
+//! layout since 2024-10-10 is written.
 
-use crate::{Given, Input, Items, Result};
+use crate::{ImportItems, Input, ReadOptions, Result};
 
 pub(crate) mod info;
-mod plan;
 mod reader;
-mod rows;
+mod row_order;
+mod row_store;
 mod tables;
-pub(crate) mod times;
+pub(crate) mod timestamps;
 mod writer;
 
 pub use info::{
-    Labels, MachineDeploymentInfo, Meta, NodeInfo, PodInfo, PriorityClassInfo, Resources, ScheduleStatus,
-    SettingsInfo, WorkerPoolInfo,
+    Labels, MachineDeploymentInfo, NodeInfo, PodInfo, PriorityClassInfo, Resources, ScheduleStatus,
+    SettingsInfo, SnapshotMeta, WorkerPoolInfo,
 };
-pub use writer::Writer;
+pub use writer::ScalingHistoryWriter;
 
-/// What a database says, in order of time. Memory follows the largest row, not the file: rows are put in order on
-/// disk.
-pub fn read(input: Input, given: Given) -> Result<Items> {
-    Ok(Box::new(reader::Reader::open(input, given)?))
+/// Reads a database in order of time. Memory follows the largest row, not the file: rows are sorted on disk.
+pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(reader::ScalingHistoryReader::open(input, given)?))
 }

@@ -1,16 +1,16 @@
-//! A report of Gardener's replayer: the cluster at one moment, and what a simulation made of it.
+//! The report of Gardener's replayer: a cluster snapshot, and the result of a simulation that began with it.
 //!
-//! Read are reports (`{BeginTime, ClusterSnapshot, ScalingResult}`), a snapshot alone, and the form of May 2024
-//! (`{Name, Scenarios}`), which shows several moments. What the simulation did is left out: the cluster never did it.
-//! A report is one JSON value, so all of it is held in memory, and its objects beside it. A [`Scenario`] is written in
-//! the newest form.
+//! The reader accepts reports (`{BeginTime, ClusterSnapshot, ScalingResult}`), a snapshot alone, and the form of May
+//! 2024 (`{Name, Scenarios}`), which has several snapshots. The simulation's result is left out, as it never happened
+//! in the cluster. A report is one JSON value, so it is held in memory, and its objects too. A [`Scenario`] is written
+//! in the latest form.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use model::{Key, Moment, Object, Observed, What};
+use model::{IncomingChange, Key, Moment, Object, What};
 
-use crate::{Error, Given, Input, Item, Items, Result};
+use crate::{Error, ImportItem, ImportItems, Input, ReadOptions, Result};
 
 mod cluster;
 mod fields;
@@ -22,58 +22,59 @@ mod write;
 pub use cluster::{ClusterSnapshot, NodeGroupInfo, NodeTemplate, SnapshotPart};
 pub use report::{ScalingResult, Scenario};
 
-use fields::Fields;
-use snapshot::Snapshot;
+use fields::ReportFields;
+use snapshot::ReportSnapshot;
 
-/// The longest report that is read.
-const MAX_REPORT: u64 = 64 << 20;
+/// The longest report that is read, in bytes.
+const MAX_REPORT_BYTES: u64 = 64 << 20;
 
-/// What a report says: every object as it was at the moment, or at each moment where there are several.
-pub fn read(input: Input, given: Given) -> Result<Items> {
-    let text = whole(input.reader, &input.name)?;
-    let report = Fields::parse(&input.name, "", &text)?;
+/// Reads a report: the objects of its snapshot, or the changes from snapshot to snapshot.
+pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+    let text = read_text(input.reader, &input.name)?;
+    let report = ReportFields::parse(&input.name, "", &text)?;
     let mut items = Vec::new();
     let mut snapshots = Vec::new();
     if let Some(snapshot) = report.object("ClusterSnapshot")? {
-        snapshots.push(Snapshot::read(&snapshot, report.time("BeginTime")?)?);
+        snapshots.push(ReportSnapshot::read(&snapshot, report.time("BeginTime")?)?);
         if let Some(result) = report.object("ScalingResult")? {
-            items.push(Item::Warning(left_out(&input.name, &result)?));
+            items.push(ImportItem::Warning(left_out_warning(&input.name, &result)?));
         }
     } else if report.has("AutoscalerConfig") {
-        snapshots.push(Snapshot::read(&report, None)?);
+        snapshots.push(ReportSnapshot::read(&report, None)?);
     } else if report.has("Scenarios") {
         for scenario in report.list("Scenarios")? {
-            snapshots.push(Snapshot::read_old(&scenario)?);
+            snapshots.push(ReportSnapshot::read_legacy(&scenario)?);
         }
         snapshots.sort_by_key(|snapshot| snapshot.at);
     } else if report.has("nodePools") {
         let why = "this is a scenario for the scaling recommender, which asks for pods but shows no cluster; a report \
                    of the replayer has ClusterSnapshot or Scenarios";
-        return Err(Error::unfit(&input.name, why));
+        return Err(Error::invalid_file(&input.name, why));
     } else {
         let why = "is no report of Gardener's replayer: it has none of ClusterSnapshot, AutoscalerConfig, Scenarios";
-        return Err(Error::unfit(&input.name, why));
+        return Err(Error::invalid_file(&input.name, why));
     }
-    tell(&input.name, &given, snapshots, &mut items);
+    push_changes(&input.name, &given, snapshots, &mut items);
     Ok(Box::new(items.into_iter().map(Ok)))
 }
 
-fn whole(mut reader: impl Read, file: &str) -> Result<String> {
+fn read_text(mut reader: impl Read, file: &str) -> Result<String> {
     let mut bytes = Vec::new();
     reader
         .by_ref()
-        .take(MAX_REPORT + 1)
+        .take(MAX_REPORT_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|source| Error::read(file, source))?;
-    if bytes.len() as u64 > MAX_REPORT {
-        return Err(Error::unfit(file, format!("is longer than {} MiB", MAX_REPORT >> 20)));
+        .map_err(|source| Error::cannot_read(file, source))?;
+    if bytes.len() as u64 > MAX_REPORT_BYTES {
+        return Err(Error::invalid_file(file, format!("is longer than {} MiB", MAX_REPORT_BYTES >> 20)));
     }
-    String::from_utf8(bytes)
-        .map_err(|error| Error::unfit(file, format!("byte {} is no UTF-8", error.utf8_error().valid_up_to())))
+    String::from_utf8(bytes).map_err(|error| {
+        Error::invalid_file(file, format!("byte {} is no UTF-8", error.utf8_error().valid_up_to()))
+    })
 }
 
-/// What a simulation did, in numbers.
-fn left_out(file: &str, result: &Fields<'_>) -> Result<String> {
+/// The warning about a simulation's result, with its counts.
+fn left_out_warning(file: &str, result: &ReportFields<'_>) -> Result<String> {
     let count = |field: &str| result.list(field).map(|list| list.len());
     Ok(format!(
         "{file}: ScalingResult is of a simulation and left out: {} nodes scaled up, {} pods scheduled, {} pods pending",
@@ -83,21 +84,28 @@ fn left_out(file: &str, result: &Fields<'_>) -> Result<String> {
     ))
 }
 
-/// What changes from each moment to the next. What is in one and not in the next has gone by then.
-fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Item>) {
+/// Appends the changes from each snapshot to the next. An object that is missing in the next snapshot was deleted.
+fn push_changes(
+    file: &str,
+    given: &ReadOptions,
+    snapshots: Vec<ReportSnapshot>,
+    items: &mut Vec<ImportItem>,
+) {
     let mut before: BTreeMap<Key, Object> = BTreeMap::new();
     let mut changes = Vec::new();
     for snapshot in snapshots {
         let at = snapshot.at.or(given.at);
         if at.is_none() {
-            items.push(Item::TimesInferred(given.source.clone()));
+            items.push(ImportItem::TimesInferred(given.source.clone()));
         }
         let at = at.unwrap_or(given.now);
-        items
-            .extend(snapshot.warnings.into_iter().map(|warning| Item::Warning(format!("{file}: {warning}"))));
+        items.extend(
+            snapshot.warnings.into_iter().map(|warning| ImportItem::Warning(format!("{file}: {warning}"))),
+        );
         let mut now = BTreeMap::new();
         let mut tell = |at: Moment, what: What| {
-            changes.push(Observed { inferred: true, ..Observed::received(at, &given.source, what) });
+            changes
+                .push(IncomingChange { inferred: true, ..IncomingChange::received(at, &given.source, what) });
         };
         for object in snapshot.objects {
             let key = object.key(&given.source);
@@ -111,13 +119,13 @@ fn tell(file: &str, given: &Given, snapshots: Vec<Snapshot>, items: &mut Vec<Ite
         for object in std::mem::replace(&mut before, now).into_values() {
             tell(at, What::Deleted(object));
         }
-        // Events are not gone with the next moment, and belong to their own times.
+        // Events do not disappear with the next snapshot, and have their own times.
         for (when, event) in snapshot.events {
             tell(when.max(at), What::Added(event));
         }
     }
     changes.sort_by_key(|change| change.seen);
-    items.extend(changes.into_iter().map(Item::Change));
+    items.extend(changes.into_iter().map(ImportItem::Change));
 }
 
 #[cfg(test)]
@@ -129,16 +137,16 @@ mod tests {
 
     const REPORT: &str = include_str!("../../../testdata/formats/gardener_scenario.json");
 
-    fn read(text: &str) -> Result<Vec<Item>> {
+    fn read(text: &str) -> Result<Vec<ImportItem>> {
         let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec())))?;
-        let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(7) };
+        let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
         super::read(input, given)?.collect()
     }
 
-    fn changes(items: &[Item]) -> Vec<&Observed> {
+    fn changes(items: &[ImportItem]) -> Vec<&IncomingChange> {
         let mut changes = Vec::new();
         for item in items {
-            if let Item::Change(observed) = item {
+            if let ImportItem::Change(observed) = item {
                 changes.push(observed);
             }
         }
@@ -154,7 +162,7 @@ mod tests {
         let items = read(REPORT).unwrap();
         let warning = "file: ScalingResult is of a simulation and left out: 1 nodes scaled up, 2 pods scheduled, 0 \
                        pods pending";
-        assert_eq!(items[0], Item::Warning(warning.to_owned()));
+        assert_eq!(items[0], ImportItem::Warning(warning.to_owned()));
         let changes = changes(&items);
         assert!(changes.iter().all(|change| change.inferred && matches!(change.what, What::Added(_))));
         assert!(changes.iter().all(|change| change.seen.to_string() == "2024-10-10T23:20:00Z"));
@@ -164,7 +172,7 @@ mod tests {
         };
         let report = report();
         let snapshot = &report["ClusterSnapshot"];
-        // The hashes in the report were made by the recorder, of the objects themselves.
+        // The recorder computed the hashes in the report from the objects themselves.
         let hashes = |list: &str| -> Vec<String> {
             let entries = snapshot[list].as_array().unwrap();
             entries.iter().map(|entry| entry["Hash"].as_str().unwrap().to_owned()).collect()
@@ -208,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_alone_says_the_same() {
+    fn a_snapshot_alone_gives_the_same_changes() {
         let alone = report()["ClusterSnapshot"].to_string();
         let (report, alone) = (read(REPORT).unwrap(), read(&alone).unwrap());
         assert_eq!(changes(&report), changes(&alone));
     }
 
     #[test]
-    fn what_is_null_is_empty() {
+    fn null_counts_as_empty() {
         let items = read(
             r#"{"BeginTime":"2024-10-10T00:00:00Z","ClusterSnapshot":{"SnapshotTime":"0001-01-01T00:00:00Z","Pods":null,
                 "Nodes":[{"Name":"n","Labels":null,"Taints":null,"CreationTimestamp":"0001-01-01T00:00:00Z"}],
@@ -229,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_name_of_another_is_told_once() {
+    fn of_objects_with_one_name_the_latest_is_read() {
         let pod = |uid: &str, created: &str| {
             format!(
                 r#"{{"UID":"{uid}","Name":"p","Namespace":"d","CreationTimestamp":"{created}","PodScheduleStatus":0}}"#
@@ -241,7 +249,9 @@ mod tests {
                 r#"{{"ClusterSnapshot":{{"SnapshotTime":"2024-10-10T01:00:00Z","Pods":[{pods}],"AutoscalerConfig":{{}}}}}}"#
             );
             let items = read(&text).unwrap();
-            assert!(matches!(&items[0], Item::Warning(text) if text.contains("1 objects have the name")));
+            assert!(
+                matches!(&items[0], ImportItem::Warning(text) if text.contains("1 objects have the name"))
+            );
             let changes = changes(&items);
             assert_eq!(changes.len(), 1);
             assert_eq!(changes[0].what.object().meta().uid.as_deref(), Some("new"));
@@ -249,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_of_old_are_moments_that_follow_each_other() {
+    fn scenarios_of_may_2024_are_successive_moments() {
         let pod = |name: &str, node: &str| {
             format!(
                 r#"{{"UID":"{name}","Name":"{name}","Namespace":"d","CreationTimestamp":"2024-05-21T19:43:30+05:30",
@@ -270,7 +280,7 @@ mod tests {
         let items = read(&text).unwrap();
         let shown: Vec<String> = changes(&items)
             .iter()
-            .map(|change| format!("{} {} {}", change.seen, change.what.word(), change.key))
+            .map(|change| format!("{} {} {}", change.seen, change.what.event_type(), change.key))
             .collect();
         assert_eq!(
             shown,
@@ -302,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_path() {
+    fn errors_have_their_path() {
         let pod = |field: &'static str, value: Value, because: &str| {
             refused(|report| report["ClusterSnapshot"]["Pods"][3][field] = value, because);
         };

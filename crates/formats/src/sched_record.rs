@@ -1,44 +1,44 @@
-//! kube-scheduler-simulator's recording: `{"time": …, "event": "Add|Update|Delete", "resource": {…}}` a line.
+//! kube-scheduler-simulator's recording: one `{"time": …, "event": "Add|Update|Delete", "resource": {…}}` per line.
 //!
-//! `time` is when the recorder heard of it. A deletion tells no more than what names the object. The recorder is often
-//! stopped in the middle of a line, and its replayer leaves such a line out.
+//! `time` is when the recorder received the event. A deletion contains only the object's identity. The recorder is
+//! often stopped in the middle of a line, and the simulator's replayer skips such a line.
 
 use std::fmt;
 use std::io::{BufRead, Read, Write};
 
 use jiff::tz::Offset;
-use model::{Change, Gap, Kind, Moment, Object, Observed, What};
+use model::{Change, Gap, IncomingChange, Kind, Moment, Object, What};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::times::newest_time;
-use crate::values::MAX_VALUE;
-use crate::{Error, Given, Input, Item, Result, Written, go_json};
+use crate::json_values::MAX_VALUE_BYTES;
+use crate::object_times::newest_time;
+use crate::{Error, ImportItem, Input, ReadOptions, Result, WriteSummary, go_json};
 
 /// Reads records.
-pub struct Reader {
+pub struct SchedRecordReader {
     file: String,
     reader: Box<dyn BufRead + Send>,
     /// The line read last, and its number counted from 1.
     line: Vec<u8>,
     number: u64,
-    given: Given,
-    /// The time of the record above.
+    options: ReadOptions,
+    /// The time of the previous record.
     last: Option<Moment>,
-    /// Whether that, or the one of a record further above, was recorded.
-    timed: bool,
+    /// Whether any record so far had a time.
+    has_recorded_time: bool,
     times_inferred: bool,
     ended: bool,
 }
 
 /// Writes records.
-pub struct Writer<W> {
+pub struct SchedRecordWriter<W> {
     out: W,
     offset: Offset,
     every_kind: bool,
     line: Vec<u8>,
-    written: Written,
+    written: WriteSummary,
 }
 
 #[derive(Default)]
@@ -48,33 +48,33 @@ struct Record<'a> {
     resource: Option<&'a RawValue>,
 }
 
-/// A field of a record. Go takes any case.
-enum Field {
+/// A field of a record. Go matches names case-insensitively.
+enum RecordField {
     Time,
     Event,
     Resource,
     Other,
 }
 
-// === impl Reader ===
+// === impl SchedRecordReader ===
 
-impl Reader {
+impl SchedRecordReader {
     /// Reads the records of a file.
-    pub fn new(input: Input, given: Given) -> Reader {
-        Reader {
+    pub fn new(input: Input, given: ReadOptions) -> SchedRecordReader {
+        SchedRecordReader {
             file: input.name,
             reader: input.reader,
             line: Vec::new(),
             number: 0,
-            given,
+            options: given,
             last: None,
-            timed: false,
+            has_recorded_time: false,
             times_inferred: false,
             ended: false,
         }
     }
 
-    fn read(&mut self) -> Result<Option<Item>> {
+    fn read(&mut self) -> Result<Option<ImportItem>> {
         while self.read_line()? {
             let whole = self.line.ends_with(b"\n");
             let text = self.line.strip_prefix(b"\xef\xbb\xbf").filter(|_| self.number == 1);
@@ -85,21 +85,21 @@ impl Reader {
             let why = match std::str::from_utf8(text) {
                 Ok(text) => match serde_json::from_str::<Record<'_>>(text) {
                     Ok(record) => {
-                        let told = moment(&record).and_then(|time| Ok((time, what(&record)?)));
-                        let (time, what) = told.map_err(|why| self.bad(why))?;
-                        return Ok(Some(Item::Change(self.observed(time, what))));
+                        let told = parse_time(&record).and_then(|time| Ok((time, parse_change(&record)?)));
+                        let (time, what) = told.map_err(|why| self.line_error(why))?;
+                        return Ok(Some(ImportItem::Change(self.observed(time, what))));
                     }
                     Err(error) if whole || error.is_data() => {
-                        return Err(self.bad(format!("not a record: {}", said(&error))));
+                        return Err(self.line_error(format!("not a record: {}", parser_message(&error))));
                     }
-                    Err(error) => said(&error),
+                    Err(error) => parser_message(&error),
                 },
                 Err(error) if whole => {
-                    return Err(self.bad(format!("byte {} is no UTF-8", error.valid_up_to())));
+                    return Err(self.line_error(format!("byte {} is no UTF-8", error.valid_up_to())));
                 }
                 Err(_) => "no UTF-8".to_owned(),
             };
-            return Ok(Some(Item::Warning(format!(
+            return Ok(Some(ImportItem::Warning(format!(
                 "{}, line {}: the recorder was stopped in the middle of this last line; its {} bytes are left out ({why})",
                 self.file,
                 self.number,
@@ -107,62 +107,63 @@ impl Reader {
             ))));
         }
         let untold = self.times_inferred && !std::mem::replace(&mut self.ended, true);
-        Ok(untold.then(|| Item::TimesInferred(self.given.source.clone())))
+        Ok(untold.then(|| ImportItem::TimesInferred(self.options.source.clone())))
     }
 
-    /// Whether there is another line.
+    /// Reads the next line; returns false at the end.
     fn read_line(&mut self) -> Result<bool> {
         self.line.clear();
-        let mut line = (&mut self.reader).take(MAX_VALUE as u64 + 1);
-        let length =
-            line.read_until(b'\n', &mut self.line).map_err(|source| Error::read(&self.file, source))?;
+        let mut line = (&mut self.reader).take(MAX_VALUE_BYTES as u64 + 1);
+        let length = line
+            .read_until(b'\n', &mut self.line)
+            .map_err(|source| Error::cannot_read(&self.file, source))?;
         self.number += 1;
-        if length > MAX_VALUE {
-            return Err(self.bad(format!("longer than {} MiB", MAX_VALUE >> 20)));
+        if length > MAX_VALUE_BYTES {
+            return Err(self.line_error(format!("longer than {} MiB", MAX_VALUE_BYTES >> 20)));
         }
         Ok(length > 0)
     }
 
-    /// Without a time it was heard of when the record above was. Where no record has one, an object tells when it was
-    /// like this.
-    fn observed(&mut self, time: Option<Moment>, what: What) -> Observed {
-        self.timed |= time.is_some();
+    /// A record without a time gets that of the previous record. If no record so far had one, it gets that of the
+    /// options, or the latest time inside the object.
+    fn observed(&mut self, time: Option<Moment>, what: What) -> IncomingChange {
+        self.has_recorded_time |= time.is_some();
         self.times_inferred |= time.is_none();
         let seen = time
-            .or(self.last.filter(|_| self.timed))
-            .or(self.given.at)
-            .unwrap_or_else(|| newest_time(what.object()).max(self.last).unwrap_or(self.given.now));
+            .or(self.last.filter(|_| self.has_recorded_time))
+            .or(self.options.at)
+            .unwrap_or_else(|| newest_time(what.object()).max(self.last).unwrap_or(self.options.now));
         self.last = Some(seen);
-        Observed::received(seen, &self.given.source, what)
+        IncomingChange::received(seen, &self.options.source, what)
     }
 
-    fn bad(&self, why: impl Into<String>) -> Error {
-        Error::line(&self.file, self.number, why)
+    fn line_error(&self, why: impl Into<String>) -> Error {
+        Error::invalid_line(&self.file, self.number, why)
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for SchedRecordReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         self.read().transpose()
     }
 }
 
-/// What the parser says, who counts lines from the beginning of this one.
-fn said(error: &serde_json::Error) -> String {
+/// The parser's message without its line number, which is always 1.
+fn parser_message(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
 
-/// When the recorder heard of it. Go writes the year 1 where nobody set a time.
-fn moment(record: &Record<'_>) -> std::result::Result<Option<Moment>, String> {
+/// When the recorder received the event. Go writes its zero time if none is set.
+fn parse_time(record: &Record<'_>) -> std::result::Result<Option<Moment>, String> {
     match record.time.as_deref() {
         None | Some("0001-01-01T00:00:00Z") => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|error| format!("time: {error}")),
     }
 }
 
-fn what(record: &Record<'_>) -> std::result::Result<What, String> {
+fn parse_change(record: &Record<'_>) -> std::result::Result<What, String> {
     let make = match record.event.as_deref() {
         Some("Add") => What::Added,
         Some("Update") => What::Modified,
@@ -177,25 +178,25 @@ fn what(record: &Record<'_>) -> std::result::Result<What, String> {
     Object::parse(resource.get()).map(make).map_err(|error| format!("resource: {error}"))
 }
 
-// === impl Writer ===
+// === impl SchedRecordWriter ===
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`, times with this offset of whole minutes.
+impl<W: Write> SchedRecordWriter<W> {
+    /// Writes to `out`, times with this UTC offset, which must be whole minutes.
     ///
-    /// The recorder watches seven kinds. The replayer takes any; with `every_kind` all are written.
-    pub fn new(out: W, offset: Offset, every_kind: bool) -> Writer<W> {
-        Writer { out, offset, every_kind, line: Vec::new(), written: Written::default() }
+    /// The recorder watches seven kinds, the replayer takes any; with `every_kind` all are written.
+    pub fn new(out: W, offset: Offset, every_kind: bool) -> SchedRecordWriter<W> {
+        SchedRecordWriter { out, offset, every_kind, line: Vec::new(), written: WriteSummary::default() }
     }
 
-    /// Hands on what waits in buffers.
+    /// Flushes the output.
     pub fn flush(&mut self) -> Result<()> {
         Ok(self.out.flush()?)
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for SchedRecordWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
-        if !self.every_kind && !is_recorded(&change.key.kind) {
+        if !self.every_kind && !is_recorded_kind(&change.key.kind) {
             self.written.left_out.count(&format!("changes of {}", change.key.kind.kind));
             return Ok(());
         }
@@ -215,7 +216,7 @@ impl<W: Write> crate::Writer for Writer<W> {
         write!(self.line, "\",\"event\":\"{event}\",\"resource\":")?;
         match change.what.state() {
             Some(object) => go_json::write(&mut self.line, object.as_str()).map_err(std::io::Error::other)?,
-            None => write_name(&mut self.line, change.what.object()),
+            None => write_deleted_object(&mut self.line, change.what.object()),
         }
         self.line.extend(b"}\n");
         self.out.write_all(&self.line)?;
@@ -228,13 +229,13 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         self.out.flush()?;
         Ok(self.written)
     }
 }
 
-fn is_recorded(kind: &Kind) -> bool {
+fn is_recorded_kind(kind: &Kind) -> bool {
     matches!(
         (&*kind.group, &*kind.kind),
         ("", "Namespace" | "Node" | "PersistentVolume" | "PersistentVolumeClaim" | "Pod")
@@ -243,8 +244,8 @@ fn is_recorded(kind: &Kind) -> bool {
     )
 }
 
-/// All that a deletion tells. The namespace is there even where it is empty.
-fn write_name(out: &mut Vec<u8>, object: &Object) {
+/// Writes the object of a deletion: its identity only. The namespace is written even if it is empty.
+fn write_deleted_object(out: &mut Vec<u8>, object: &Object) {
     let meta = object.meta();
     for (before, text) in [
         ("{\"apiVersion\":", &meta.api_version),
@@ -262,15 +263,15 @@ fn write_name(out: &mut Vec<u8>, object: &Object) {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Record<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Record<'a>, D::Error> {
-        struct Records;
-        impl<'de> Visitor<'de> for Records {
+        struct RecordVisitor;
+        impl<'de> Visitor<'de> for RecordVisitor {
             type Value = Record<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object with time, event and resource")
             }
 
-            /// Of a field that stands twice the last counts, and what is null says nothing, as in Go.
+            /// As in Go, the last of duplicate fields counts, and null leaves a field unchanged.
             fn visit_map<A: MapAccess<'de>>(
                 self,
                 mut fields: A,
@@ -278,37 +279,43 @@ impl<'de: 'a, 'a> Deserialize<'de> for Record<'a> {
                 let mut record = Record::default();
                 while let Some(field) = fields.next_key()? {
                     match field {
-                        Field::Time => record.time = fields.next_value::<Option<_>>()?.or(record.time),
-                        Field::Event => record.event = fields.next_value::<Option<_>>()?.or(record.event),
-                        Field::Resource => record.resource = Some(fields.next_value()?),
-                        Field::Other => drop(fields.next_value::<IgnoredAny>()?),
+                        RecordField::Time => record.time = fields.next_value::<Option<_>>()?.or(record.time),
+                        RecordField::Event => {
+                            record.event = fields.next_value::<Option<_>>()?.or(record.event)
+                        }
+                        RecordField::Resource => record.resource = Some(fields.next_value()?),
+                        RecordField::Other => drop(fields.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(record)
             }
         }
-        deserializer.deserialize_map(Records)
+        deserializer.deserialize_map(RecordVisitor)
     }
 }
 
-// === impl Field ===
+// === impl RecordField ===
 
-impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Field, D::Error> {
-        struct Names;
-        impl Visitor<'_> for Names {
-            type Value = Field;
+impl<'de> Deserialize<'de> for RecordField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<RecordField, D::Error> {
+        struct RecordFieldVisitor;
+        impl Visitor<'_> for RecordFieldVisitor {
+            type Value = RecordField;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a field's name")
             }
 
-            fn visit_str<E>(self, name: &str) -> std::result::Result<Field, E> {
-                let names = [("time", Field::Time), ("event", Field::Event), ("resource", Field::Resource)];
+            fn visit_str<E>(self, name: &str) -> std::result::Result<RecordField, E> {
+                let names = [
+                    ("time", RecordField::Time),
+                    ("event", RecordField::Event),
+                    ("resource", RecordField::Resource),
+                ];
                 let found = names.into_iter().find(|(field, _)| name.eq_ignore_ascii_case(field));
-                Ok(found.map_or(Field::Other, |(_, field)| field))
+                Ok(found.map_or(RecordField::Other, |(_, field)| field))
             }
         }
-        deserializer.deserialize_identifier(Names)
+        deserializer.deserialize_identifier(RecordFieldVisitor)
     }
 }

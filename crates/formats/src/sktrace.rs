@@ -1,21 +1,21 @@
-//! SimKube's traces: what happened to the objects it tracks, and how long their pods ran.
+//! SimKube's traces: the changes of the objects it tracks, and the lifecycles of their pods.
 //!
-//! A trace is msgpack, or JSON where it holds no lives of pods. Versions 0, 1 and 2 are read and version 2 is written,
-//! as SimKube 2.7 does. Times are whole seconds.
+//! A trace is msgpack, or JSON if it has no pod lifecycles. Versions 0, 1 and 2 are read and version 2 is written, as
+//! SimKube 2.7 does. Times are whole seconds.
 
-mod bytes;
+mod byte_reader;
 mod config;
 mod cursor;
 mod event;
 mod hash;
-mod json;
-mod lived;
-mod lives;
-mod msgpack;
+mod json_cursor;
+mod lifecycle_collector;
+mod lifecycle_timeline;
+mod msgpack_cursor;
+mod msgpack_writer;
 mod names;
 mod outline;
-mod owners;
-mod pack;
+mod pod_owners;
 mod pods;
 mod pointer;
 mod read;
@@ -23,12 +23,12 @@ mod sanitise;
 mod stable_spec;
 mod write;
 
-use crate::{Given, Input, Items, Result};
+use crate::{ImportItems, Input, ReadOptions, Result};
 
 pub use config::TracerConfig;
-pub use write::{Filters, Writer};
+pub use write::{SktraceWriter, TraceFilters};
 
-/// What a trace says. Pods that it knows only by how long they ran are made up, and so is the state of those it has.
-pub fn read(input: Input, given: Given) -> Result<Items> {
-    Ok(Box::new(read::Reader::new(input, given)?))
+/// Reads a trace. Pods that it contains only as lifecycles are synthesised, and so is the status of its other pods.
+pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
+    Ok(Box::new(read::SktraceReader::new(input, given)?))
 }

@@ -1,44 +1,44 @@
-//! The cluster autoscaler's debugging snapshot, as `/snapshotz` answers it: the nodes of one loop with the pods on them,
-//! the pending pods that fit on them, and a template for each node group.
+//! The cluster autoscaler's debugging snapshot, as `/snapshotz` returns it: the nodes of one loop with their pods, the
+//! pending pods that fit on them, and a template per node group.
 //!
-//! Pending pods that need a new node are not in such a file. A template is no object of the cluster and becomes one of
-//! the kind [`TEMPLATE_KIND`], with the fields `group`, `node` and `pods`.
+//! Pending pods that need a new node are not in such a file. A template is not an object of the cluster and becomes one
+//! of the kind [`TEMPLATE_KIND`], with the fields `group`, `node` and `pods`.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::BufReader;
 
-use model::{ContentHash, Moment, Object, Observed, What};
+use model::{ContentHash, IncomingChange, Moment, Object, What};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::input::FileOnDisk;
-use crate::manifests::named;
-use crate::pull::{Piece, Pull, Step, Way, shown};
-use crate::{Error, Given, Input, Item, Items, Result};
+use crate::json_pull::{JsonPullParser, PathSegment, PullAction, PulledValue, escape_for_message};
+use crate::manifests::with_type_meta;
+use crate::{Error, ImportItem, ImportItems, Input, ReadOptions, Result};
 
 /// The apiVersion of [`TEMPLATE_KIND`].
 pub const TEMPLATE_API_VERSION: &str = "autoscaler.kinescope.io/v1";
-/// The kind of the object that keeps what a new node of a group would be.
+/// The kind of the object that stores the template of a node group.
 pub const TEMPLATE_KIND: &str = "NodeGroupTemplate";
 
-/// Marks a node that was asked for and has not come yet: the autoscaler puts a copy of the template in its place.
-const UPCOMING: &str = "cluster-autoscaler.k8s.io/upcoming-node";
-/// So many unknown keys are told.
-const MAX_UNKNOWN: u32 = 10;
+/// Marks an upcoming node: requested, not yet registered, and represented by a copy of the template.
+const UPCOMING_ANNOTATION: &str = "cluster-autoscaler.k8s.io/upcoming-node";
+/// How many unknown keys are reported.
+const MAX_UNKNOWN_WARNINGS: u32 = 10;
 
-/// What a file says: what there was at its start, or at the time given.
-pub fn read(input: Input, given: Given) -> Result<Items> {
+/// Reads a snapshot: the objects at [`ReadOptions::at`](crate::ReadOptions), or at the snapshot's start.
+pub fn read(input: Input, given: ReadOptions) -> Result<ImportItems> {
     let file = input.name.clone();
     let on_disk = input.into_file()?;
-    // The time stands behind the objects.
-    let at = given.at.or(start(&file, &on_disk)?);
-    let pull = Pull::new(open(&file, &on_disk)?, way);
-    Ok(Box::new(Reader {
+    // The time comes after the objects.
+    let at = given.at.or(start_time(&file, &on_disk)?);
+    let pull = JsonPullParser::new(open(&file, &on_disk)?, pull_action);
+    Ok(Box::new(SnapshotzReader {
         file,
         pull,
-        given,
+        options: given,
         at,
         ready: VecDeque::new(),
         has_nodes: false,
@@ -49,23 +49,23 @@ pub fn read(input: Input, given: Given) -> Result<Items> {
     }))
 }
 
-struct Reader {
+struct SnapshotzReader {
     file: String,
-    pull: Pull<BufReader<File>>,
-    given: Given,
-    /// `None`: not even the file says.
+    pull: JsonPullParser<BufReader<File>>,
+    options: ReadOptions,
+    /// `None` if not known.
     at: Option<Moment>,
-    /// The rest of a node: what is on it.
-    ready: VecDeque<Item>,
+    /// Items not yet returned.
+    ready: VecDeque<ImportItem>,
     has_nodes: bool,
-    /// Nodes that have not come yet.
+    /// The number of upcoming nodes.
     upcoming: u64,
     unknown: u32,
     ended: bool,
     _file: FileOnDisk,
 }
 
-/// A node and what is on it.
+/// A node and its pods.
 #[derive(Deserialize)]
 struct ClusterNode<'a> {
     #[serde(rename = "Node", borrow, default)]
@@ -74,12 +74,12 @@ struct ClusterNode<'a> {
     pods: Option<Vec<Option<&'a RawValue>>>,
 }
 
-// === impl Reader ===
+// === impl SnapshotzReader ===
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for SnapshotzReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Some(Ok(item));
@@ -95,13 +95,13 @@ impl Iterator for Reader {
     }
 }
 
-impl Reader {
+impl SnapshotzReader {
     fn read(&mut self) -> Result<()> {
-        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.error(&self.file))? else {
+        let Some((path, piece)) = self.pull.next().map_err(|broken| broken.into_error(&self.file))? else {
             self.ended = true;
             if !self.has_nodes {
                 let why = "no snapshot of the cluster autoscaler: it has no \"NodeList\"";
-                return Err(Error::unfit(&self.file, why));
+                return Err(Error::invalid_file(&self.file, why));
             }
             if self.upcoming > 0 {
                 self.warn(format!(
@@ -111,43 +111,48 @@ impl Reader {
             }
             return Ok(());
         };
-        self.has_nodes |= matches!(path, [Step::Field(key)] if key == "NodeList");
+        self.has_nodes |= matches!(path, [PathSegment::Field(key)] if key == "NodeList");
         let taken = match (path, piece) {
-            ([], Piece::Text(_)) => Err("not a JSON object".to_owned()),
-            (_, Piece::Inside | Piece::Text("null")) => Ok(Vec::new()),
-            ([Step::Field(list), Step::Item(_)], Piece::Text(text)) if list == "NodeList" => {
-                let taken = on_node(text);
+            ([], PulledValue::Text(_)) => Err("not a JSON object".to_owned()),
+            (_, PulledValue::Descended | PulledValue::Text("null")) => Ok(Vec::new()),
+            ([PathSegment::Field(list), PathSegment::Index(_)], PulledValue::Text(text))
+                if list == "NodeList" =>
+            {
+                let taken = node_objects(text);
                 self.upcoming += u64::from(matches!(&taken, Ok(None)));
                 taken.map(Option::unwrap_or_default)
             }
-            ([Step::Field(_), Step::Item(_)], Piece::Text(text)) => pod(text).map(|pod| vec![(pod, false)]),
-            ([_, Step::Field(group)], Piece::Text(text)) => {
+            ([PathSegment::Field(_), PathSegment::Index(_)], PulledValue::Text(text)) => {
+                pod(text).map(|pod| vec![(pod, false)])
+            }
+            ([_, PathSegment::Field(group)], PulledValue::Text(text)) => {
                 template(group, text).map(|template| vec![(template, true)])
             }
-            ([Step::Field(key)], Piece::Text(_)) if key.ends_with("Timestamp") => Ok(Vec::new()),
-            ([Step::Field(key)], Piece::Text(text)) if key == "Error" => {
+            ([PathSegment::Field(key)], PulledValue::Text(_)) if key.ends_with("Timestamp") => Ok(Vec::new()),
+            ([PathSegment::Field(key)], PulledValue::Text(text)) if key == "Error" => {
                 match serde_json::from_str::<String>(text) {
                     Ok(text) if text.is_empty() => {}
-                    Ok(text) => self.ready.push_back(Item::Warning(format!(
+                    Ok(text) => self.ready.push_back(ImportItem::Warning(format!(
                         "{}: the autoscaler could not take all of it: {}",
                         self.file,
-                        shown(&text)
+                        escape_for_message(&text)
                     ))),
-                    Err(error) => return Err(Error::bad(&self.file, "Error", error.to_string())),
+                    Err(error) => return Err(Error::invalid_at(&self.file, "Error", error.to_string())),
                 }
                 Ok(Vec::new())
             }
-            ([Step::Field(key)], Piece::Skipped) => {
+            ([PathSegment::Field(key)], PulledValue::Skipped) => {
                 self.unknown = self.unknown.saturating_add(1);
-                if self.unknown <= MAX_UNKNOWN {
-                    let why = format!("{}: {} is not known here and left out", self.file, shown(key));
-                    self.ready.push_back(Item::Warning(why));
+                if self.unknown <= MAX_UNKNOWN_WARNINGS {
+                    let why =
+                        format!("{}: {} is not known here and left out", self.file, escape_for_message(key));
+                    self.ready.push_back(ImportItem::Warning(why));
                 }
                 Ok(Vec::new())
             }
             _ => Err("neither an object nor a list".to_owned()),
         };
-        let objects = taken.map_err(|why| Error::bad(&self.file, self.pull.path(), why))?;
+        let objects = taken.map_err(|why| Error::invalid_at(&self.file, self.pull.path(), why))?;
         for (object, inferred) in objects {
             let item = self.item(object, inferred);
             self.ready.push_back(item);
@@ -155,59 +160,59 @@ impl Reader {
         Ok(())
     }
 
-    fn item(&self, object: Object, inferred: bool) -> Item {
+    fn item(&self, object: Object, inferred: bool) -> ImportItem {
         match self.at {
-            None => Item::Object(object),
+            None => ImportItem::Object(object),
             Some(at) => {
-                let received = Observed::received(at, &self.given.source, What::Added(object));
-                Item::Change(Observed { inferred, ..received })
+                let received = IncomingChange::received(at, &self.options.source, What::Added(object));
+                ImportItem::Change(IncomingChange { inferred, ..received })
             }
         }
     }
 
     fn warn(&mut self, why: String) {
-        self.ready.push_back(Item::Warning(format!("{}: {why}", self.file)));
+        self.ready.push_back(ImportItem::Warning(format!("{}: {why}", self.file)));
     }
 }
 
 fn open(file: &str, on_disk: &FileOnDisk) -> Result<BufReader<File>> {
-    let opened = File::open(&on_disk.path).map_err(|source| Error::read(file, source))?;
+    let opened = File::open(&on_disk.path).map_err(|source| Error::cannot_read(file, source))?;
     Ok(BufReader::with_capacity(1 << 18, opened))
 }
 
-/// When the autoscaler began to take the snapshot. Where it failed to, that is the year 1.
-fn start(file: &str, on_disk: &FileOnDisk) -> Result<Option<Moment>> {
-    let way = |path: &[Step]| match path {
-        [] => Way::Into,
-        [Step::Field(key)] if key == "StartTimestamp" => Way::Cut,
-        _ => Way::Skip,
+/// When the autoscaler began to take the snapshot; `None` if it is missing or, after a failure, Go's zero time.
+fn start_time(file: &str, on_disk: &FileOnDisk) -> Result<Option<Moment>> {
+    let way = |path: &[PathSegment]| match path {
+        [] => PullAction::Descend,
+        [PathSegment::Field(key)] if key == "StartTimestamp" => PullAction::Extract,
+        _ => PullAction::Skip,
     };
-    let mut pull = Pull::new(open(file, on_disk)?, way);
-    while let Some((_, piece)) = pull.next().map_err(|broken| broken.error(file))? {
-        if let Piece::Text(text) = piece {
+    let mut pull = JsonPullParser::new(open(file, on_disk)?, way);
+    while let Some((_, piece)) = pull.next().map_err(|broken| broken.into_error(file))? {
+        if let PulledValue::Text(text) = piece {
             return Ok(serde_json::from_str::<String>(text).ok().and_then(|text| text.parse().ok()));
         }
     }
     Ok(None)
 }
 
-/// What is cut out: a node with its pods, a pod, a template with its pods.
-fn way(path: &[Step]) -> Way {
+/// Extracts nodes with their pods, pods, and templates with their pods.
+fn pull_action(path: &[PathSegment]) -> PullAction {
     match path {
-        [] => Way::Into,
-        [Step::Field(key)] => match key.as_str() {
-            "NodeList" | "UnscheduledPodsCanBeScheduled" | "TemplateNodes" => Way::Into,
-            "Error" | "StartTimestamp" | "EndTimestamp" => Way::Cut,
-            _ => Way::Skip,
+        [] => PullAction::Descend,
+        [PathSegment::Field(key)] => match key.as_str() {
+            "NodeList" | "UnscheduledPodsCanBeScheduled" | "TemplateNodes" => PullAction::Descend,
+            "Error" | "StartTimestamp" | "EndTimestamp" => PullAction::Extract,
+            _ => PullAction::Skip,
         },
-        _ => Way::Cut,
+        _ => PullAction::Extract,
     }
 }
 
-/// A node and its pods, and of each whether it had to be completed; `None` if it has not come yet.
-fn on_node(text: &str) -> std::result::Result<Option<Vec<(Object, bool)>>, String> {
+/// A node and its pods, each with whether it had to be completed; `None` for an upcoming node.
+fn node_objects(text: &str) -> std::result::Result<Option<Vec<(Object, bool)>>, String> {
     #[derive(Deserialize)]
-    struct Marked {
+    struct AnnotatedNode {
         metadata: Metadata,
     }
     #[derive(Deserialize)]
@@ -219,12 +224,14 @@ fn on_node(text: &str) -> std::result::Result<Option<Vec<(Object, bool)>>, Strin
     let mut objects = Vec::new();
     let mut name = None;
     if let Some(node) = node {
-        let marked = serde_json::from_str::<Marked>(node.get());
-        if marked.is_ok_and(|node| node.metadata.annotations.is_some_and(|all| all.contains_key(UPCOMING))) {
+        let marked = serde_json::from_str::<AnnotatedNode>(node.get());
+        if marked.is_ok_and(|node| {
+            node.metadata.annotations.is_some_and(|all| all.contains_key(UPCOMING_ANNOTATION))
+        }) {
             return Ok(None);
         }
-        let node =
-            Object::parse(&named(node.get(), "v1", "Node")).map_err(|error| format!("Node: {error}"))?;
+        let node = Object::parse(&with_type_meta(node.get(), "v1", "Node"))
+            .map_err(|error| format!("Node: {error}"))?;
         name = Some(node.meta().name.into_owned());
         objects.push((node, false));
     }
@@ -232,18 +239,18 @@ fn on_node(text: &str) -> std::result::Result<Option<Vec<(Object, bool)>>, Strin
         let Some(text) = text else { continue };
         let at = |why: String| format!("Pods[{index}]: {why}");
         let pod = pod(text.get()).map_err(at)?;
-        let bound = name.as_deref().map_or(Ok(None), |name| bound(&pod, name)).map_err(at)?;
+        let bound = name.as_deref().map_or(Ok(None), |name| with_node_name(&pod, name)).map_err(at)?;
         objects.push(bound.map_or((pod, false), |pod| (pod, true)));
     }
     Ok(Some(objects))
 }
 
 fn pod(text: &str) -> std::result::Result<Object, String> {
-    Object::parse(&named(text, "v1", "Pod")).map_err(|error| error.to_string())
+    Object::parse(&with_type_meta(text, "v1", "Pod")).map_err(|error| error.to_string())
 }
 
-/// The pod with the name of the node it is on; `None` if it has one.
-fn bound(pod: &Object, node: &str) -> std::result::Result<Option<Object>, String> {
+/// The pod with the name of its node; `None` if it has one already.
+fn with_node_name(pod: &Object, node: &str) -> std::result::Result<Option<Object>, String> {
     let mut value = pod.value().map_err(|error| error.to_string())?;
     match value.get("spec").and_then(|spec| spec.get("nodeName")) {
         Some(Value::String(name)) if !name.is_empty() => return Ok(None),
@@ -275,7 +282,7 @@ fn cluster_node(text: &str) -> std::result::Result<ClusterNode<'_>, String> {
     serde_json::from_str(text).map_err(|error| format!("not a node with its pods: {error}"))
 }
 
-/// The group's name, or one like it that an object may have: on Google's cloud groups are named by URLs.
+/// The group's name, made a valid object name if it is not: on Google Cloud, group names are URLs.
 fn valid_name(group: &str) -> String {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let edge = |c: char| c == '-' || c == '.';
@@ -286,7 +293,7 @@ fn valid_name(group: &str) -> String {
     let like: String =
         group.to_ascii_lowercase().chars().rev().take(200).map(|c| if fine(c) { c } else { '-' }).collect();
     let like: String = like.chars().rev().collect();
-    // Two groups must not come to one name.
+    // The hash keeps names of different groups different.
     format!("{}-{:016x}", like.trim_matches(edge), ContentHash::of(group).0)
         .trim_start_matches('-')
         .to_owned()
@@ -303,16 +310,16 @@ mod tests {
     fn read_all(text: &str, at: Option<&str>) -> std::result::Result<Vec<String>, String> {
         let input = Input::open("file", Box::new(std::io::Cursor::new(text.to_owned()))).unwrap();
         let at = at.map(|at| at.parse().unwrap());
-        let given = Given { source: "s".into(), at, now: Moment::from_nanos(0) };
+        let given = ReadOptions { source: "s".into(), at, now: Moment::from_nanos(0) };
         let items = read(input, given).map_err(|error| error.to_string())?;
         items
             .map(|item| match item.map_err(|error| error.to_string())? {
-                Item::Change(Observed { seen, what, inferred, .. }) => {
+                ImportItem::Change(IncomingChange { seen, what, inferred, .. }) => {
                     let how = if inferred { "inferred " } else { "" };
                     Ok(format!("{seen} {how}{}", what.object().as_str()))
                 }
-                Item::Object(object) => Ok(object.as_str().to_owned()),
-                Item::Warning(why) => Ok(why),
+                ImportItem::Object(object) => Ok(object.as_str().to_owned()),
+                ImportItem::Warning(why) => Ok(why),
                 other => Err(format!("{other:?}")),
             })
             .collect()
@@ -361,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_autoscaler_complains_of_is_told() {
+    fn errors_of_the_autoscaler_are_warnings() {
         check(
             r#"{"NodeList":null,"UnscheduledPodsCanBeScheduled":null,"Error":"Unable to collect any data","StartTimestamp":"0001-01-01T00:00:00Z","EndTimestamp":"0001-01-01T00:00:00Z","TemplateNodes":null}"#,
             &["file: the autoscaler could not take all of it: Unable to collect any data"],
@@ -370,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_have_not_come_yet_are_left_out() {
+    fn upcoming_nodes_are_left_out() {
         let upcoming = r#"{"Node":{"metadata":{"name":"template-node-for-https://a/b-upcoming-0","annotations":{"cluster-autoscaler.k8s.io/upcoming-node":"true"}}},"Pods":[]}"#;
         check(
             &format!(r#"{{"NodeList":[{upcoming},{{"Node":{NODE},"Pods":[]}},{upcoming}]}}"#),
@@ -382,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_names_that_objects_may_have() {
+    fn groups_get_valid_object_names() {
         assert_eq!(valid_name("ng-a.x"), "ng-a.x");
         let url = valid_name("https://www.googleapis.com/zones/z/instanceGroups/A");
         assert!(url.starts_with("https---www.googleapis.com-zones-z-instancegroups-a-"), "{url}");
@@ -399,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_their_path() {
         refused("[]", "no snapshot of the cluster autoscaler");
         refused("[7]", "neither an object nor a list");
         refused("7", "not a JSON object");

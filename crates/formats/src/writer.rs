@@ -1,4 +1,4 @@
-//! What every format that is written has in common.
+//! The interface of all writers, and the summary of what they wrote.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use crate::Result;
 
 /// Writes changes in a format.
 ///
-/// Changes come in their order. Where something was there before, it comes first, as additions at the beginning; a
-/// format that shows one moment gets the objects of that moment as additions.
+/// Changes come in their order. The objects that exist at the beginning come first, as additions; a snapshot format
+/// gets the objects of its moment as additions.
 pub trait Writer {
-    /// Takes a change.
+    /// Writes a change.
     fn change(&mut self, change: &Change) -> Result<()>;
-    /// Takes a time in which something may have been missed.
+    /// Writes a gap.
     fn gap(&mut self, gap: &Gap) -> Result<()>;
-    /// Writes what is left to be written.
-    fn finish(self: Box<Self>) -> Result<Written>;
+    /// Writes everything that is pending, and returns the summary.
+    fn finish(self: Box<Self>) -> Result<WriteSummary>;
 }
 
-/// What was written.
+/// The summary of what was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// The changes, or objects of a moment, that are in the file.
+pub struct WriteSummary {
+    /// The number of changes, or objects of a snapshot, in the file.
     pub count: u64,
-    /// What is not.
-    pub left_out: LeftOut,
+    /// What is not in the file.
+    pub left_out: LeftOutCounts,
 }
 
-/// What a format has no place for, as it is told to the user: `changes of Event`, 312.
+/// Counts of what a format cannot represent, by category, as shown to the user: `changes of Event`, 312.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut(BTreeMap<String, u64>);
+pub struct LeftOutCounts(BTreeMap<String, u64>);
 
-// === impl LeftOut ===
+// === impl LeftOutCounts ===
 
-impl LeftOut {
-    /// One more of these, named in the plural, the noun first.
+impl LeftOutCounts {
+    /// Counts one more of a category, which is a plural with the noun first.
     pub fn count(&mut self, what: &str) {
         match self.0.get_mut(what) {
             Some(count) => *count += 1,
@@ -43,7 +43,7 @@ impl LeftOut {
         }
     }
 
-    /// What was left out and how often, in order of the words.
+    /// The categories and their counts, in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(what, count)| (&**what, *count))
     }

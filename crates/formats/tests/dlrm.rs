@@ -1,32 +1,32 @@
-//! Alibaba's trace of recommendation services, read.
+//! Tests of reading Alibaba's trace of recommendation services.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::io::Cursor;
 
-use formats::{Format, Given, Input, Item, Result};
-use model::{Moment, Observed, What};
+use formats::{Format, ImportItem, Input, ReadOptions, Result};
+use model::{IncomingChange, Moment, What};
 use serde_json::{Value, json};
 
 const HEADER: &str = "instance_sn,role,app_name,cpu_request,cpu_limit,gpu_request,gpu_limit,rdma_request,rdma_limit,\
     memory_request,memory_limit,disk_request,disk_limit,max_instance_per_node,creation_time,scheduled_time,deletion_time";
 
-/// A row of the description that the trace was published with.
-const DESCRIBED: &str =
+/// A row from the documentation of the published trace.
+const DOCUMENTED_ROW: &str =
     "instance_13574,CN,app_130,64,64,0,0,1,1,320.0,320.0,255.0,300.0,-1,1435629.0,1435629.0,1435760.0";
 
-fn items(text: &str) -> Result<Vec<Item>> {
+fn items(text: &str) -> Result<Vec<ImportItem>> {
     let input = Input::open("trace", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
     let at: Moment = "2026-01-01T00:00:00.25Z".parse().unwrap();
-    formats::read(input, Format::Dlrm, Given { source: "east".into(), at: Some(at), now: Moment::MIN })?
+    formats::read(input, Format::Dlrm, ReadOptions { source: "east".into(), at: Some(at), now: Moment::MIN })?
         .collect()
 }
 
-fn read(rows: &[&str]) -> Vec<Observed> {
+fn read(rows: &[&str]) -> Vec<IncomingChange> {
     let mut items = items(&format!("{HEADER}\n{}\n", rows.join("\n"))).unwrap();
-    assert_eq!(items.pop(), Some(Item::TimesInferred("east".into())));
+    assert_eq!(items.pop(), Some(ImportItem::TimesInferred("east".into())));
     let change = |item| match item {
-        Item::Change(observed) => observed,
+        ImportItem::Change(observed) => observed,
         other => panic!("{other:?} is no change"),
     };
     items.into_iter().map(change).collect()
@@ -37,20 +37,20 @@ fn row(number: u32, app: &str, times: &str) -> String {
     format!("instance_{number},HN,{app},8,8,1,1,25,25,40.0,40.0,85.0,100.0,2,{times}")
 }
 
-/// What happens: second, word, name, and replicas where there are any.
+/// Checks the changes: second, type, name, and replicas if there are any.
 #[track_caller]
 fn check(rows: &[String], expected: &str) {
     let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
     let beginning: Moment = "2026-01-01T00:00:00.25Z".parse().unwrap();
     let mut told = Vec::new();
-    for Observed { seen, key, what, inferred } in read(&rows) {
+    for IncomingChange { seen, key, what, inferred } in read(&rows) {
         assert!(inferred);
         let replicas = what.object().value().unwrap()["spec"]["replicas"].as_u64();
         let replicas = replicas.map(|count| format!(" {count}")).unwrap_or_default();
         let seconds = seen.nanos_since(beginning) as f64 / 1e9;
-        // A ReplicaSet is called as its Deployment with a hash.
+        // A ReplicaSet has its Deployment's name and a hash.
         let name = if &*key.kind.kind == "ReplicaSet" { "its set" } else { &*key.name };
-        told.push(format!("{seconds} {} {name}{replicas}", what.word()));
+        told.push(format!("{seconds} {} {name}{replicas}", what.event_type()));
     }
     let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert_eq!(told, expected);
@@ -58,18 +58,18 @@ fn check(rows: &[String], expected: &str) {
 
 #[track_caller]
 fn refused(row: &str, message: &str) {
-    let error = items(&format!("{HEADER}\n{DESCRIBED}\n{row}\n")).unwrap_err().to_string();
+    let error = items(&format!("{HEADER}\n{DOCUMENTED_ROW}\n{row}\n")).unwrap_err().to_string();
     assert_eq!(error, format!("trace, {message}"));
 }
 
-fn value(observed: &Observed) -> Value {
+fn value(observed: &IncomingChange) -> Value {
     observed.what.object().value().unwrap()
 }
 
 #[test]
-fn a_life_is_told_in_the_order_of_time() {
+fn changes_of_an_instance_are_in_order_of_time() {
     check(
-        &[DESCRIBED.to_owned()],
+        &[DOCUMENTED_ROW.to_owned()],
         "1435629 ADDED app-130-cn-1 1
          1435629 ADDED its set 1
          1435629 ADDED instance-13574
@@ -81,7 +81,7 @@ fn a_life_is_told_in_the_order_of_time() {
 }
 
 #[test]
-fn what_was_there_before_the_trace_is_there_when_it_begins() {
+fn instances_from_before_the_trace_exist_when_it_begins() {
     check(
         &[row(1, "a", ",,"), row(2, "b", "5,5,"), row(3, "a", ",,9"), row(4, "b", "NaN,7,")],
         "0 ADDED a-hn-1 2
@@ -103,7 +103,7 @@ fn what_was_there_before_the_trace_is_there_when_it_begins() {
 }
 
 #[test]
-fn scaling_explains_every_deletion_even_where_another_comes_at_once() {
+fn every_deletion_follows_a_scale_down_even_if_a_creation_follows_at_once() {
     check(
         &[
             row(1, "a", ",,5"),
@@ -135,7 +135,7 @@ fn scaling_explains_every_deletion_even_where_another_comes_at_once() {
 }
 
 #[test]
-fn instances_of_another_shape_are_another_workload() {
+fn instances_with_another_spec_are_another_workload() {
     let wide = row(2, "a", ",,").replace("85.0", "80.0");
     let changes = read(&[&row(1, "a", ",,"), &wide, &row(3, "A", ",,")]);
     let names: Vec<&str> = changes
@@ -169,7 +169,7 @@ fn labels_are_no_longer_than_kubernetes_lets_them_be() {
 }
 
 #[test]
-fn a_pod_is_what_its_set_asks_for_and_belongs_to_it() {
+fn a_pod_has_the_spec_of_its_replica_set_and_is_owned_by_it() {
     let changes = read(&[&row(7, "app_0", "100,1765,3600")]);
     let [deployment, set, created, scheduled, _, _, deleted] = &changes[..] else { panic!("{changes:?}") };
     let (deployment, set, pod) = (value(deployment), value(set), value(created));
@@ -232,21 +232,21 @@ fn amounts_are_exact() {
         })
     );
     assert_eq!(pod["spec"].as_object().unwrap().len(), 1, "nothing but the container");
-    // Nobody knows since when it is there, but that it was scheduled.
+    // When it was created is not known, but that it was scheduled is.
     assert_eq!(pod["metadata"]["creationTimestamp"], Value::Null);
     assert_eq!(pod["status"]["conditions"], json!([{"type": "PodScheduled", "status": "True"}]));
 }
 
 #[test]
-fn an_instance_that_was_never_scheduled_waits_until_it_goes() {
+fn an_instance_never_scheduled_is_pending_until_it_is_deleted() {
     let changes = read(&[&row(1, "a", "5,,9")]);
     assert_eq!(changes.len(), 6);
     assert_eq!(value(&changes[5])["status"], json!({"phase": "Pending"}));
 }
 
 #[test]
-fn marks_of_other_systems_in_the_text_do_no_harm() {
-    let text = format!("\u{feff}{HEADER}\r\n{DESCRIBED}\r\n\r\n");
+fn byte_order_marks_and_carriage_returns_are_ignored() {
+    let text = format!("\u{feff}{HEADER}\r\n{DOCUMENTED_ROW}\r\n\r\n");
     assert_eq!(items(&text).unwrap().len(), 8);
     assert_eq!(items(HEADER).unwrap().len(), 1, "no instances, and nothing wrong");
 }

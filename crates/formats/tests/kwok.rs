@@ -1,4 +1,4 @@
-//! KWOK's files against KWOK's own code, and there and back again.
+//! Tests of KWOK's files: against KWOK's own code, and round trips.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Write};
 use std::path::Path;
 
-use formats::{Error, Format, Given, Input, Item, Writer, Written, jsonl, kwok};
+use formats::{Error, Format, ImportItem, Input, ReadOptions, WriteSummary, Writer, jsonl, kwok};
 use kubernetes::strategic_merge::{diff, merge};
-use model::{Change, Gap, Key, Moment, Object, Observed, What};
+use model::{Change, Gap, IncomingChange, Key, Moment, Object, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::{Value, json};
@@ -23,30 +23,30 @@ fn moment(text: &str) -> Moment {
     text.parse().unwrap()
 }
 
-fn given(at: Option<&str>) -> Given {
-    Given { source: "s".into(), at: at.map(moment), now: moment("2030-01-01T00:00:00Z") }
+fn read_options(at: Option<&str>) -> ReadOptions {
+    ReadOptions { source: "s".into(), at: at.map(moment), now: moment("2030-01-01T00:00:00Z") }
 }
 
-fn try_read(text: &str, given: Given) -> Result<Vec<Item>, Error> {
+fn try_read(text: &str, given: ReadOptions) -> Result<Vec<ImportItem>, Error> {
     let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
     formats::read(input, Format::Kwok, given)?.collect()
 }
 
-/// What a file says, a line each: the time after the base, what happened, and the object.
+/// The items of a file, one line each: the time after the base, the type of change, and the object.
 fn read(text: &str, at: Option<&str>) -> Vec<String> {
     let base = moment(at.unwrap_or("2030-01-01T00:00:00Z"));
     let show = |item| match item {
-        Item::Change(Observed { seen, what, inferred, .. }) => {
+        ImportItem::Change(IncomingChange { seen, what, inferred, .. }) => {
             let mark = if inferred { " inferred" } else { "" };
             let nanos = seen.nanos_since(base);
-            format!("{nanos} {}{mark} {}", what.word(), what.object().as_str())
+            format!("{nanos} {}{mark} {}", what.event_type(), what.object().as_str())
         }
-        Item::Object(object) => format!("object {}", object.as_str()),
-        Item::TimesInferred(source) => format!("times of {source} inferred"),
-        Item::Warning(text) => text,
-        Item::Gap(_) => "gap".to_owned(),
+        ImportItem::Object(object) => format!("object {}", object.as_str()),
+        ImportItem::TimesInferred(source) => format!("times of {source} inferred"),
+        ImportItem::Warning(text) => text,
+        ImportItem::Gap(_) => "gap".to_owned(),
     };
-    try_read(text, given(at)).unwrap().into_iter().map(show).collect()
+    try_read(text, read_options(at)).unwrap().into_iter().map(show).collect()
 }
 
 #[track_caller]
@@ -56,7 +56,7 @@ fn check(text: &str, expected: &[&str]) {
 
 #[track_caller]
 fn refused(text: &str, because: &str) {
-    let error = try_read(text, given(None)).expect_err(text).to_string();
+    let error = try_read(text, read_options(None)).expect_err(text).to_string();
     assert!(error.contains(because), "{error:?} should say {because:?}");
 }
 
@@ -75,15 +75,15 @@ fn a_recording_of_kwoks_own_code_is_read_as_its_replay_reads_it() {
     let recording = include_str!("../../../testdata/formats/kwok_recording.yaml");
     let expected = include_str!("../../../testdata/formats/kwok_recording.jsonl");
     let base = Moment::from_nanos(1_794_710_669_674_792_000);
-    let mut items = try_read(recording, Given { at: Some(base), ..given(None) }).unwrap();
-    assert_eq!(items.pop(), Some(Item::TimesInferred("s".into())));
+    let mut items = try_read(recording, ReadOptions { at: Some(base), ..read_options(None) }).unwrap();
+    assert_eq!(items.pop(), Some(ImportItem::TimesInferred("s".into())));
     assert_eq!(items.len(), expected.lines().count());
     for (item, line) in items.iter().zip(expected.lines()) {
-        let Item::Change(observed) = item else { panic!("{item:?}") };
+        let ImportItem::Change(observed) = item else { panic!("{item:?}") };
         let expected: Value = serde_json::from_str(line).unwrap();
         let found = json!({
             "d": observed.seen.nanos_since(base),
-            "type": observed.what.word(),
+            "type": observed.what.event_type(),
             "object": observed.what.object().value().unwrap(),
         });
         assert_eq!(found, expected);
@@ -145,7 +145,7 @@ fn patches_a_little_out_of_order_are_put_in_order() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_told_and_skipped() {
+fn patches_that_cannot_be_applied_are_skipped_with_a_warning() {
     let text = [
         POD,
         &patch(1, "patch", "resource: services", "template: {a: 1}\n"),
@@ -188,13 +188,13 @@ fn custom_resources_are_found_by_the_plural_they_were_created_or_guessed_with() 
 }
 
 #[test]
-fn the_beginning_is_given_or_the_newest_time_in_the_objects_or_now() {
+fn the_beginning_is_that_of_the_options_or_the_newest_time_in_the_objects_or_now() {
     let text = |time: &str| {
         let delete = patch(1, "delete", "resource: pods", "");
         format!("{POD}  creationTimestamp: {time}\n{delete}")
     };
-    let begin = |time: &str, at| match &try_read(&text(time), given(at)).unwrap()[0] {
-        Item::Change(observed) => observed.seen.to_string(),
+    let begin = |time: &str, at| match &try_read(&text(time), read_options(at)).unwrap()[0] {
+        ImportItem::Change(observed) => observed.seen.to_string(),
         other => panic!("{other:?}"),
     };
     assert_eq!(begin("'2026-10-01T00:00:00Z'", Some(BASE)), BASE);
@@ -222,7 +222,7 @@ fn mutated_recordings_are_read_or_refused() {
     let documents: Vec<&str> = sample.split("---\n").collect();
     let (mut read, mut refused) = (0, 0);
     for _ in 0..1_500 {
-        // Documents get lost and change places, and bytes within them others.
+        // Documents are dropped and swapped, and bytes within them replaced.
         let mut chosen: Vec<&str> =
             documents.iter().copied().filter(|_| rng.random_range(0..10) > 0).collect();
         let (a, b) = (rng.random_range(0..chosen.len()), rng.random_range(0..chosen.len()));
@@ -232,10 +232,10 @@ fn mutated_recordings_are_read_or_refused() {
             let place = rng.random_range(0..bytes.len());
             bytes[place] = b" -:$\"{}[]0a"[rng.random_range(0..11)];
         }
-        match try_read(&String::from_utf8(bytes).unwrap(), given(None)) {
+        match try_read(&String::from_utf8(bytes).unwrap(), read_options(None)) {
             Ok(items) => {
                 let trees = items.iter().filter_map(|item| match item {
-                    Item::Change(observed) => Some(observed.what.object()),
+                    ImportItem::Change(observed) => Some(observed.what.object()),
                     _ => None,
                 });
                 trees.for_each(|object| drop(object.value().unwrap()));
@@ -252,7 +252,7 @@ fn mutated_recordings_are_read_or_refused() {
 
 // Writing.
 
-fn write(changes: &[Change], gaps: &[Gap], recording: bool) -> (String, Written) {
+fn write(changes: &[Change], gaps: &[Gap], recording: bool) -> (String, WriteSummary) {
     struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
     impl Write for Shared {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -263,7 +263,7 @@ fn write(changes: &[Change], gaps: &[Gap], recording: bool) -> (String, Written)
         }
     }
     let bytes = std::sync::Arc::default();
-    let mut writer = Box::new(kwok::Writer::new(Shared(std::sync::Arc::clone(&bytes)), recording));
+    let mut writer = Box::new(kwok::KwokWriter::new(Shared(std::sync::Arc::clone(&bytes)), recording));
     for change in changes {
         writer.change(change).unwrap();
     }
@@ -275,18 +275,18 @@ fn write(changes: &[Change], gaps: &[Gap], recording: bool) -> (String, Written)
     (text, written)
 }
 
-fn changes(observed: impl IntoIterator<Item = Observed>) -> Vec<Change> {
+fn changes(observed: impl IntoIterator<Item = IncomingChange>) -> Vec<Change> {
     let mut at = Moment::MIN;
-    let change = |(seq, observed): (usize, Observed)| {
-        let Observed { seen, key, what, inferred } = observed;
+    let change = |(seq, observed): (usize, IncomingChange)| {
+        let IncomingChange { seen, key, what, inferred } = observed;
         at = at.max(seen);
         Change { seq: seq as i64, at, seen, key, what, inferred }
     };
     observed.into_iter().enumerate().map(change).collect()
 }
 
-fn observed(nanos: i64, make: fn(Object) -> What, json: &str) -> Observed {
-    Observed::received(Moment::from_nanos(nanos), &"s".into(), make(Object::parse(json).unwrap()))
+fn observed(nanos: i64, make: fn(Object) -> What, json: &str) -> IncomingChange {
+    IncomingChange::received(Moment::from_nanos(nanos), &"s".into(), make(Object::parse(json).unwrap()))
 }
 
 const DEPLOYMENT: &str = r#"{"kind":"Deployment","apiVersion":"apps/v1","spec":{"replicas":1},"metadata":{"name":"w","namespace":"d","resourceVersion":"1"}}"#;
@@ -346,8 +346,9 @@ fn a_snapshot_is_in_the_order_of_kwoks_kinds() {
     assert_eq!(written.left_out.iter().collect::<Vec<_>>(), [("gaps", 1)]);
 }
 
-/// What a recording should hold: times after the first, words, keys and objects, but no change of a version alone.
-fn told(changes: &[Change], begin: Moment) -> Vec<(i64, &'static str, Key, Value)> {
+/// The changes that a recording should hold: time after the first, type, key and object, without changes of
+/// resourceVersion alone.
+fn recorded_changes(changes: &[Change], begin: Moment) -> Vec<(i64, &'static str, Key, Value)> {
     let mut there: HashMap<&Key, Value> = HashMap::new();
     let mut found = Vec::new();
     for change in changes {
@@ -356,7 +357,7 @@ fn told(changes: &[Change], begin: Moment) -> Vec<(i64, &'static str, Key, Value
         let after = change.at.nanos_since(begin);
         let key = change.key.clone();
         match change.what.state() {
-            // A recording knows of a deleted object what it was before.
+            // In a recording a deleted object has its previous content.
             None => found.push((after, "DELETED", key, there.remove(&change.key).unwrap())),
             Some(_) => match there.insert(&change.key, object.clone()) {
                 None => found.push((after, "ADDED", key, object)),
@@ -368,20 +369,20 @@ fn told(changes: &[Change], begin: Moment) -> Vec<(i64, &'static str, Key, Value
     found
 }
 
-fn there_and_back(changes: &[Change]) {
+fn assert_round_trip(changes: &[Change]) {
     let (text, written) = write(changes, &[], true);
     let begin = changes[0].at;
-    let given = Given { source: changes[0].key.source.clone(), at: Some(begin), now: begin };
+    let given = ReadOptions { source: changes[0].key.source.clone(), at: Some(begin), now: begin };
     let items = try_read(&text, given).unwrap();
     let observed = items.into_iter().filter_map(|item| match item {
-        Item::Change(observed) => Some(observed),
-        Item::TimesInferred(_) => None,
+        ImportItem::Change(observed) => Some(observed),
+        ImportItem::TimesInferred(_) => None,
         other => panic!("{other:?}"),
     });
     let back: Vec<Change> = self::changes(observed);
-    let (mut expected, mut found) = (told(changes, begin), told(&back, begin));
+    let (mut expected, mut found) = (recorded_changes(changes, begin), recorded_changes(&back, begin));
     assert_eq!(written.count, found.len() as u64);
-    // What is there at the beginning comes in KWOK's order.
+    // The initial objects come in KWOK's order.
     for list in [&mut expected, &mut found] {
         list.sort_by_cached_key(|(after, _, key, _)| (*after, (*after == 0).then(|| key.clone())));
     }
@@ -392,35 +393,35 @@ fn there_and_back(changes: &[Change]) {
 }
 
 #[test]
-fn a_day_in_the_shop_goes_there_and_back() {
-    there_and_back(&changes(workload::shop::beginning(3, 3_000)));
+fn a_simulated_day_round_trips() {
+    assert_round_trip(&changes(workload::shop::beginning(3, 3_000)));
 }
 
-fn film() -> Option<Vec<Change>> {
+fn cluster_recording() -> Option<Vec<Change>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films/small.jsonl.gz");
     let Ok(file) = std::fs::File::open(path) else {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Not with a macro, whose output the test runner captures.
         std::io::stderr().write_all(b"skipped: no films\n").unwrap();
         return None;
     };
     let input = Input::open("film", Box::new(file)).unwrap();
-    let observed = jsonl::Reader::new(input, given(None)).map(|item| match item.unwrap() {
-        Item::Change(observed) => observed,
+    let observed = jsonl::JsonlReader::new(input, read_options(None)).map(|item| match item.unwrap() {
+        ImportItem::Change(observed) => observed,
         other => panic!("{other:?}"),
     });
     Some(changes(observed))
 }
 
 #[test]
-fn a_film_goes_there_and_back() {
-    if let Some(film) = film() {
-        there_and_back(&film);
+fn a_recording_round_trips() {
+    if let Some(film) = cluster_recording() {
+        assert_round_trip(&film);
     }
 }
 
 #[test]
-fn every_version_in_a_film_is_the_one_before_and_a_patch() {
-    let Some(film) = film() else { return };
+fn every_version_in_a_recording_is_the_previous_one_with_a_patch() {
+    let Some(film) = cluster_recording() else { return };
     let mut there: BTreeMap<Key, Value> = BTreeMap::new();
     let mut pairs = 0;
     for change in film {

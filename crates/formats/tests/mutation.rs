@@ -1,4 +1,4 @@
-//! Broken files of every kind: seeded mutations of good ones must be read or refused, never worse.
+//! Damaged files of every format: seeded mutations of valid files must be read or refused, without a panic.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +8,9 @@
 
 use std::io::Cursor;
 
-use formats::sktrace::{self, Filters, TracerConfig};
-use formats::{Format, Given, Input, Item, Writer, kai_snapshot, scaling_history};
-use model::{Change, Moment, Observed, Window};
+use formats::sktrace::{self, TraceFilters, TracerConfig};
+use formats::{Format, ImportItem, Input, ReadOptions, Writer, kai_snapshot, scaling_history};
+use model::{Change, IncomingChange, Moment, Window};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -55,8 +55,8 @@ const AUDIT: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"R
 {"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{"stage":"ResponseComplete","verb":"delete","user":{},"objectRef":{"resource":"nodes","name":"n"},"responseStatus":{"code":200},"stageTimestamp":"2026-11-02T14:00:01Z"}]}
 "#;
 
-/// Pieces that parsers stumble over.
-const NASTY: [&[u8]; 16] = [
+/// Fragments that are difficult for parsers.
+const DIFFICULT_FRAGMENTS: [&[u8]; 16] = [
     b"{",
     b"}",
     b"[[[[[[[[[[[[[[[[[[[[",
@@ -75,7 +75,7 @@ const NASTY: [&[u8]; 16] = [
     b"\"at\":",
 ];
 
-/// A file of each format, and how often it is broken: those that need a file on disk are slower.
+/// A file of each format, and its number of mutations: formats that need a file on disk are slower.
 fn samples() -> Vec<(Format, Vec<u8>, usize)> {
     let text = |format, text: &str| (format, text.as_bytes().to_vec(), 20_000);
     let recording = include_str!("../../../testdata/formats/kwok_recording.yaml");
@@ -98,22 +98,26 @@ fn samples() -> Vec<(Format, Vec<u8>, usize)> {
         text(Format::Dlrm, include_str!("../../../testdata/formats/dlrm.csv")),
         text(Format::KaiSnapshot, KAI),
         text(Format::Audit, AUDIT),
-        (Format::KaiSnapshot, written(|out| Box::new(kai_snapshot::Writer::new(out, None))), 5_000),
-        (Format::Sktrace, written(trace), 10_000),
+        (
+            Format::KaiSnapshot,
+            written_file(|out| Box::new(kai_snapshot::KaiSnapshotWriter::new(out, None))),
+            5_000,
+        ),
+        (Format::Sktrace, written_file(trace_writer), 10_000),
         (Format::ScalingHistory, database(), 3_000),
     ]
 }
 
-fn trace(out: &mut Vec<u8>) -> Box<dyn Writer + '_> {
+fn trace_writer(out: &mut Vec<u8>) -> Box<dyn Writer + '_> {
     let config = TracerConfig::default();
-    Box::new(sktrace::Writer::new(out, config, Window::ALL, Filters::default()).unwrap())
+    Box::new(sktrace::SktraceWriter::new(out, config, Window::ALL, TraceFilters::default()).unwrap())
 }
 
-/// What is written of a small cluster.
-fn written(writer: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Box<dyn Writer + 'a>) -> Vec<u8> {
+/// The file that a writer makes of a small cluster.
+fn written_file(writer: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Box<dyn Writer + 'a>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = writer(&mut bytes);
-    tell(&mut *writer);
+    write_changes(&mut *writer);
     writer.finish().unwrap();
     bytes
 }
@@ -121,15 +125,15 @@ fn written(writer: impl for<'a> FnOnce(&'a mut Vec<u8>) -> Box<dyn Writer + 'a>)
 fn database() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.db");
-    let mut writer = Box::new(scaling_history::Writer::create(&path).unwrap());
-    tell(&mut *writer);
+    let mut writer = Box::new(scaling_history::ScalingHistoryWriter::create(&path).unwrap());
+    write_changes(&mut *writer);
     writer.finish().unwrap();
     std::fs::read(path).unwrap()
 }
 
-fn tell(writer: &mut dyn Writer) {
+fn write_changes(writer: &mut dyn Writer) {
     for (seq, observed) in (1..).zip(workload::shop::beginning(1, 400)) {
-        let Observed { seen, key, what, inferred } = observed;
+        let IncomingChange { seen, key, what, inferred } = observed;
         writer.change(&Change { seq, at: seen, seen, key, what, inferred }).unwrap();
     }
 }
@@ -142,13 +146,13 @@ fn mutated_files_are_read_or_refused() {
     for (format, sample, rounds) in samples() {
         let (mut read, mut refused) = (0, 0);
         assert_eq!(format_of(&sample), Some(format));
-        go_through(&sample).unwrap_or_else(|error| panic!("the {} sample: {error}", format.name()));
+        read_all(&sample).unwrap_or_else(|error| panic!("the {} sample: {error}", format.name()));
         for _ in 0..rounds {
             let mut bytes = sample.clone();
             for _ in 0..rng.random_range(1..4) {
                 mutate(&mut bytes, &mut rng);
             }
-            match go_through(&bytes) {
+            match read_all(&bytes) {
                 Ok(()) => read += 1,
                 Err(message) => {
                     assert!(!message.is_empty());
@@ -184,22 +188,24 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Pcg64) {
             bytes.splice(place..place, again);
         }
         _ => {
-            let piece = NASTY[rng.random_range(0..NASTY.len())];
+            let piece = DIFFICULT_FRAGMENTS[rng.random_range(0..DIFFICULT_FRAGMENTS.len())];
             bytes.splice(place..place, piece.iter().copied());
         }
     }
 }
 
-fn go_through(bytes: &[u8]) -> Result<(), String> {
+fn read_all(bytes: &[u8]) -> Result<(), String> {
     let input =
         Input::open("mutant", Box::new(Cursor::new(bytes.to_vec()))).map_err(|error| error.to_string())?;
     let Some(format) = input.format else { return Err("unknown".to_owned()) };
     let start = Moment::from_nanos(0);
-    let given = Given { source: "s".into(), at: Some(start), now: start };
+    let given = ReadOptions { source: "s".into(), at: Some(start), now: start };
     for item in formats::read(input, format, given).map_err(|error| error.to_string())? {
         match item.map_err(|error| error.to_string())? {
-            Item::Change(observed) => drop(observed.what.object().value().expect("what is let in is a tree")),
-            Item::Object(object) => drop(object.value().expect("what is let in is a tree")),
+            ImportItem::Change(observed) => {
+                drop(observed.what.object().value().expect("what is let in is a tree"))
+            }
+            ImportItem::Object(object) => drop(object.value().expect("what is let in is a tree")),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Recordings of kube-scheduler-simulator, read and written.
+//! Tests of reading and writing kube-scheduler-simulator's recordings.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,11 +9,11 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use formats::{Format, Given, Input, Item, Result, Writer, Written, sched_record};
+use formats::{Format, ImportItem, Input, ReadOptions, Result, WriteSummary, Writer, sched_record};
 use jiff::tz::{Offset, offset};
-use model::{Change, Gap, Moment, Observed, What};
+use model::{Change, Gap, IncomingChange, Moment, What};
 
-/// What the recorder of a machine nine hours ahead of UTC wrote.
+/// The output of a recorder on a machine nine hours ahead of UTC.
 const RECORD: &str = r#"{"time":"2026-11-01T23:03:28.123456789+09:00","event":"Add","resource":{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"note":"a\u003cb \u0026\u0026 c\u003ed"},"creationTimestamp":"2026-11-01T14:03:28Z","labels":{"app":"web"},"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:app":{}}}},"manager":"kubectl","operation":"Update","time":"2026-11-01T14:03:28Z"}],"name":"web-0","namespace":"shop","resourceVersion":"48123","uid":"7a1c0d5e-6e0b-4b0d-9d0e-4f7c6a0c1b11"},"spec":{"containers":[{"image":"web:1","name":"c","resources":{"requests":{"cpu":"250m","memory":"128Mi"}}}],"priority":0},"status":{"phase":"Pending","qosClass":"Burstable"}}}
 {"time":"2026-11-01T23:03:28.2+09:00","event":"Update","resource":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop","resourceVersion":"48127"},"spec":{"nodeName":"node-3"},"status":{"conditions":[{"lastProbeTime":null,"status":"True","type":"PodScheduled"}],"phase":"Pending"}}}
 {"time":"2026-11-01T23:09:02.000417+09:00","event":"Delete","resource":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop"}}}
@@ -26,30 +26,30 @@ fn input(bytes: impl Into<Vec<u8>>) -> Input {
     Input::open("record", Box::new(Cursor::new(bytes.into()))).unwrap()
 }
 
-fn given(at: Option<&str>) -> Given {
+fn read_options(at: Option<&str>) -> ReadOptions {
     let moment = |text: &str| text.parse::<Moment>().unwrap();
-    Given { source: "east".into(), at: at.map(moment), now: moment("2030-01-01T00:00:00Z") }
+    ReadOptions { source: "east".into(), at: at.map(moment), now: moment("2030-01-01T00:00:00Z") }
 }
 
-fn items(bytes: impl Into<Vec<u8>>) -> Result<Vec<Item>> {
-    sched_record::Reader::new(input(bytes), given(None)).collect()
+fn items(bytes: impl Into<Vec<u8>>) -> Result<Vec<ImportItem>> {
+    sched_record::SchedRecordReader::new(input(bytes), read_options(None)).collect()
 }
 
-/// What a file without fault says.
-fn read(bytes: impl Into<Vec<u8>>) -> Vec<Observed> {
+/// The changes of a valid file.
+fn read(bytes: impl Into<Vec<u8>>) -> Vec<IncomingChange> {
     let change = |item| match item {
-        Item::Change(observed) => observed,
+        ImportItem::Change(observed) => observed,
         other => panic!("{other:?} is no change"),
     };
     items(bytes).unwrap().into_iter().map(change).collect()
 }
 
-fn written(changes: &[Observed], offset: Offset, every_kind: bool) -> (String, Written) {
+fn written(changes: &[IncomingChange], offset: Offset, every_kind: bool) -> (String, WriteSummary) {
     let mut out = Vec::new();
-    let mut writer = Box::new(sched_record::Writer::new(&mut out, offset, every_kind));
+    let mut writer = Box::new(sched_record::SchedRecordWriter::new(&mut out, offset, every_kind));
     for (index, observed) in changes.iter().cloned().enumerate() {
-        let Observed { seen, key, what, inferred } = observed;
-        // A history may hold a later time for it than that of the observer's clock.
+        let IncomingChange { seen, key, what, inferred } = observed;
+        // In a history `at` may be later than the time on the observer's clock.
         let change = Change { seq: index as i64, at: seen.plus_nanos(1), seen, key, what, inferred };
         writer.change(&change).unwrap();
     }
@@ -63,18 +63,18 @@ fn refused(bytes: impl Into<Vec<u8>>, because: &str) {
     assert!(error.contains(because), "{error:?} should say {because:?}");
 }
 
-/// When the records of these lines were seen, and whether some time is inferred.
+/// Checks the times of these records, and whether some of them are inferred.
 #[track_caller]
 fn check_times(lines: &[String], at: Option<&str>, expected: &[&str], inferred: bool) {
-    let reader = sched_record::Reader::new(input(lines.join("\n")), given(at));
-    let mut items: Vec<Item> = reader.map(Result::unwrap).collect();
+    let reader = sched_record::SchedRecordReader::new(input(lines.join("\n")), read_options(at));
+    let mut items: Vec<ImportItem> = reader.map(Result::unwrap).collect();
     if inferred {
-        assert_eq!(items.pop(), Some(Item::TimesInferred("east".into())));
+        assert_eq!(items.pop(), Some(ImportItem::TimesInferred("east".into())));
     }
     let seen: Vec<String> = items
         .iter()
         .map(|item| match item {
-            Item::Change(observed) => observed.seen.to_string(),
+            ImportItem::Change(observed) => observed.seen.to_string(),
             other => panic!("{other:?} is no change"),
         })
         .collect();
@@ -82,17 +82,17 @@ fn check_times(lines: &[String], at: Option<&str>, expected: &[&str], inferred: 
 }
 
 #[test]
-fn a_recording_comes_back_byte_for_byte() {
+fn a_recording_round_trips_byte_for_byte() {
     assert_eq!(input(RECORD).format, Some(Format::SchedRecord));
     let changes = read(RECORD);
     assert_eq!(
         written(&changes, offset(9), false),
-        (RECORD.to_owned(), Written { count: 4, ..Written::default() })
+        (RECORD.to_owned(), WriteSummary { count: 4, ..WriteSummary::default() })
     );
 }
 
 #[test]
-fn times_are_written_with_the_offset_asked_for() {
+fn times_are_written_with_the_requested_offset() {
     let changes = read(RECORD);
     let times = |offset| -> Vec<String> {
         let (text, _) = written(&changes, offset, false);
@@ -119,7 +119,7 @@ fn times_are_written_with_the_offset_asked_for() {
 }
 
 #[test]
-fn an_objects_bytes_are_kept_and_its_key_is_that_of_its_deletion() {
+fn an_object_keeps_its_bytes_and_has_the_key_of_its_deletion() {
     let spaced = r#"{ "kind":"Node", "apiVersion":"v1",  "metadata": {"name":"node-3"}, "x": 1.50 }"#;
     let line = format!(r#"{{"time":"2026-11-01T14:00:00Z","event":"Add","resource":{spaced}}}"#);
     let changes = read(format!("{line}\n{RECORD}"));
@@ -143,7 +143,7 @@ fn envelopes_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn a_record_without_time_has_that_of_the_one_above() {
+fn a_record_without_time_has_that_of_the_previous_one() {
     let at = |time: &str| format!(r#"{{"time":"{time}","event":"Update","resource":{NODE}}}"#);
     let without = format!(r#"{{"event":"Update","resource":{NODE}}}"#);
     let zero = at("0001-01-01T00:00:00Z");
@@ -157,7 +157,7 @@ fn a_record_without_time_has_that_of_the_one_above() {
         &["2026-11-01T15:00:00.5Z"; 4],
         true,
     );
-    // Where nothing is above, the object tells, or else the user, or else the wall.
+    // Without a previous record the time is that of the options, the object, or the current one.
     check_times(
         &[born.clone(), zero.clone(), timed],
         None,
@@ -169,14 +169,14 @@ fn a_record_without_time_has_that_of_the_one_above() {
 }
 
 #[test]
-fn a_cut_last_line_is_told_and_the_rest_stands() {
+fn a_truncated_last_line_is_skipped_with_a_warning() {
     let first = RECORD.lines().next().unwrap();
     for end in 1..first.len() {
         let mut bytes = format!("{RECORD}{RECORD}").into_bytes();
         bytes.truncate(RECORD.len() + end);
         let items = items(bytes).unwrap();
         assert_eq!(items.len(), 5);
-        let Some(Item::Warning(warning)) = items.last() else { panic!("{end}: {:?}", items.last()) };
+        let Some(ImportItem::Warning(warning)) = items.last() else { panic!("{end}: {:?}", items.last()) };
         assert!(
             warning.starts_with(&format!(
                 "record, line 5: the recorder was stopped in the middle of this last line; its {end} bytes are left out"
@@ -184,15 +184,15 @@ fn a_cut_last_line_is_told_and_the_rest_stands() {
             "{warning}"
         );
     }
-    // Half a character.
+    // An incomplete UTF-8 character.
     let items = items([RECORD.as_bytes(), b"{\"time\":\"\xc3"].concat()).unwrap();
-    assert!(matches!(items.last(), Some(Item::Warning(_))));
-    // Whole but for its end of line.
+    assert!(matches!(items.last(), Some(ImportItem::Warning(_))));
+    // Complete except for the final line end.
     assert_eq!(read(RECORD.trim_end()).len(), 4);
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_have_their_line() {
     let cut = &RECORD[..RECORD.find('\n').unwrap() - 30];
     refused(format!("{RECORD}{cut}\n{RECORD}"), "record, line 5: not a record: EOF");
     refused(format!("{RECORD}{cut}\n"), "record, line 5: not a record: EOF");
@@ -209,7 +209,7 @@ fn what_is_wrong_is_told_with_its_line() {
     );
     refused(b"{\"event\":\"\xff\"}\n".to_vec(), "line 1: byte 10 is no UTF-8");
     refused("[]\n", "line 1: not a record");
-    refused(vec![b' '; formats::MAX_VALUE + 1], "line 1: longer than 64 MiB");
+    refused(vec![b' '; formats::MAX_VALUE_BYTES + 1], "line 1: longer than 64 MiB");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn kinds_the_recorder_does_not_watch_are_counted() {
     let changes = read(text.as_str());
     assert_eq!(written(&changes, Offset::UTC, true).0, text);
     let mut out = Vec::new();
-    let mut writer = Box::new(sched_record::Writer::new(&mut out, Offset::UTC, false));
+    let mut writer = Box::new(sched_record::SchedRecordWriter::new(&mut out, Offset::UTC, false));
     let at = changes[0].seen;
     let gap = Gap { source: "east".into(), kinds: Vec::new(), from: at, to: at, why: String::new() };
     writer.gap(&gap).unwrap();
@@ -233,17 +233,17 @@ fn kinds_the_recorder_does_not_watch_are_counted() {
 }
 
 #[test]
-fn a_film_comes_back_byte_for_byte_once_it_is_written() {
+fn a_cluster_recording_round_trips_byte_for_byte_after_the_first_write() {
     let film = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films/small.jsonl.gz");
     let Ok(file) = std::fs::File::open(&film) else {
         println!("left out: there is no film beside the workspace");
         return;
     };
     let film = Input::open("film", Box::new(file)).unwrap();
-    let changes: Vec<Observed> = formats::read(film, Format::Jsonl, given(None))
+    let changes: Vec<IncomingChange> = formats::read(film, Format::Jsonl, read_options(None))
         .unwrap()
         .map(|item| match item.unwrap() {
-            Item::Change(observed) => observed,
+            ImportItem::Change(observed) => observed,
             other => panic!("{other:?} is no change"),
         })
         .collect();

@@ -1,6 +1,7 @@
-//! What SimKube's own code makes of the traces written here, and whether it agrees on the traces it wrote itself.
+//! Comparison with SimKube's own code: it must read the traces written here, and its own traces must round-trip.
 //!
-//! SimKube's crates are built once into the cache folder. Where that cannot be, KINESCOPE_SKIP_SIMKUBE says so.
+//! SimKube's crates are built once into the cache folder. KINESCOPE_SKIP_SIMKUBE skips these tests where that is not
+//! possible.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 #![allow(clippy::disallowed_methods, reason = "a test is told by its environment where its cache is")]
@@ -13,13 +14,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::shared;
-use formats::sktrace::{self, Filters, TracerConfig};
-use formats::{Given, Input, Item, Writer};
+use common::shared_file;
+use formats::sktrace::{self, TraceFilters, TracerConfig};
+use formats::{ImportItem, Input, ReadOptions, Writer};
 use model::{Change, Moment, Object, Window};
 use serde_json::Value;
 
-/// How the tracer was told to track when it recorded `small.sktrace`.
+/// The tracer's configuration when it recorded `small.sktrace`.
 const CONFIG: &str = "
 trackedObjects:
   apps/v1.Deployment: {trackLifecycle: true}
@@ -28,10 +29,10 @@ trackedObjects:
   v1.Pod: {trackLifecycle: true}
 ";
 
-/// The program that asks SimKube.
+/// The program that runs SimKube's code.
 struct Judge(PathBuf);
 
-/// It is built if need be; `None`, and a word about it, if it is not wanted.
+/// Builds the program if needed. `None`, with a message, if these tests are skipped.
 fn judge() -> Option<Judge> {
     if std::env::var_os("KINESCOPE_SKIP_SIMKUBE").is_some() {
         let _ = std::io::stderr().write_all(b"skipped: KINESCOPE_SKIP_SIMKUBE is set\n");
@@ -56,7 +57,7 @@ fn judge() -> Option<Judge> {
 }
 
 impl Judge {
-    /// What SimKube understands of a trace.
+    /// A trace as SimKube's code parses it.
     fn of(&self, file: &Path) -> Value {
         let output = Command::new(&self.0).arg(file).stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{}", file.display());
@@ -67,12 +68,12 @@ impl Judge {
 fn changes(path: &Path) -> Vec<Change> {
     let input = Input::open("file", Box::new(File::open(path).unwrap())).unwrap();
     let format = input.format.unwrap();
-    let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(0) };
+    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
     let (mut seq, mut at) = (0, Moment::MIN);
     let items = formats::read(input, format, given).unwrap();
     items
         .filter_map(|item| match item.unwrap() {
-            Item::Change(seen) => {
+            ImportItem::Change(seen) => {
                 seq += 1;
                 at = at.max(seen.seen);
                 let inferred = seen.inferred;
@@ -86,7 +87,8 @@ fn changes(path: &Path) -> Vec<Change> {
 fn written(changes: &[Change], config: TracerConfig) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let out = file.reopen().unwrap();
-    let mut writer = Box::new(sktrace::Writer::new(out, config, Window::ALL, Filters::default()).unwrap());
+    let mut writer =
+        Box::new(sktrace::SktraceWriter::new(out, config, Window::ALL, TraceFilters::default()).unwrap());
     for change in changes {
         writer.change(change).unwrap();
     }
@@ -105,8 +107,8 @@ fn index(said: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Every life by owner and hash, as often as it is there.
-fn lives(said: &Value) -> Vec<String> {
+/// Every lifecycle with owner and hash, duplicates included.
+fn lifecycles(said: &Value) -> Vec<String> {
     let mut lives = Vec::new();
     for (owner, hashes) in said["lifecycles"].as_object().unwrap() {
         for (hash, all) in hashes.as_object().unwrap() {
@@ -129,7 +131,7 @@ fn applied(said: &Value) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What happened in each second, to what.
+/// The applied and deleted objects of each second.
 fn events(said: &Value) -> Vec<String> {
     let mut events = Vec::new();
     for event in said["events"].as_array().unwrap() {
@@ -137,7 +139,7 @@ fn events(said: &Value) -> Vec<String> {
             for object in event[what].as_array().unwrap() {
                 let mut object = object.clone();
                 if what == "deleted" {
-                    // Older traces have the object whole, newer ones its name.
+                    // Older traces have the whole object, newer ones a stub.
                     object.as_object_mut().unwrap().remove("hash");
                 }
                 events.push(format!("{} {what} {object}", event["ts"]));
@@ -148,8 +150,9 @@ fn events(said: &Value) -> Vec<String> {
 }
 
 #[test]
-fn our_trace_of_a_film_agrees_with_simkubes_own() {
-    let (Some(film), Some(trace)) = (shared("data/films/small.jsonl.gz"), shared("data/films/small.sktrace"))
+fn our_trace_of_a_recording_agrees_with_simkubes() {
+    let (Some(film), Some(trace)) =
+        (shared_file("data/films/small.jsonl.gz"), shared_file("data/films/small.sktrace"))
     else {
         return;
     };
@@ -160,45 +163,45 @@ fn our_trace_of_a_film_agrees_with_simkubes_own() {
     assert_eq!(ours["config"], theirs["config"]);
     assert_eq!(index(&ours), applied(&ours), "an index that is not of its events");
 
-    // SimKube asks the API server for owners when it exports. Pods whose ReplicaSet is gone by then look as if nobody
-    // owned them, so it exports them beside the Deployment that makes them; only those of bare pods are right.
+    // SimKube looks up owners in the API server when it exports. Pods whose ReplicaSet is gone by then seem to have no
+    // owner, so it exports them in addition to their Deployment; of the pods only the bare ones are right.
     let (our_index, mut their_index) = (index(&ours), index(&theirs));
     their_index.retain(|name, _| !name.starts_with("v1.Pod shop/app-"));
     let names = |index: &BTreeMap<String, u64>| index.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&our_index), names(&their_index));
     assert_eq!(our_index, their_index);
 
-    let (mut our_lives, mut missing) = (lives(&ours), Vec::new());
-    for life in lives(&theirs) {
+    let (mut our_lives, mut missing) = (lifecycles(&ours), Vec::new());
+    for life in lifecycles(&theirs) {
         match our_lives.iter().position(|ours| *ours == life) {
             Some(place) => drop(our_lives.swap_remove(place)),
             None => missing.push(life),
         }
     }
     assert_eq!(missing, Vec::<String>::new());
-    // Ours are more: SimKube drops a pod that it sees before its owner, or whose owner it cannot find any more.
+    // There are more here: SimKube drops a pod that it receives before its owner, or whose owner no longer exists.
     assert!(!our_lives.is_empty());
 }
 
 #[test]
-fn traces_that_simkube_wrote_come_out_as_they_went_in() {
+fn traces_of_simkube_round_trip() {
     let Some(judge) = judge() else { return };
     for name in ["cronjob", "bare-pods", "dsb-scaling"] {
-        let Some(path) = shared(&format!("data/simkube/{name}.sktrace")) else { return };
+        let Some(path) = shared_file(&format!("data/simkube/{name}.sktrace")) else { return };
         let theirs = judge.of(&path);
         let mut changes = changes(&path);
-        // Once with the hashes of the pods as the trace told them, and once computed from their specs.
+        // Once with the pods' hashes from the trace, and once with hashes computed from their specs.
         for told in [true, false] {
             if !told {
-                changes.iter_mut().for_each(forget_hash);
+                changes.iter_mut().for_each(remove_hash_annotations);
             }
-            let config = TracerConfig::kept_in(changes[0].what.object()).unwrap();
+            let config = TracerConfig::from_object(changes[0].what.object()).unwrap();
             let ours = judge.of(written(&changes, config).path());
             assert_eq!(ours["config"], theirs["config"], "{name}");
             assert_eq!(events(&ours), events(&theirs), "{name}");
             assert_eq!(ours["lifecycles"], theirs["lifecycles"], "{name}");
             assert_eq!(index(&ours), applied(&theirs), "{name}");
-            // What changed `bare-pods` after it was recorded left its index as it was.
+            // `bare-pods` was edited after it was recorded, but its index was not.
             if name != "bare-pods" {
                 assert_eq!(index(&ours), index(&theirs), "{name}");
             }
@@ -206,19 +209,19 @@ fn traces_that_simkube_wrote_come_out_as_they_went_in() {
     }
 }
 
-/// Takes away what an import notes of a pod's hash.
-fn forget_hash(change: &mut Change) {
+/// Removes the annotations with a pod's hash that the import added.
+fn remove_hash_annotations(change: &mut Change) {
     let text = change.what.object().as_str().replace("kinescope.io/simkube-", "forgotten/");
-    change.what = change.what.with(Object::parse(&text).unwrap());
+    change.what = change.what.with_object(Object::parse(&text).unwrap());
 }
 
 #[test]
 fn traces_in_json_become_traces_that_simkube_reads() {
     let Some(judge) = judge() else { return };
     for name in ["trace", "validation_trace"] {
-        let Some(path) = shared(&format!("data/simkube/{name}.json")) else { return };
+        let Some(path) = shared_file(&format!("data/simkube/{name}.json")) else { return };
         let changes = changes(&path);
-        let config = TracerConfig::kept_in(changes[0].what.object()).unwrap();
+        let config = TracerConfig::from_object(changes[0].what.object()).unwrap();
         let ours = judge.of(written(&changes, config).path());
         let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let objects = text["events"]
@@ -246,7 +249,7 @@ fn kind(object: &Value) -> String {
 }
 
 #[test]
-fn the_hashes_that_ours_are_checked_against_are_simkubes() {
+fn the_expected_hashes_are_simkubes() {
     let Some(judge) = judge() else { return };
     let rows = include_str!("../../../testdata/formats/sktrace_hashes.jsonl").lines();
     let rows: Vec<Value> = rows.map(|row| serde_json::from_str(row).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! SimKube's traces, read: those that SimKube made, and some of every version and oddity made here.
+//! Tests of reading SimKube's traces: those that SimKube wrote, and constructed ones of every version and variant.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,50 +11,50 @@ mod common;
 use std::io::Cursor;
 use std::path::Path;
 
-use common::{all_shown, shared};
-use formats::{Format, Given, Input, Item};
-use model::{Moment, Observed, What};
+use common::{describe_changes, shared_file};
+use formats::{Format, ImportItem, Input, ReadOptions};
+use model::{IncomingChange, Moment, What};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rmp::encode;
 use serde_json::{Value, json};
 
-fn given() -> Given {
-    Given { source: "s".into(), at: None, now: Moment::from_nanos(0) }
+fn read_options() -> ReadOptions {
+    ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) }
 }
 
-fn read(bytes: Vec<u8>) -> Result<Vec<Observed>, String> {
+fn read(bytes: Vec<u8>) -> Result<Vec<IncomingChange>, String> {
     let input = Input::open("file", Box::new(Cursor::new(bytes))).map_err(|error| error.to_string())?;
-    let items = formats::read(input, Format::Sktrace, given()).map_err(|error| error.to_string())?;
+    let items = formats::read(input, Format::Sktrace, read_options()).map_err(|error| error.to_string())?;
     items
         .map(|item| match item.map_err(|error| error.to_string())? {
-            Item::Change(observed) => Ok(observed),
+            ImportItem::Change(observed) => Ok(observed),
             other => Err(format!("{other:?}")),
         })
         .collect()
 }
 
-fn read_file(path: &Path) -> Vec<Observed> {
+fn read_file(path: &Path) -> Vec<IncomingChange> {
     let bytes = std::fs::read(path).unwrap();
     let input = Input::open("file", Box::new(Cursor::new(bytes.clone()))).unwrap();
     assert_eq!(input.format, Some(Format::Sktrace), "{}", path.display());
     read(bytes).unwrap()
 }
 
-fn phase(observed: &Observed) -> Value {
+fn phase(observed: &IncomingChange) -> Value {
     observed.what.object().value().unwrap()["status"]["phase"].clone()
 }
 
-// --- what SimKube made
+// --- traces of SimKube
 
 #[test]
 fn a_cron_job_and_its_pods() {
-    let Some(path) = shared("data/simkube/cronjob.sktrace") else { return };
+    let Some(path) = shared_file("data/simkube/cronjob.sktrace") else { return };
     let found = read_file(&path);
     // 10855072724872030168 in hexadecimal.
     let pod = "Pod default/hello-simkube-96a4f721710767d8";
     assert_eq!(
-        all_shown(&found),
+        describe_changes(&found),
         [
             "[1743286823 + TracerConfig.simkube.kinescope.io tracer]",
             "1743286823 + CronJob.batch default/hello-simkube",
@@ -80,15 +80,15 @@ fn a_cron_job_and_its_pods() {
         json!({"exitCode": 0, "reason": "Completed",
                "startedAt": "2025-03-29T22:23:01Z", "finishedAt": "2025-03-29T22:23:31Z"})
     );
-    // The template as the API server completes it has the hash of the pods, so this is their spec.
+    // The template with the API server's defaults has the pods' hash, so it is their spec.
     assert_eq!(last["spec"]["tolerations"][1]["key"], "node.kubernetes.io/unreachable");
-    // The deletion carries the object whole, as SimKube wrote it then.
+    // The deletion has the whole object, as older versions of SimKube wrote it.
     assert_eq!(found[8].what.object(), found[1].what.object());
 }
 
 #[test]
-fn bare_pods_live_in_their_own_objects() {
-    let Some(path) = shared("data/simkube/bare-pods.sktrace") else { return };
+fn lifecycles_of_bare_pods_change_their_own_objects() {
+    let Some(path) = shared_file("data/simkube/bare-pods.sktrace") else { return };
     let found = read_file(&path);
     let mut expected = vec!["[1781282468 + TracerConfig.simkube.kinescope.io tracer]".to_owned()];
     for (name, created, started, ended) in [
@@ -102,7 +102,7 @@ fn bare_pods_live_in_their_own_objects() {
         expected.push(format!("[{started} ~ {pod}]"));
         expected.extend(ended.map(|ended| format!("[{ended} ~ {pod}]")));
     }
-    assert_eq!(all_shown(&found), expected);
+    assert_eq!(describe_changes(&found), expected);
     assert_eq!(phase(found.last().unwrap()), "Running");
     assert_eq!(
         found[2].what.object().value().unwrap()["metadata"]["annotations"]["kinescope.io/simkube-pod-hash"],
@@ -112,7 +112,7 @@ fn bare_pods_live_in_their_own_objects() {
 
 #[test]
 fn a_scaling_of_twenty_seven_deployments() {
-    let Some(path) = shared("data/simkube/dsb-scaling.sktrace") else { return };
+    let Some(path) = shared_file("data/simkube/dsb-scaling.sktrace") else { return };
     let found = read_file(&path);
     let added = found.iter().filter(|seen| !seen.inferred && matches!(seen.what, What::Added(_))).count();
     assert_eq!(added, 27);
@@ -122,13 +122,13 @@ fn a_scaling_of_twenty_seven_deployments() {
 #[test]
 fn traces_in_json() {
     let (Some(one), Some(other)) =
-        (shared("data/simkube/trace.json"), shared("data/simkube/validation_trace.json"))
+        (shared_file("data/simkube/trace.json"), shared_file("data/simkube/validation_trace.json"))
     else {
         return;
     };
     let found = read_file(&one);
     assert_eq!(
-        all_shown(&found),
+        describe_changes(&found),
         [
             "[1709241485 + TracerConfig.simkube.kinescope.io tracer]",
             "1709241485 + Deployment.apps default/nginx-deployment",
@@ -140,9 +140,9 @@ fn traces_in_json() {
     assert!(read_file(&other).len() > 1);
 }
 
-// --- every version and oddity
+// --- constructed traces
 
-/// Writes a value, positive integers in the width given.
+/// Writes a value, positive integers with the given width.
 fn pack(out: &mut Vec<u8>, value: &Value, width: u32) {
     match value {
         Value::Null => encode::write_nil(out).unwrap(),
@@ -221,8 +221,8 @@ fn events() -> Value {
     ])
 }
 
-/// The lives of one owner's pods, whose hash is 7.
-fn lives(owner: &Value, lives: &[Value]) -> Vec<u8> {
+/// The lifecycles of one owner's pods, whose hash is 7.
+fn packed_lifecycles(owner: &Value, lives: &[Value]) -> Vec<u8> {
     let lives: Vec<Vec<u8>> = lives.iter().map(packed).collect();
     map(&[(packed(owner), map(&[(packed(&json!(7)), list(&lives))]))])
 }
@@ -239,8 +239,8 @@ fn version_2(events: &Value, lifecycles: Vec<u8>) -> Vec<u8> {
 
 const OWNER: [&str; 2] = ["apps/v1.Deployment", "shop/web"];
 
-/// What the events above and a life from 130 to 170 make.
-const TOLD: [&str; 6] = [
+/// The changes of the events above and a lifecycle from 130 to 170.
+const EXPECTED_CHANGES: [&str; 6] = [
     "[100 + TracerConfig.simkube.kinescope.io tracer]",
     "100 + Deployment.apps shop/web",
     "[130 + Pod shop/web-7-0]",
@@ -250,9 +250,9 @@ const TOLD: [&str; 6] = [
 ];
 
 #[track_caller]
-fn check(bytes: Vec<u8>, expected: &[&str]) -> Vec<Observed> {
+fn check(bytes: Vec<u8>, expected: &[&str]) -> Vec<IncomingChange> {
     let found = read(bytes).unwrap();
-    assert_eq!(all_shown(&found), expected);
+    assert_eq!(describe_changes(&found), expected);
     found
 }
 
@@ -263,16 +263,16 @@ fn refused(bytes: Vec<u8>, because: &str) {
 }
 
 #[test]
-fn every_version_says_the_same() {
+fn every_version_gives_the_same_changes() {
     let finished = [json!({"Finished": [130, 170]})];
     let (owner, owner_1) = (json!(OWNER), json!("shop/web"));
-    check(version_2(&events(), lives(&owner, &finished)), &TOLD);
+    check(version_2(&events(), packed_lifecycles(&owner, &finished)), &EXPECTED_CHANGES);
     let parts = [packed(&config()), packed(&events()), packed(&json!({}))];
     let with = |first: &[Vec<u8>], last: Vec<u8>| list(&[first, &parts[..], &[last]].concat());
-    // Version 2 without names, version 1, version 0.
-    check(with(&[packed(&json!(2))], lives(&owner, &finished)), &TOLD);
-    check(with(&[], lives(&owner_1, &finished)), &TOLD);
-    let without: Vec<&str> = TOLD.into_iter().filter(|line| !line.contains("Pod")).collect();
+    // Version 2 without field names, version 1, version 0.
+    check(with(&[packed(&json!(2))], packed_lifecycles(&owner, &finished)), &EXPECTED_CHANGES);
+    check(with(&[], packed_lifecycles(&owner_1, &finished)), &EXPECTED_CHANGES);
+    let without: Vec<&str> = EXPECTED_CHANGES.into_iter().filter(|line| !line.contains("Pod")).collect();
     check(list(&parts[..2]), &without);
     let json =
         json!({"version": 2, "config": config(), "events": events(), "index": {}, "pod_lifecycles": {}});
@@ -295,17 +295,17 @@ fn parts_come_in_any_order_with_others_between() {
     });
     let bytes = named(&[
         ("unheard", packed(&json!([[1], {"b": null}]))),
-        ("pod_lifecycles", lives(&json!(OWNER), &finished)),
+        ("pod_lifecycles", packed_lifecycles(&json!(OWNER), &finished)),
         ("events", list(&turned.collect::<Vec<_>>())),
         ("index", packed(&json!({"apps/v1.Deployment": {"shop/web": u64::MAX}}))),
         ("config", packed(&config())),
         ("version", packed(&json!(2))),
     ]);
-    check(bytes, &TOLD);
-    // An event without names.
+    check(bytes, &EXPECTED_CHANGES);
+    // An event without field names.
     let positional = json!([[100, [deployment("web", 1)], []], [200, [], [stub("Deployment", "web")]]]);
-    let bytes = version_2(&positional, lives(&json!(OWNER), &[]));
-    check(bytes, &[TOLD[0], TOLD[1], TOLD[5]]);
+    let bytes = version_2(&positional, packed_lifecycles(&json!(OWNER), &[]));
+    check(bytes, &[EXPECTED_CHANGES[0], EXPECTED_CHANGES[1], EXPECTED_CHANGES[5]]);
 }
 
 #[test]
@@ -322,34 +322,34 @@ fn numbers_of_any_width_and_words_by_number() {
             ("index", packed(&json!({}))),
             ("pod_lifecycles", lives),
         ]);
-        let found = check(bytes, &TOLD);
+        let found = check(bytes, &EXPECTED_CHANGES);
         assert_eq!(found[1].what.object().value().unwrap(), deployment("web", 1));
     }
 }
 
 #[test]
-fn pods_of_two_owners_of_one_name_are_told_apart() {
+fn pods_of_two_owners_with_the_same_name_are_distinct() {
     let running = |start: i64| map(&[(packed(&json!(7)), list(&[packed(&json!({"Running": start}))]))]);
     let owner = |kind: &str| packed(&json!([format!("apps/v1.{kind}"), "shop/web"]));
     let lives = map(&[(owner("Deployment"), running(130)), (owner("StatefulSet"), running(140))]);
     check(
         version_2(&events(), lives),
         &[
-            TOLD[0],
-            TOLD[1],
+            EXPECTED_CHANGES[0],
+            EXPECTED_CHANGES[1],
             "[130 + Pod shop/web-deployment-7-0]",
             "[140 + Pod shop/web-statefulset-7-0]",
-            TOLD[3],
-            TOLD[5],
+            EXPECTED_CHANGES[3],
+            EXPECTED_CHANGES[5],
         ],
     );
 }
 
 #[test]
-fn lives_that_never_begin_or_end() {
+fn lifecycles_that_never_start_or_end() {
     let all = [json!("Empty"), json!({"Running": 90}), json!({"Finished": [300, 250]}), json!(0)];
     let found = check(
-        version_2(&events(), lives(&json!(OWNER), &all)),
+        version_2(&events(), packed_lifecycles(&json!(OWNER), &all)),
         &[
             "[90 + TracerConfig.simkube.kinescope.io tracer]",
             "[90 + Pod shop/web-7-0]",
@@ -363,7 +363,7 @@ fn lives_that_never_begin_or_end() {
         ],
     );
     assert_eq!((phase(&found[1]), phase(&found[3])), (json!("Pending"), json!("Running")));
-    // The template is known from the first event on, wherever the life begins.
+    // The template is known from the first event on, even if the lifecycle starts earlier.
     assert_eq!(found[3].what.object().value().unwrap()["spec"]["containers"][0]["image"], "i");
 }
 
@@ -378,11 +378,11 @@ fn a_bare_pod_that_is_deleted_ends_before() {
     ]);
     let two = [json!({"Finished": [90, 121]}), json!({"Finished": [130, 130]})];
     let found = check(
-        version_2(&events, lives(&json!(["v1.Pod", "shop/p"]), &two)),
+        version_2(&events, packed_lifecycles(&json!(["v1.Pod", "shop/p"]), &two)),
         &[
             "[100 + TracerConfig.simkube.kinescope.io tracer]",
             "100 + Pod shop/p",
-            // It ran before the trace has it, and ended a second after it was deleted, by another clock.
+            // It started before its first event, and ended a second after its deletion, by another clock.
             "[100 ~ Pod shop/p]",
             "[120 ~ Pod shop/p]",
             "120 - Pod shop/p",
@@ -398,18 +398,21 @@ fn a_bare_pod_that_is_deleted_ends_before() {
 }
 
 #[test]
-fn a_bare_pod_that_the_trace_lacks_is_made_up() {
+fn a_bare_pod_missing_in_the_trace_is_synthesized() {
     let found = check(
-        version_2(&json!([]), lives(&json!(["v1.Pod", "shop/p"]), &[json!({"Finished": [90, 121]})])),
+        version_2(
+            &json!([]),
+            packed_lifecycles(&json!(["v1.Pod", "shop/p"]), &[json!({"Finished": [90, 121]})]),
+        ),
         &["[90 + TracerConfig.simkube.kinescope.io tracer]", "[90 + Pod shop/p]", "[121 ~ Pod shop/p]"],
     );
     assert_eq!(found[1].what.object().value().unwrap()["metadata"].get("ownerReferences"), None);
 }
 
 #[test]
-fn an_owner_without_a_kind_is_the_object_of_that_name_or_the_only_kind_with_lives() {
+fn an_owner_without_a_kind_is_the_object_of_that_name_or_of_the_only_kind_with_lifecycles() {
     let reference = |events: Value, owner: &str| {
-        let life = lives(&json!(owner), &[json!({"Running": 130})]);
+        let life = packed_lifecycles(&json!(owner), &[json!({"Running": 130})]);
         let bytes = list(&[packed(&config()), packed(&events), packed(&json!({})), life]);
         let found = read(bytes).unwrap();
         let pod =
@@ -424,8 +427,8 @@ fn an_owner_without_a_kind_is_the_object_of_that_name_or_the_only_kind_with_live
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
-    let good = || lives(&json!(OWNER), &[]);
+fn errors_have_their_position() {
+    let good = || packed_lifecycles(&json!(OWNER), &[]);
     let all = |version: Value| {
         named(&[
             ("version", packed(&version)),
@@ -446,9 +449,12 @@ fn what_is_wrong_is_told_with_its_place() {
     refused(version_2(&nameless, good()), "missing field `name`");
     let far = json!([{"ts": i64::MAX, "applied_objs": [], "deleted_objs": []}]);
     refused(version_2(&far, good()), "lie outside the years 1677 to 2262");
-    refused(version_2(&events(), lives(&json!(OWNER), &[json!({"Done": 1})])), "a life must be \"Empty\"");
-    refused(version_2(&events(), lives(&json!(["web"]), &[])), "the owner of pods must be");
-    refused(version_2(&events(), lives(&json!(["web", "x"]), &[])), "invalid format for gvk");
+    refused(
+        version_2(&events(), packed_lifecycles(&json!(OWNER), &[json!({"Done": 1})])),
+        "a life must be \"Empty\"",
+    );
+    refused(version_2(&events(), packed_lifecycles(&json!(["web"]), &[])), "the owner of pods must be");
+    refused(version_2(&events(), packed_lifecycles(&json!(["web", "x"]), &[])), "invalid format for gvk");
     let whole = version_2(&events(), good());
     let cut = whole.len() - 3;
     refused(whole[..cut].to_vec(), &format!("file, byte {cut}: the file is cut off here"));
@@ -457,7 +463,7 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn lengths_that_are_only_claimed_take_no_memory() {
+fn declared_lengths_take_no_memory() {
     let start = |claim: &[u8]| {
         let mut bytes = vec![0x85, 0xa7];
         bytes.extend(b"version\x02\xa6config\x81\xaetrackedObjects\x80\xa6events");
@@ -502,8 +508,8 @@ fn mutated_traces_are_read_or_refused() {
     let text =
         json!({"version": 2, "config": config(), "events": events(), "index": {}, "pod_lifecycles": {}});
     let samples = [
-        version_2(&events(), lives(&json!(OWNER), &life)),
-        version_2(&events(), lives(&json!(["v1.Pod", "shop/p"]), &life)),
+        version_2(&events(), packed_lifecycles(&json!(OWNER), &life)),
+        version_2(&events(), packed_lifecycles(&json!(["v1.Pod", "shop/p"]), &life)),
         text.to_string().into_bytes(),
     ];
     let (mut good, mut bad) = (0, 0);

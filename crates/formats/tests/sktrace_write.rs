@@ -1,4 +1,4 @@
-//! SimKube's traces, written: what of a history is in one, and what is not. SimKube itself is asked in another test.
+//! Tests of writing SimKube's traces. Another test compares them with SimKube's own code.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -7,19 +7,19 @@ mod common;
 use std::io::{Cursor, Write};
 use std::sync::{Arc, Mutex};
 
-use common::all_shown;
-use formats::sktrace::{self, Filters, TracerConfig};
-use formats::{Format, Given, Input, Item, Writer, Written};
+use common::describe_changes;
+use formats::sktrace::{self, TraceFilters, TracerConfig};
+use formats::{Format, ImportItem, Input, ReadOptions, WriteSummary, Writer};
 use kubernetes::selector::Selector;
-use model::{Change, Gap, Moment, Object, Observed, What, Window};
+use model::{Change, Gap, IncomingChange, Moment, Object, What, Window};
 use serde_json::{Value, json};
 use testobjects::object;
 
-/// What a writer wrote, to be looked at after it is gone.
+/// An output that can be read after the writer has been consumed.
 #[derive(Clone, Default)]
-struct Out(Arc<Mutex<Vec<u8>>>);
+struct SharedOutput(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Out {
+impl Write for SharedOutput {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -29,39 +29,45 @@ impl Write for Out {
     }
 }
 
-/// A moment by its tenths of a second.
+/// The moment at this many tenths of a second.
 fn tenth(tenths: i64) -> Moment {
     Moment::from_nanos(tenths * 100_000_000)
 }
 
-struct Export {
+struct TraceExport {
     config: TracerConfig,
     window: Window,
-    filters: Filters,
+    filters: TraceFilters,
     changes: Vec<(i64, What)>,
 }
 
-impl Export {
-    /// Of all that happened, `changes` at tenths of a second.
-    fn of(changes: Vec<(i64, What)>) -> Export {
-        Export { config: TracerConfig::default(), window: Window::ALL, filters: Filters::default(), changes }
+impl TraceExport {
+    /// Exports these changes, whose times are in tenths of a second.
+    fn of(changes: Vec<(i64, What)>) -> TraceExport {
+        TraceExport {
+            config: TracerConfig::default(),
+            window: Window::ALL,
+            filters: TraceFilters::default(),
+            changes,
+        }
     }
 
-    fn tracking(mut self, config: &str) -> Export {
+    fn tracking(mut self, config: &str) -> TraceExport {
         self.config = TracerConfig::parse("config", config).unwrap().0;
         self
     }
 
-    /// From one second to another.
-    fn within(mut self, from: i64, to: i64) -> Export {
+    /// Restricts the export to a window in seconds.
+    fn within(mut self, from: i64, to: i64) -> TraceExport {
         self.window = Window { from: tenth(from * 10), to: tenth(to * 10) };
         self
     }
 
-    fn bytes(&self) -> (Vec<u8>, Written) {
-        let out = Out::default();
+    fn bytes(&self) -> (Vec<u8>, WriteSummary) {
+        let out = SharedOutput::default();
         let (config, filters) = (self.config.clone(), self.filters.clone());
-        let mut writer = Box::new(sktrace::Writer::new(out.clone(), config, self.window, filters).unwrap());
+        let mut writer =
+            Box::new(sktrace::SktraceWriter::new(out.clone(), config, self.window, filters).unwrap());
         for (seq, (tenths, what)) in self.changes.iter().enumerate() {
             let at = tenth(*tenths);
             let key = what.object().key(&"s".into());
@@ -73,7 +79,7 @@ impl Export {
         (bytes, written)
     }
 
-    fn read(&self) -> Vec<Observed> {
+    fn read(&self) -> Vec<IncomingChange> {
         let (bytes, written) = self.bytes();
         assert_eq!(self.bytes().0, bytes, "the same comes out differently");
         let found = read(bytes);
@@ -81,33 +87,33 @@ impl Export {
         found
     }
 
-    /// What the trace says, without the configuration it is told with.
+    /// Checks the changes of the trace, except for the configuration that comes first.
     #[track_caller]
-    fn gives(&self, expected: &[&str]) {
-        let found = all_shown(&self.read());
+    fn assert_changes(&self, expected: &[&str]) {
+        let found = describe_changes(&self.read());
         assert_eq!(&found[1..], expected);
     }
 
     #[track_caller]
-    fn leaves_out(&self, expected: &[(&str, u64)]) {
+    fn assert_left_out(&self, expected: &[(&str, u64)]) {
         let written = self.bytes().1;
         assert_eq!(written.left_out.iter().collect::<Vec<_>>(), expected);
     }
 }
 
-fn read(bytes: Vec<u8>) -> Vec<Observed> {
+fn read(bytes: Vec<u8>) -> Vec<IncomingChange> {
     let input = Input::open("file", Box::new(Cursor::new(bytes))).unwrap();
     assert_eq!(input.format, Some(Format::Sktrace));
-    let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(0) };
+    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(0) };
     let change = |item| match item {
-        Item::Change(observed) => observed,
+        ImportItem::Change(observed) => observed,
         other => panic!("{other:?}"),
     };
     formats::read(input, Format::Sktrace, given).unwrap().map(|item| change(item.unwrap())).collect()
 }
 
-/// `kind/name` in the namespace `shop`, with what is to be merged into it.
-fn made(name: &str, more: Value) -> Object {
+/// The object `kind/name` in the namespace `shop`, with `more` merged into it.
+fn object_with(name: &str, more: Value) -> Object {
     let (kind, name) = name.split_once('/').unwrap();
     let api_version = match kind {
         "Pod" | "ServiceAccount" | "Namespace" => "v1",
@@ -133,7 +139,7 @@ fn merge(into: &mut Value, more: Value) {
 
 fn deployment(name: &str, replicas: i64) -> Object {
     let template = json!({"spec": {"containers": [{"name": "c"}]}});
-    made(&format!("Deployment/{name}"), json!({"spec": {"replicas": replicas, "template": template}}))
+    object_with(&format!("Deployment/{name}"), json!({"spec": {"replicas": replicas, "template": template}}))
 }
 
 fn owned_by(kind: &str, name: &str) -> Value {
@@ -141,7 +147,7 @@ fn owned_by(kind: &str, name: &str) -> Value {
     json!({"metadata": {"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": name, "uid": "", "controller": true}]}})
 }
 
-/// A pod that ran from one second on, to another.
+/// A pod that ran between these seconds.
 fn pod(name: &str, more: Value, from: Option<i64>, to: Option<i64>) -> Object {
     let time = |second: i64| tenth(second * 10).to_string();
     let state = match (from, to) {
@@ -155,27 +161,27 @@ fn pod(name: &str, more: Value, from: Option<i64>, to: Option<i64>) -> Object {
     let mut all = json!({"spec": {"containers": [{"name": "c"}], "nodeName": "n"},
                          "status": {"phase": phase, "containerStatuses": [{"name": "c", "state": state}]}});
     merge(&mut all, more);
-    made(&format!("Pod/{name}"), all)
+    object_with(&format!("Pod/{name}"), all)
 }
 
 #[test]
 fn changes_of_a_spec_are_events_of_their_second() {
-    let status = made("Deployment/web", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
-    let first = made("Deployment/web", json!({"spec": {"replicas": 1}}));
-    let export = Export::of(vec![
+    let status = object_with("Deployment/web", json!({"spec": {"replicas": 1}, "status": {"replicas": 1}}));
+    let first = object_with("Deployment/web", json!({"spec": {"replicas": 1}}));
+    let export = TraceExport::of(vec![
         (1005, What::Added(first)),
         (1007, What::Modified(status)),
         (1009, What::Modified(deployment("web", 2))),
         (1010, What::Modified(deployment("web", 3))),
         (1025, What::Deleted(deployment("web", 3))),
     ]);
-    export.gives(&[
+    export.assert_changes(&[
         "100 + Deployment.apps shop/web",
         "100 ~ Deployment.apps shop/web",
         "101 ~ Deployment.apps shop/web",
         "102 - Deployment.apps shop/web",
     ]);
-    export.leaves_out(&[("changes of status or metadata alone", 1)]);
+    export.assert_left_out(&[("changes of status or metadata alone", 1)]);
     let found = export.read();
     assert_eq!(
         found[1].what.object().as_str(),
@@ -188,19 +194,19 @@ fn changes_of_a_spec_are_events_of_their_second() {
 }
 
 #[test]
-fn what_was_there_before_is_the_first_event() {
-    let export = Export::of(vec![
+fn objects_from_before_the_window_are_the_first_event() {
+    let export = TraceExport::of(vec![
         (10, What::Added(deployment("web", 1))),
         (20, What::Modified(deployment("web", 2))),
-        // The same name, another kind.
-        (30, What::Added(made("StatefulSet/web", json!({"spec": {}})))),
+        // The same name with another kind.
+        (30, What::Added(object_with("StatefulSet/web", json!({"spec": {}})))),
         (40, What::Added(deployment("gone", 1))),
         (50, What::Deleted(deployment("gone", 1))),
         (1_000, What::Modified(deployment("web", 3))),
         (1_100, What::Modified(deployment("web", 4))),
     ])
     .within(90, 110);
-    export.gives(&[
+    export.assert_changes(&[
         "90 + Deployment.apps shop/web",
         "90 + StatefulSet.apps shop/web",
         "100 ~ Deployment.apps shop/web",
@@ -210,15 +216,15 @@ fn what_was_there_before_is_the_first_event() {
 }
 
 #[test]
-fn what_is_deleted_and_made_again_in_one_second_is_there_afterwards() {
-    Export::of(vec![
+fn an_object_deleted_and_created_again_in_one_second_exists_afterwards() {
+    TraceExport::of(vec![
         (100, What::Added(deployment("web", 1))),
         (101, What::Deleted(deployment("web", 1))),
         (102, What::Added(deployment("web", 1))),
         (103, What::Deleted(deployment("web", 1))),
         (104, What::Added(deployment("web", 1))),
     ])
-    .gives(&[
+    .assert_changes(&[
         "10 + Deployment.apps shop/web",
         "10 - Deployment.apps shop/web",
         "10 + Deployment.apps shop/web",
@@ -228,26 +234,26 @@ fn what_is_deleted_and_made_again_in_one_second_is_there_afterwards() {
 }
 
 #[test]
-fn what_an_exported_object_owns_is_not_exported() {
-    // Lists show what is owned before its owner; a chain goes through kinds that are not tracked.
+fn objects_owned_by_an_exported_object_are_not_exported() {
+    // Lists may return owned objects before their owner; an owner chain may contain kinds that are not tracked.
     let config =
         "trackedObjects: {batch/v1.CronJob: {}, batch/v1.Job: {}, apps/v1.Deployment: {}, v1.Pod: {}}";
-    let export = Export::of(vec![
-        (100, What::Added(made("Job/night-1", owned_by("CronJob", "night")))),
-        (101, What::Added(made("CronJob/night", json!({})))),
+    let export = TraceExport::of(vec![
+        (100, What::Added(object_with("Job/night-1", owned_by("CronJob", "night")))),
+        (101, What::Added(object_with("CronJob/night", json!({})))),
         (102, What::Added(pod("web-1-a", owned_by("ReplicaSet", "web-1"), None, None))),
-        (103, What::Added(made("ReplicaSet/web-1", owned_by("Deployment", "web")))),
+        (103, What::Added(object_with("ReplicaSet/web-1", owned_by("Deployment", "web")))),
         (104, What::Added(deployment("web", 1))),
-        (105, What::Added(made("Job/alone", owned_by("Untracked", "u")))),
-        (120, What::Deleted(made("Job/night-1", json!({})))),
+        (105, What::Added(object_with("Job/alone", owned_by("Untracked", "u")))),
+        (120, What::Deleted(object_with("Job/night-1", json!({})))),
         (130, What::Added(pod("agent", owned_by("DaemonSet", "agent"), None, None))),
-        (131, What::Added(made("Namespace/shop", json!({"metadata": {"namespace": ""}})))),
+        (131, What::Added(object_with("Namespace/shop", json!({"metadata": {"namespace": ""}})))),
     ])
     .tracking(config);
     let expected =
         ["10 + CronJob.batch shop/night", "10 + Deployment.apps shop/web", "10 + Job.batch shop/alone"];
-    export.gives(&expected);
-    export.leaves_out(&[
+    export.assert_changes(&expected);
+    export.assert_left_out(&[
         ("changes of kinds not tracked", 2),
         ("changes of objects that a DaemonSet owns", 1),
         ("changes of objects whose owner is in the trace", 2),
@@ -256,25 +262,25 @@ fn what_an_exported_object_owns_is_not_exported() {
 }
 
 #[test]
-fn what_is_past_may_show_an_owner_seconds_later() {
-    Export::of(vec![
-        (100, What::Added(made("Job/night-1", owned_by("CronJob", "night")))),
-        (150, What::Added(made("CronJob/night", json!({})))),
-        (600, What::Deleted(made("Job/night-1", json!({})))),
+fn before_the_window_an_owner_may_appear_seconds_later() {
+    TraceExport::of(vec![
+        (100, What::Added(object_with("Job/night-1", owned_by("CronJob", "night")))),
+        (150, What::Added(object_with("CronJob/night", json!({})))),
+        (600, What::Deleted(object_with("Job/night-1", json!({})))),
     ])
     .within(50, 70)
-    .gives(&["50 + CronJob.batch shop/night"]);
+    .assert_changes(&["50 + CronJob.batch shop/night"]);
 }
 
 #[test]
-fn owned_objects_are_skipped_where_they_are_not_wanted() {
-    let export = Export::of(vec![
+fn owned_objects_are_skipped_with_skip_owned() {
+    let export = TraceExport::of(vec![
         (100, What::Added(pod("owned", owned_by("Untracked", "u"), None, None))),
         (100, What::Added(pod("bare", json!({}), None, None))),
         (110, What::Deleted(pod("owned", json!({}), None, None))),
     ]);
-    export.gives(&["10 + Pod shop/bare"]);
-    export.leaves_out(&[
+    export.assert_changes(&["10 + Pod shop/bare"]);
+    export.assert_left_out(&[
         ("changes of objects that have an owner", 1),
         ("deletions of objects that are left out", 1),
     ]);
@@ -284,29 +290,31 @@ fn owned_objects_are_skipped_where_they_are_not_wanted() {
 
 #[test]
 fn filters_hold_for_deletes_too() {
-    let labelled = made("Deployment/secret", json!({"metadata": {"labels": {"hide": "yes"}}, "spec": {}}));
-    let elsewhere = made("Deployment/web", json!({"metadata": {"namespace": "kube-system"}, "spec": {}}));
-    let mut export = Export::of(vec![
+    let labelled =
+        object_with("Deployment/secret", json!({"metadata": {"labels": {"hide": "yes"}}, "spec": {}}));
+    let elsewhere =
+        object_with("Deployment/web", json!({"metadata": {"namespace": "kube-system"}, "spec": {}}));
+    let mut export = TraceExport::of(vec![
         (100, What::Added(labelled)),
         (100, What::Added(elsewhere.clone())),
         (100, What::Added(deployment("web", 1))),
-        (110, What::Deleted(made("Deployment/secret", json!({})))),
+        (110, What::Deleted(object_with("Deployment/secret", json!({})))),
         (110, What::Deleted(elsewhere)),
     ]);
-    export.filters = Filters {
+    export.filters = TraceFilters {
         excluded_namespaces: vec!["kube-system".to_owned()],
         excluded_labels: vec![Selector::parse("hide=yes").unwrap()],
     };
-    export.gives(&["10 + Deployment.apps shop/web"]);
-    export.leaves_out(&[
+    export.assert_changes(&["10 + Deployment.apps shop/web"]);
+    export.assert_left_out(&[
         ("changes in excluded namespaces", 1),
         ("changes of objects with excluded labels", 1),
         ("deletions of objects that are left out", 2),
     ]);
 }
 
-/// The lives in a trace: `from-to` by the name of the owner.
-fn lives(found: &[Observed]) -> Vec<String> {
+/// The lifecycles in a trace: `from-to` with the name of the owner.
+fn lifecycles(found: &[IncomingChange]) -> Vec<String> {
     let mut lives: Vec<String> = Vec::new();
     for seen in found.iter().filter(|seen| seen.inferred && &*seen.key.kind.kind == "Pod") {
         let pod = seen.what.object().value().unwrap();
@@ -326,14 +334,14 @@ fn lives(found: &[Observed]) -> Vec<String> {
 }
 
 #[test]
-fn lives_are_those_that_touch_the_window() {
+fn lifecycles_that_overlap_the_window_are_written() {
     let of_job = || owned_by("Job", "job");
-    let export = Export::of(vec![
+    let export = TraceExport::of(vec![
         (10, What::Added(pod("before", of_job(), Some(1), Some(9)))),
         (11, What::Added(pod("into", of_job(), Some(2), None))),
         (12, What::Added(pod("through", of_job(), Some(3), None))),
-        // Its owner is seen only after it.
-        (20, What::Added(made("Job/job", json!({"spec": {}})))),
+        // Its owner appears only after it.
+        (20, What::Added(object_with("Job/job", json!({"spec": {}})))),
         (1_100, What::Added(pod("inside", of_job(), Some(105), None))),
         (1_150, What::Modified(pod("into", of_job(), Some(2), Some(114)))),
         (1_160, What::Deleted(pod("inside", of_job(), Some(105), None))),
@@ -342,48 +350,51 @@ fn lives_are_those_that_touch_the_window() {
         (2_000, What::Modified(pod("through", of_job(), Some(3), Some(199)))),
     ])
     .within(100, 200);
-    assert_eq!(lives(&export.read()), ["job 100-114", "job 100", "job 105-116", "itself 118"]);
+    assert_eq!(lifecycles(&export.read()), ["job 100-114", "job 100", "job 105-116", "itself 118"]);
     let mut longer = export;
     longer.window.to = tenth(2_010);
-    assert_eq!(lives(&longer.read()), ["job 100-114", "job 100-199", "job 105-116", "itself 118"]);
+    assert_eq!(lifecycles(&longer.read()), ["job 100-114", "job 100-199", "job 105-116", "itself 118"]);
 }
 
 #[test]
-fn a_pod_made_again_under_its_name_has_two_lives() {
+fn a_pod_created_again_under_its_name_has_two_lifecycles() {
     let of_set = |uid: &str| {
         let mut more = owned_by("StatefulSet", "db");
         merge(&mut more, json!({"metadata": {"uid": uid}}));
         more
     };
-    let export = Export::of(vec![
-        (100, What::Added(made("StatefulSet/db", json!({"spec": {}})))),
+    let export = TraceExport::of(vec![
+        (100, What::Added(object_with("StatefulSet/db", json!({"spec": {}})))),
         (110, What::Added(pod("db-0", of_set("1"), Some(11), None))),
         (200, What::Deleted(pod("db-0", of_set("1"), Some(11), None))),
         (210, What::Added(pod("db-0", of_set("2"), Some(21), None))),
     ]);
-    assert_eq!(lives(&export.read()), ["db 11-20", "db 21"]);
+    assert_eq!(lifecycles(&export.read()), ["db 11-20", "db 21"]);
 }
 
 #[test]
-fn bare_pods_that_ended_before_the_window_vanish() {
-    Export::of(vec![
+fn bare_pods_that_finished_before_the_window_are_left_out() {
+    TraceExport::of(vec![
         (10, What::Added(pod("ended", json!({}), None, None))),
         (20, What::Modified(pod("ended", json!({}), Some(2), Some(5)))),
         (30, What::Added(pod("runs", json!({}), Some(3), None))),
         (1_000, What::Deleted(pod("ended", json!({}), Some(2), Some(5)))),
     ])
     .within(90, 200)
-    .gives(&["90 + Pod shop/runs", "[90 ~ Pod shop/runs]"]);
+    .assert_changes(&["90 + Pod shop/runs", "[90 ~ Pod shop/runs]"]);
 }
 
 #[test]
 fn kinds_without_a_template_are_in_the_events_alone() {
-    let export = Export::of(vec![
-        (100, What::Added(made("ServiceAccount/robot", json!({})))),
-        (101, What::Modified(made("ServiceAccount/robot", json!({"metadata": {"labels": {"a": "b"}}})))),
+    let export = TraceExport::of(vec![
+        (100, What::Added(object_with("ServiceAccount/robot", json!({})))),
+        (
+            101,
+            What::Modified(object_with("ServiceAccount/robot", json!({"metadata": {"labels": {"a": "b"}}}))),
+        ),
     ])
     .tracking("trackedObjects: {v1.ServiceAccount: {}, apps/v1.Deployment: {}}");
-    export.gives(&["10 + ServiceAccount shop/robot"]);
+    export.assert_changes(&["10 + ServiceAccount shop/robot"]);
     let kept = export.read()[0].what.object().value().unwrap();
     assert_eq!(
         kept["trackedObjects"],
@@ -392,10 +403,11 @@ fn kinds_without_a_template_are_in_the_events_alone() {
 }
 
 #[test]
-fn nothing_is_a_trace_too_and_gaps_are_counted() {
-    let out = Out::default();
-    let (config, filters) = (TracerConfig::default(), Filters::default());
-    let mut writer = Box::new(sktrace::Writer::new(out.clone(), config, Window::ALL, filters).unwrap());
+fn an_empty_history_makes_a_trace_and_gaps_are_counted() {
+    let out = SharedOutput::default();
+    let (config, filters) = (TracerConfig::default(), TraceFilters::default());
+    let mut writer =
+        Box::new(sktrace::SktraceWriter::new(out.clone(), config, Window::ALL, filters).unwrap());
     let (from, to) = (tenth(1), tenth(2));
     writer.gap(&Gap { source: "s".into(), kinds: vec![], from, to, why: String::new() }).unwrap();
     let written = writer.finish().unwrap();
@@ -404,7 +416,7 @@ fn nothing_is_a_trace_too_and_gaps_are_counted() {
 }
 
 #[test]
-fn a_star_in_a_path_must_stand_for_an_array() {
+fn a_star_in_a_path_must_match_an_array() {
     let config = "trackedObjects: {example.com/v1.Flow: {podSpecTemplatePaths: [/spec/tasks/*/template], trackLifecycle: true}}";
     let flow = |tasks: Value| {
         let flow = json!({"apiVersion": "example.com/v1", "kind": "Flow",
@@ -412,10 +424,14 @@ fn a_star_in_a_path_must_stand_for_an_array() {
         vec![(0, What::Added(object(&flow)))]
     };
     let written = |tasks: Value| {
-        let export = Export::of(flow(tasks)).tracking(config);
-        let mut writer =
-            sktrace::Writer::new(Vec::new(), export.config.clone(), export.window, Filters::default())
-                .unwrap();
+        let export = TraceExport::of(flow(tasks)).tracking(config);
+        let mut writer = sktrace::SktraceWriter::new(
+            Vec::new(),
+            export.config.clone(),
+            export.window,
+            TraceFilters::default(),
+        )
+        .unwrap();
         let (at, what) = (tenth(0), export.changes[0].1.clone());
         let key = what.object().key(&"s".into());
         writer.change(&Change { seq: 1, at, seen: at, key, what, inferred: false })

@@ -1,41 +1,41 @@
-//! What becomes durable together.
+//! Batches: changes, gaps and watch positions that are committed together.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{Gap, Kind, Moment, Observed};
+use model::{Gap, IncomingChange, Kind, Moment};
 use rusqlite::{Connection, params};
 
-use crate::error::{Doing, Result};
+use crate::error::{ErrorContext, Result};
 
-/// Changes, gaps and watch positions that become durable together.
+/// Changes, gaps and watch positions that are committed in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// In order of arrival.
-    pub changes: Vec<Observed>,
-    /// What was missed.
+    pub changes: Vec<IncomingChange>,
+    /// New gaps.
     pub gaps: Vec<Gap>,
-    /// Gaps that were written as open ones and have ended: found by their source, kinds and beginning.
+    /// Gaps that were written as open and have ended now; they are matched by source, kinds and beginning.
     pub closed_gaps: Vec<Gap>,
-    /// Where watching goes on after these changes.
-    pub positions: Vec<Position>,
+    /// The watch positions after these changes.
+    pub positions: Vec<WatchPosition>,
 }
 
-/// Where watching one kind goes on after a restart.
+/// The position at which the watch of one kind resumes after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The recording.
+pub struct WatchPosition {
+    /// The recorded source.
     pub source: Arc<str>,
     /// The kind watched.
     pub kind: Kind,
-    /// The API server's mark.
+    /// The resourceVersion to resume from.
     pub resource_version: String,
     /// When it was reached.
     pub at: Moment,
 }
 
-impl Position {
-    /// Puts it in the file, in place of the one before.
+impl WatchPosition {
+    /// Writes it to the file, replacing the previous position of the kind.
     pub(crate) fn insert(&self, connection: &Connection, path: &Path, source: i64) -> Result<()> {
         connection
             .prepare_cached(
@@ -51,7 +51,7 @@ impl Position {
                     self.at.nanos()
                 ])
             })
-            .doing("write a position to", path)?;
+            .context("write a position to", path)?;
         Ok(())
     }
 }

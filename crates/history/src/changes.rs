@@ -1,4 +1,4 @@
-//! What happened, change by change: the streams of a history merged by time.
+//! Iterator over the changes of a window: the streams of a history merged by time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,35 +7,35 @@ use std::path::{Path, PathBuf};
 use model::{Change, Key, Meta, Moment, Object, Window};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Doing, Error, Result};
-use crate::frame::{ObjectId, Pending, Row};
-use crate::intake::{self, Stream};
+use crate::change_indexer::{self, Stream};
+use crate::error::{Error, ErrorContext, Result};
+use crate::frame::{ObjectId, PendingVersions, VersionRow};
 use crate::members;
 use crate::schema;
 use crate::selection::Selection;
-use crate::state::Tools;
+use crate::stream_state::VersionReader;
 
-/// The changes of a window, in order of time, then of arrival. It sees the history as it was when it was made.
+/// The changes of a window, ordered by time, then by sequence number, as of the moment the iterator was opened.
 ///
-/// It holds one unpacked frame of each stream at most.
+/// It holds at most one unpacked frame per stream.
 pub struct Changes {
     path: PathBuf,
     connection: Connection,
-    tools: Tools,
+    reader: VersionReader,
     selection: Selection,
     window: Window,
-    cursors: Vec<Cursor>,
-    /// The next change of each cursor that has one.
+    cursors: Vec<StreamCursor>,
+    /// The next change of each cursor that has one left.
     next: BinaryHeap<Reverse<(Moment, i64, usize)>>,
-    failed: bool,
+    has_failed: bool,
 }
 
-/// How far one stream has been read.
-struct Cursor {
+/// The read position in one stream.
+struct StreamCursor {
     stream: Stream,
     only: Option<ObjectId>,
     frames: VecDeque<i64>,
-    /// Rows after this change are still to be read; `None` when there are none.
+    /// Rows after this sequence number are still to be read; `None` when there are none.
     rows_after: Option<i64>,
     ready: VecDeque<Change>,
 }
@@ -50,32 +50,36 @@ impl Changes {
         selection: &Selection,
     ) -> Result<Changes> {
         let connection = schema::open_readable(path)?;
-        // Ends with the connection; until then nothing that is packed or pruned meanwhile disturbs.
-        connection.execute_batch("BEGIN").doing("read", path)?;
+        // The transaction ends with the connection; until then concurrent packing and pruning are invisible.
+        connection.execute_batch("BEGIN").context("read", path)?;
         let mut changes = Changes {
             path: path.to_owned(),
             connection,
-            tools: Tools::new(),
+            reader: VersionReader::new(),
             selection: selection.clone(),
             window,
             cursors: Vec::new(),
             next: BinaryHeap::new(),
-            failed: false,
+            has_failed: false,
         };
         for stream in streams {
             let mut from = window.from;
             let only = match (&selection.namespace, &selection.name) {
                 (Some(namespace), Some(name)) => {
-                    let found = intake::find_object(&changes.connection, stream, namespace, name)
-                        .doing("read", path)?;
+                    let found = change_indexer::find_object(&changes.connection, stream, namespace, name)
+                        .context("read", path)?;
                     let Some(found) = found else { continue };
-                    from = from.max(intake::first_life(&changes.connection, &found).doing("read", path)?);
+                    from = from.max(
+                        change_indexer::first_incarnation_start(&changes.connection, &found)
+                            .context("read", path)?,
+                    );
                     Some(found.object)
                 }
                 _ => None,
             };
-            let frames = frames(&changes.connection, path, stream, Window { from, to: window.to }, only)?;
-            changes.cursors.push(Cursor {
+            let frames =
+                frames_in_window(&changes.connection, path, stream, Window { from, to: window.to }, only)?;
+            changes.cursors.push(StreamCursor {
                 stream: stream.clone(),
                 only,
                 frames,
@@ -87,38 +91,39 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Makes the next change of a cursor known.
+    /// Reads the next change of a cursor and adds it to the heap.
     fn advance(&mut self, index: usize) -> Result<()> {
         let cursor = &mut self.cursors[index];
         while cursor.ready.is_empty() {
-            let wanted =
-                |row: &Row| self.window.contains(row.at) && cursor.only.is_none_or(|only| only == row.object);
-            let mut take = |row: &Row, text: &str| -> Result<()> {
-                let (key, object) = identify(&self.path, &cursor.stream, row.seq, text)?;
-                if self.selection.wants(&key) {
+            let wanted = |row: &VersionRow| {
+                self.window.contains(row.at) && cursor.only.is_none_or(|only| only == row.object)
+            };
+            let mut take = |row: &VersionRow, text: &str| -> Result<()> {
+                let (key, object) = key_and_object(&self.path, &cursor.stream, row.seq, text)?;
+                if self.selection.matches(&key) {
                     let (what, inferred) = (row.code.what(object), row.code.is_inferred());
-                    let Row { seq, at, seen, .. } = *row;
+                    let VersionRow { seq, at, seen, .. } = *row;
                     cursor.ready.push_back(Change { seq, at, seen, key, what, inferred });
                 }
                 Ok(())
             };
             if let Some(id) = cursor.frames.pop_front() {
-                let frame = self.tools.frame(&self.connection, &self.path, id)?;
+                let frame = self.reader.read_frame(&self.connection, &self.path, id)?;
                 let places: Vec<u32> = (0u32..)
                     .zip(&frame.rows)
                     .filter(|(_, row)| wanted(row))
                     .map(|(place, _)| place)
                     .collect();
                 let mut outcome = Ok(());
-                self.tools.texts(&self.path, id, &frame, &places, |row, text| {
+                self.reader.read_objects(&self.path, id, &frame, &places, |row, text| {
                     if outcome.is_ok() {
                         outcome = take(row, text);
                     }
                 })?;
                 outcome?;
             } else if let Some(after) = cursor.rows_after {
-                let mut pending = Pending::default();
-                self.tools.rows.read(&self.connection, &self.path, &cursor.stream, after, &mut pending)?;
+                let mut pending = PendingVersions::default();
+                self.reader.rows.read(&self.connection, &self.path, &cursor.stream, after, &mut pending)?;
                 cursor.rows_after = pending.rows.last().map(|row| row.seq);
                 for (row, text) in pending.iter().filter(|(row, _)| wanted(row)) {
                     take(row, text)?;
@@ -137,22 +142,22 @@ impl Iterator for Changes {
     type Item = Result<Change>;
 
     fn next(&mut self) -> Option<Result<Change>> {
-        if self.failed {
+        if self.has_failed {
             return None;
         }
         let Reverse((_, _, index)) = self.next.pop()?;
         let change = self.cursors[index].ready.pop_front().expect("the heap names cursors that have one");
         if let Err(error) = self.advance(index) {
-            self.failed = true;
+            self.has_failed = true;
             return Some(Err(error));
         }
         Some(Ok(change))
     }
 }
 
-/// The name and the object of a stored text.
-pub(crate) fn identify(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
-    let meta = Meta::read_first(text).ok_or_else(|| Error::Damaged {
+/// The key and the object of a stored text.
+pub(crate) fn key_and_object(path: &Path, stream: &Stream, seq: i64, text: &str) -> Result<(Key, Object)> {
+    let meta = Meta::read_prefix(text).ok_or_else(|| Error::Damaged {
         path: path.to_owned(),
         what: format!("change {seq} holds no Kubernetes object"),
     })?;
@@ -162,11 +167,11 @@ pub(crate) fn identify(path: &Path, stream: &Stream, seq: i64, text: &str) -> Re
         namespace: (*meta.namespace).into(),
         name: (*meta.name).into(),
     };
-    Ok((key, Object::trusted(text)))
+    Ok((key, Object::from_trusted(text)))
 }
 
-/// The frames with changes of a window, in order; only those that hold the object, if one is named.
-fn frames(
+/// The frames with changes in a window, in order; if `only` is given, only those that contain that object.
+fn frames_in_window(
     connection: &Connection,
     path: &Path,
     stream: &Stream,
@@ -174,7 +179,7 @@ fn frames(
     only: Option<ObjectId>,
 ) -> Result<VecDeque<i64>> {
     let doing = "read the blocks of";
-    // Time rises from block to block, so only the last one that begins before the window can reach into it.
+    // Times rise from block to block, so only the last block that begins before the window can reach into it.
     let first: Option<i64> = connection
         .prepare_cached(
             "SELECT first_seq FROM block WHERE stream = ?1 AND first_at < ?2 ORDER BY first_at DESC, first_seq DESC LIMIT 1",
@@ -182,19 +187,19 @@ fn frames(
         .and_then(|mut select| {
             select.query_row(params![stream.id, window.from.nanos()], |row| row.get(0)).optional()
         })
-        .doing(doing, path)?;
+        .context(doing, path)?;
     let mut statement = connection
         .prepare_cached(
             "SELECT frame, members FROM block
              WHERE stream = ?1 AND first_seq >= ?2 AND first_at < ?3 AND last_at >= ?4 ORDER BY first_seq",
         )
-        .doing(doing, path)?;
+        .context(doing, path)?;
     let bounds = params![stream.id, first.unwrap_or(i64::MIN), window.to.nanos(), window.from.nanos()];
-    let mut rows = statement.query(bounds).doing(doing, path)?;
+    let mut rows = statement.query(bounds).context(doing, path)?;
     let mut frames = VecDeque::new();
-    while let Some(row) = rows.next().doing(doing, path)? {
+    while let Some(row) = rows.next().context(doing, path)? {
         if let Some(only) = only {
-            let list = row.get_ref(1).doing(doing, path)?.as_blob().ok().and_then(members::decode);
+            let list = row.get_ref(1).context(doing, path)?.as_blob().ok().and_then(members::decode);
             let list = list.ok_or_else(|| Error::Damaged {
                 path: path.to_owned(),
                 what: format!("an object list of {} does not match its checksum", stream.kind),
@@ -203,7 +208,7 @@ fn frames(
                 continue;
             }
         }
-        frames.push_back(row.get(0).doing(doing, path)?);
+        frames.push_back(row.get(0).context(doing, path)?);
     }
     Ok(frames)
 }

@@ -1,22 +1,22 @@
-//! How much each stream holds: counts that are kept with the data, in the transactions that change it.
+//! Counts of what each stream holds, updated in the transactions that change it.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::schema;
 
-/// What a stream holds, or by how much that changes.
+/// Counts of a stream, or a change of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamCounts {
-    /// Changes in blocks, the bytes of their objects, and those of the frames.
+    /// Changes in blocks, the bytes of their objects, and the bytes of their frames.
     pub(crate) changes: i64,
     pub(crate) raw: i64,
     pub(crate) packed: i64,
-    /// Bytes of the frames that hold states.
+    /// Bytes of the frames of keyframes.
     pub(crate) keyframe_packed: i64,
     /// Changes that are not packed yet, and the bytes of their objects.
     pub(crate) rows: i64,
     pub(crate) row_raw: i64,
-    /// Names in the directory, and how many of them are alive.
+    /// Object names in the directory, and how many of them are alive.
     pub(crate) objects: i64,
     pub(crate) alive: i64,
 }
@@ -24,7 +24,7 @@ pub(crate) struct StreamCounts {
 // === impl StreamCounts ===
 
 impl StreamCounts {
-    /// Adds these to what the file has of a stream.
+    /// Adds these to the stored counts of a stream.
     pub(crate) fn add_to(&self, connection: &Connection, stream: i64) -> rusqlite::Result<()> {
         if *self == StreamCounts::default() {
             return Ok(());
@@ -58,16 +58,16 @@ impl StreamCounts {
         Ok(())
     }
 
-    /// What the file has of a stream. A file of the first version keeps no counts: there it is counted.
+    /// The counts of a stream. A file of schema version 1 stores none: there they are computed.
     pub(crate) fn of(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
-        match schema::keeps_counts(connection)? {
-            true => StreamCounts::kept(connection, stream),
-            false => StreamCounts::counted(connection, stream),
+        match schema::has_stream_counts(connection)? {
+            true => StreamCounts::stored(connection, stream),
+            false => StreamCounts::recount(connection, stream),
         }
     }
 
-    /// What is kept of a stream.
-    pub(crate) fn kept(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
+    /// The stored counts of a stream.
+    pub(crate) fn stored(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
         let kept = connection
             .prepare_cached(
                 "SELECT changes, raw, packed, keyframe_packed, rows, row_raw, objects, alive
@@ -89,8 +89,8 @@ impl StreamCounts {
         Ok(kept.unwrap_or_default())
     }
 
-    /// What a stream really has, which takes as long as it is large.
-    pub(crate) fn counted(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
+    /// The counts computed from the tables, in time linear in the size of the stream.
+    pub(crate) fn recount(connection: &Connection, stream: i64) -> rusqlite::Result<StreamCounts> {
         let numbers = |sql: &str| {
             connection
                 .prepare_cached(sql)?

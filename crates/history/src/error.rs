@@ -1,33 +1,33 @@
-//! What can go wrong with a history file.
+//! Errors of history files.
 
 use std::path::{Path, PathBuf};
 
-/// A disk that fails, which `std::io::ErrorKind` has no word for. The number is the same on every Unix.
+/// `EIO`, a failing disk, for which `std::io::ErrorKind` has no variant. The number is the same on every Unix.
 const EIO: i32 = 5;
 
-/// What can go wrong with a history file.
+/// An error of a history file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// SQLite refused.
+    /// SQLite returned an error.
     #[error("cannot {doing} {path}")]
     Sqlite {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The history.
         path: PathBuf,
-        /// SQLite's reason.
+        /// SQLite's error.
         #[source]
         source: rusqlite::Error,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error("cannot {doing} {path}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -37,12 +37,12 @@ pub enum Error {
     /// The file exists already.
     #[error("{0} exists already")]
     Exists(PathBuf),
-    /// The file is something else.
+    /// The file is not a history.
     #[error("{path} is not a Kinescope history: {why}")]
-    NotOurs {
+    NotAHistory {
         /// The file.
         path: PathBuf,
-        /// What gives it away.
+        /// How that was detected.
         why: String,
     },
     /// The file was written by a later version of this program.
@@ -60,28 +60,28 @@ pub enum Error {
     Busy {
         /// The history.
         path: PathBuf,
-        /// ` (process 4711)`, where it said so.
+        /// ` (process 4711)`, if the lock file has the process id.
         holder: String,
     },
-    /// What is stored contradicts its own checksum or itself.
+    /// Stored data contradicts its checksum or other data.
     #[error(
         "{path} is damaged: {what} (`kinescope doctor` tells more, `doctor --salvage` keeps what can be read)"
     )]
     Damaged {
         /// The history.
         path: PathBuf,
-        /// What, and where.
+        /// The damage and its location.
         what: String,
     },
-    /// The directory is read-only, but the file was not closed in order.
+    /// The directory is read-only, but the file was not closed properly.
     #[error(
         "{0} was not closed cleanly and its folder cannot be written: copy it with its -wal file to where it can"
     )]
     UncleanReadOnly(PathBuf),
-    /// An object too large to keep.
+    /// An object that exceeds the size limit.
     #[error("{key} at {seen} is {bytes} bytes long, the most a history holds is {most}")]
     TooLarge {
-        /// The object's name.
+        /// The object's key.
         key: model::Key,
         /// When it was seen.
         seen: model::Moment,
@@ -90,7 +90,7 @@ pub enum Error {
         /// The limit.
         most: usize,
     },
-    /// An import that would fall into what is already recorded.
+    /// An import that overlaps the recorded time of a source.
     #[error(
         "source {name:?} is already in the history up to {end}, and this begins at {found}: \
          import it under another name with --source, or only what is later"
@@ -100,46 +100,46 @@ pub enum Error {
         name: String,
         /// Where the source ends.
         end: model::Moment,
-        /// The first moment of what was to be added.
+        /// The first moment of the import.
         found: model::Moment,
     },
-    /// A moment that was pruned away.
+    /// A moment before the pruned beginning.
     #[error("the history begins at {begins}: what was before {asked} is gone", asked = asked)]
     BeforeStart {
-        /// The moment asked for.
+        /// The requested moment.
         asked: model::Moment,
         /// The earliest moment that can be shown.
         begins: model::Moment,
     },
-    /// The thread that writes has ended because of an earlier error.
+    /// The writer thread has ended because of an earlier error.
     #[error("the history's writer has stopped: {why}")]
     Stopped {
         /// The error.
         why: String,
-        /// Whether it may go well later.
-        may_pass: bool,
-        /// Whether what is stored makes no sense.
+        /// Whether a retry may succeed.
+        is_transient: bool,
+        /// Whether the stored data is damaged.
         is_damage: bool,
     },
 }
 
 impl Error {
-    /// The thread that writes is not there any more, and nobody knows why.
-    pub(crate) fn ended() -> Error {
-        Error::Stopped { why: "its thread has ended".to_owned(), may_pass: false, is_damage: false }
+    /// The writer thread has ended for an unknown reason.
+    pub(crate) fn writer_ended() -> Error {
+        Error::Stopped { why: "its thread has ended".to_owned(), is_transient: false, is_damage: false }
     }
 
-    /// Nothing more is written, because the file is damaged.
-    pub(crate) fn abandoned() -> Error {
-        Error::Stopped { why: "it is damaged".to_owned(), may_pass: false, is_damage: true }
+    /// Writing was stopped because the file is damaged.
+    pub(crate) fn writer_abandoned() -> Error {
+        Error::Stopped { why: "it is damaged".to_owned(), is_transient: false, is_damage: true }
     }
 
-    /// Whether what is stored makes no sense: no other try helps.
+    /// Whether the stored data is damaged, so that no retry can succeed.
     pub fn is_damage(&self) -> bool {
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
         match self {
             Error::Damaged { .. } => true,
-            // Columns and keys are always what the schema says.
+            // Column types and keys always conform to the schema unless the file is damaged.
             Error::Sqlite { source, .. } => {
                 matches!(
                     source,
@@ -151,7 +151,7 @@ impl Error {
         }
     }
 
-    /// Whether another process is in the way and it may go well later.
+    /// Whether another process holds a lock, so that a retry may succeed.
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         match self {
@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// Whether there is no room for what was to be written, or the file may not be that long.
+    /// Whether the disk, the quota or the file size limit is exhausted.
     pub fn is_full(&self) -> bool {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
@@ -177,8 +177,8 @@ impl Error {
         }
     }
 
-    /// Whether it may go well later: the disk is full or fails, or another process is in the way.
-    pub fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed: the disk is full or fails, or another process holds a lock.
+    pub fn is_transient(&self) -> bool {
         use rusqlite::ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         match self {
@@ -193,7 +193,7 @@ impl Error {
                 matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge | ReadOnlyFilesystem)
                     || source.raw_os_error() == Some(EIO)
             }
-            Error::Stopped { may_pass, .. } => *may_pass,
+            Error::Stopped { is_transient: may_pass, .. } => *may_pass,
             error => error.is_busy(),
         }
     }
@@ -202,16 +202,16 @@ impl Error {
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Attaches what was being done to an SQLite error.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
+/// Adds the failed action and the path to an SQLite or I/O error.
+pub(crate) trait ErrorContext<T> {
+    fn context(self, doing: &'static str, path: &Path) -> Result<T>;
 }
 
-impl<T> Doing<T> for rusqlite::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
+impl<T> ErrorContext<T> for rusqlite::Result<T> {
+    fn context(self, doing: &'static str, path: &Path) -> Result<T> {
         self.map_err(|source| match source.sqlite_error_code() {
             Some(rusqlite::ErrorCode::NotADatabase) => {
-                Error::NotOurs { path: path.to_owned(), why: "it is no SQLite file".to_owned() }
+                Error::NotAHistory { path: path.to_owned(), why: "it is no SQLite file".to_owned() }
             }
             Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
                 Error::Damaged { path: path.to_owned(), what: format!("cannot {doing}: {source}") }
@@ -221,8 +221,8 @@ impl<T> Doing<T> for rusqlite::Result<T> {
     }
 }
 
-impl<T> Doing<T> for std::io::Result<T> {
-    fn doing(self, doing: &'static str, path: &Path) -> Result<T> {
+impl<T> ErrorContext<T> for std::io::Result<T> {
+    fn context(self, doing: &'static str, path: &Path) -> Result<T> {
         self.map_err(|source| Error::Io { doing, path: path.to_owned(), source })
     }
 }

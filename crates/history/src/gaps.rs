@@ -1,4 +1,4 @@
-//! Gaps as rows.
+//! Storage of gaps as rows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use model::{Gap, Kind, Moment};
 use rusqlite::{Connection, params};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 
-/// A gap as its row has it.
-pub(crate) struct Stored {
+/// A gap as stored in its row.
+pub(crate) struct StoredGap {
     pub(crate) kinds: String,
     pub(crate) from: i64,
     pub(crate) to: i64,
@@ -18,12 +18,12 @@ pub(crate) struct Stored {
     pub(crate) hash: i64,
 }
 
-// === impl Stored ===
+// === impl StoredGap ===
 
-impl Stored {
-    /// The gap, if it is one of this source and what was written.
+impl StoredGap {
+    /// The gap, if it belongs to this source and matches its hash.
     pub(crate) fn gap(&self, source: &Arc<str>) -> Option<Gap> {
-        if hash(source, &self.kinds, self.from, self.to, &self.why) != self.hash {
+        if gap_hash(source, &self.kinds, self.from, self.to, &self.why) != self.hash {
             return None;
         }
         let kinds: Vec<(String, String)> = serde_json::from_str(&self.kinds).ok()?;
@@ -37,8 +37,8 @@ impl Stored {
     }
 }
 
-/// Writes a gap. One that has ended takes in one for the same reason that ends where it begins: long gaps are told in
-/// parts. An open one does not, so that it is found by its beginning when it is closed.
+/// Writes a gap. A closed gap is merged with a stored one of the same reason that ends where it begins, because long
+/// gaps are reported in parts. An open gap is not merged, so that it can be found by its beginning when it is closed.
 pub(crate) fn insert(connection: &Connection, path: &Path, source: i64, gap: &Gap) -> Result<()> {
     let kinds = stored_kinds(gap);
     let write = || -> rusqlite::Result<()> {
@@ -52,17 +52,17 @@ pub(crate) fn insert(connection: &Connection, path: &Path, source: i64, gap: &Ga
             connection.execute(&format!("DELETE {before}"), ends_here)?;
             from = earlier.unwrap_or(from);
         }
-        let hash = hash(&gap.source, &kinds, from, to, &gap.why);
+        let hash = gap_hash(&gap.source, &kinds, from, to, &gap.why);
         connection.execute(
             "INSERT INTO gap (source, kinds, from_at, to_at, why, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![source, kinds, from, to, gap.why, hash],
         )?;
         Ok(())
     };
-    write().doing("write a gap to", path)
+    write().context("write a gap to", path)
 }
 
-/// Writes a gap in the place of an open one of the same kinds that begins where it does.
+/// Replaces the open gap of the same kinds and beginning by this closed one.
 pub(crate) fn close(connection: &Connection, path: &Path, source: i64, gap: &Gap) -> Result<()> {
     let kinds = stored_kinds(gap);
     connection
@@ -70,7 +70,7 @@ pub(crate) fn close(connection: &Connection, path: &Path, source: i64, gap: &Gap
             "DELETE FROM gap WHERE source = ?1 AND kinds = ?2 AND from_at = ?3 AND to_at = ?4",
             params![source, kinds, gap.from.nanos(), Moment::MAX.nanos()],
         )
-        .doing("close a gap of", path)?;
+        .context("close a gap of", path)?;
     insert(connection, path, source, gap)
 }
 
@@ -79,25 +79,25 @@ fn stored_kinds(gap: &Gap) -> String {
     serde_json::to_string(&kinds).expect("a list of texts is JSON")
 }
 
-/// All gaps, in order of their beginning.
-pub(crate) fn all(connection: &Connection, path: &Path) -> Result<Vec<Gap>> {
+/// All gaps, ordered by beginning.
+pub(crate) fn read_gaps(connection: &Connection, path: &Path) -> Result<Vec<Gap>> {
     let doing = "read the gaps of";
     let mut statement = connection
         .prepare_cached(
             "SELECT gap.id, source.name, kinds, from_at, to_at, why, hash
              FROM gap JOIN source ON source.id = gap.source ORDER BY from_at, gap.id",
         )
-        .doing(doing, path)?;
-    let mut rows = statement.query([]).doing(doing, path)?;
+        .context(doing, path)?;
+    let mut rows = statement.query([]).context(doing, path)?;
     let mut gaps = Vec::new();
-    while let Some(row) = rows.next().doing(doing, path)? {
+    while let Some(row) = rows.next().context(doing, path)? {
         let read = || -> rusqlite::Result<_> {
             let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
             let (kinds, from, to): (String, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
             let (why, hash): (String, i64) = (row.get(5)?, row.get(6)?);
-            Ok((id, Arc::from(name), Stored { kinds, from, to, why, hash }))
+            Ok((id, Arc::from(name), StoredGap { kinds, from, to, why, hash }))
         };
-        let (id, name, stored) = read().doing(doing, path)?;
+        let (id, name, stored) = read().context(doing, path)?;
         gaps.push(stored.gap(&name).ok_or_else(|| Error::Damaged {
             path: path.to_owned(),
             what: format!("gap {id} does not match its hash"),
@@ -106,7 +106,7 @@ pub(crate) fn all(connection: &Connection, path: &Path) -> Result<Vec<Gap>> {
     Ok(gaps)
 }
 
-fn hash(source: &str, kinds: &str, from: i64, to: i64, why: &str) -> i64 {
+fn gap_hash(source: &str, kinds: &str, from: i64, to: i64, why: &str) -> i64 {
     xxh3_64(format!("{source}\0{kinds}\0{from}\0{to}\0{why}").as_bytes()) as i64
 }
 
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What gaps that are told come to; `!` is before those that close an open one.
+    /// Writes these gaps and compares the stored ones; `!` marks a gap that closes an open one.
     #[track_caller]
     fn check(told: &[&str], expected: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_told_in_parts_is_one() {
+    fn adjacent_parts_of_a_gap_are_merged() {
         check(&["pod 3..5 away", "pod 5..5 away", "pod 5..9 away"], &["pod 3..9 away"]);
         check(&["pod 3.. away", "!pod 3..5 away", "pod 5..9 away"], &["pod 3..9 away"]);
         let others = ["pod 3..5 away", "pod 5..9 ill", "node 5..9 away", "pod 6..9 away"];
         check(&others, &others);
-        // Whoever closes one that is open knows where it began.
+        // An open gap is not merged, because it is closed by its own beginning.
         check(&["pod 3..5 away", "pod 5.. away"], &["pod 3..5 away", "pod 5.. away"]);
         check(&["pod 3..5 away", "pod 5.. away", "!pod 5..9 away"], &["pod 3..9 away"]);
     }

@@ -1,74 +1,74 @@
-//! Looking back.
+//! Reading a history: states, changes, gaps and summaries.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::{Cluster, Gap, Key, Kind, Moment, Version, Window, is_audit_source};
+use model::{Cluster, Gap, Key, Kind, Moment, ObjectVersion, Window, is_audit_source};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::batch::Position;
-use crate::changes::{Changes, identify};
+use crate::batch::WatchPosition;
+use crate::change_indexer::{self, Stream};
+use crate::changes::{Changes, key_and_object};
 use crate::counts::StreamCounts;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::gaps;
-use crate::intake::{self, Stream};
 use crate::schema;
 use crate::selection::Selection;
-use crate::state::{Tools, Until, fold};
+use crate::stream_state::{ReadPoint, VersionReader, locate_state};
 
-/// A history opened for reading. Any number may be open, in any process, while it is written.
+/// A history opened for reading. Any number of readers may be open, in any process, while it is written.
 pub struct History {
     path: PathBuf,
     connection: Connection,
-    tools: RefCell<Tools>,
+    reader: RefCell<VersionReader>,
 }
 
-/// What a history holds.
+/// Contents and sizes of a history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Bytes of the file, and of what lies beside it while it is written.
+    /// Bytes of the file and its write-ahead log.
     pub file_bytes: u64,
     /// The moment before which everything was pruned.
     pub pruned_to: Option<Moment>,
-    /// Each recording in it.
+    /// One entry per source.
     pub sources: Vec<SourceSummary>,
-    /// Bytes of all objects, unpacked.
+    /// Bytes of all objects, uncompressed.
     pub raw_bytes: u64,
-    /// Bytes of the frames that hold changes.
+    /// Bytes of the frames of blocks.
     pub block_bytes: u64,
-    /// Bytes of the frames that hold states.
+    /// Bytes of the frames of keyframes.
     pub keyframe_bytes: u64,
-    /// Changes that are not packed yet.
+    /// Changes stored as rows, not packed yet.
     pub rows: u64,
 }
 
-/// What a history holds of one source.
+/// Contents of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSummary {
     /// The source's name.
     pub name: Arc<str>,
-    /// The first and the last moment, if anything happened at all.
+    /// The first and the last moment; `None` if it has no changes.
     pub span: Option<(Moment, Moment)>,
-    /// Whether its times were worked out rather than recorded.
+    /// Whether its times were derived rather than recorded.
     pub times_inferred: bool,
-    /// Each kind in it.
+    /// One entry per kind.
     pub kinds: Vec<KindSummary>,
 }
 
-/// What a history holds of one kind of one source.
+/// Contents of one kind of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KindSummary {
     /// The kind.
     pub kind: Kind,
-    /// Changes.
+    /// Number of changes.
     pub changes: u64,
-    /// Names that occur, and how many of them are alive at the end; not counted for Events.
+    /// Number of object names, and how many of them are alive at the end; `None` for Events, which are not counted.
     pub objects: Option<(u64, u64)>,
-    /// Bytes of its objects, unpacked; without those not packed yet.
+    /// Bytes of its objects, uncompressed, without those not packed yet.
     pub raw_bytes: u64,
-    /// Bytes its blocks take.
+    /// Bytes of its blocks' frames.
     pub packed_bytes: u64,
 }
 
@@ -78,10 +78,10 @@ impl History {
     /// Opens the history at `path`.
     pub fn open(path: &Path) -> Result<History> {
         let connection = schema::open_readable(path)?;
-        Ok(History { path: path.to_owned(), connection, tools: RefCell::new(Tools::new()) })
+        Ok(History { path: path.to_owned(), connection, reader: RefCell::new(VersionReader::new()) })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,93 +98,98 @@ impl History {
         Ok(span)
     }
 
-    /// The last moment of one source; `None` if it is not here, or nothing happened.
+    /// The last moment of one source; `None` if the source does not exist or has no changes.
     pub fn end_of(&self, source: &str) -> Result<Option<Moment>> {
         let end: Option<Option<i64>> = self
             .connection
             .query_row("SELECT last_at FROM source WHERE name = ?1", [source], |row| row.get(0))
             .optional()
-            .doing("read the span of", &self.path)?;
+            .context("read the span of", &self.path)?;
         Ok(end.flatten().map(Moment::from_nanos))
     }
 
-    /// The first and the last moment of one source; `None` if it is not here, or nothing happened.
+    /// The first and the last moment of one source; `None` if the source does not exist or has no changes.
     pub fn span_of(&self, source: &str) -> Result<Option<(Moment, Moment)>> {
         let read = "SELECT first_at, last_at FROM source WHERE name = ?1";
         let span: Option<(Option<i64>, Option<i64>)> = self
             .connection
             .query_row(read, [source], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()
-            .doing("read the span of", &self.path)?;
+            .context("read the span of", &self.path)?;
         let span = span.and_then(|(first, last)| first.zip(last));
         Ok(span.map(|(first, last)| (Moment::from_nanos(first), Moment::from_nanos(last))))
     }
 
-    /// The cluster as it was: all changes up to and at `moment` applied.
+    /// The state of the cluster at a moment: all changes up to and including `moment` applied.
     pub fn at(&self, moment: Moment, selection: &Selection) -> Result<Cluster> {
         let mut objects = Vec::new();
-        self.each_at(moment, selection, |version| objects.push(version))?;
+        self.for_each_at(moment, selection, |version| objects.push(version))?;
         Ok(Cluster::new(moment, objects))
     }
 
-    /// The objects of [`at`](History::at) one by one, in no order that means anything: the memory for all of them at
-    /// once is not needed.
-    pub fn each_at(
+    /// Calls `each` with every object of [`at`](History::at), in no particular order, without holding all of them in
+    /// memory.
+    pub fn for_each_at(
         &self,
         moment: Moment,
         selection: &Selection,
-        mut each: impl FnMut(Version),
+        mut each: impl FnMut(ObjectVersion),
     ) -> Result<()> {
         if let Some(begins) = self.pruned_to()?
             && moment < begins
         {
             return Err(Error::BeforeStart { asked: moment, begins });
         }
-        let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
-        let tools = &mut *self.tools.borrow_mut();
+        let snapshot = self.connection.unchecked_transaction().context("read", &self.path)?;
+        let reader = &mut *self.reader.borrow_mut();
         for stream in self.streams(selection)? {
             let only = match (&selection.namespace, &selection.name) {
                 (Some(namespace), Some(name)) => {
-                    let found =
-                        intake::find_object(&snapshot, &stream, namespace, name).doing("read", &self.path)?;
+                    let found = change_indexer::find_object(&snapshot, &stream, namespace, name)
+                        .context("read", &self.path)?;
                     let Some(found) = found else { continue };
                     Some(found.object)
                 }
                 _ => None,
             };
-            let places = fold(&snapshot, &self.path, tools, &stream, Until::Moment(moment), only)?;
+            let places =
+                locate_state(&snapshot, &self.path, reader, &stream, ReadPoint::Moment(moment), only)?;
             let mut outcome = Ok(());
-            tools.versions(&snapshot, &self.path, &stream, &places, |row, text| {
-                match identify(&self.path, &stream, row.seq, text) {
+            reader.read_versions(
+                &snapshot,
+                &self.path,
+                &stream,
+                &places,
+                |row, text| match key_and_object(&self.path, &stream, row.seq, text) {
                     Ok((key, object)) => {
-                        if selection.wants(&key) {
-                            each(Version { seq: row.seq, at: row.at, key, object });
+                        if selection.matches(&key) {
+                            each(ObjectVersion { seq: row.seq, at: row.at, key, object });
                         }
                     }
                     Err(error) => outcome = Err(error),
-                }
-            })?;
+                },
+            )?;
             outcome?;
         }
         Ok(())
     }
 
-    /// When the objects that are there at a moment came: each one's first sighting in the life it then has. Those that
-    /// were gone by then are told as well; Events are not.
-    pub fn came(&self, moment: Moment, selection: &Selection) -> Result<HashMap<Key, Moment>> {
+    /// For each object, when its incarnation current at `moment` was first seen. Objects deleted before `moment` are
+    /// included; Events are not.
+    pub fn first_seen_times(&self, moment: Moment, selection: &Selection) -> Result<HashMap<Key, Moment>> {
         let doing = "read the lives of";
         let mut found: HashMap<Key, Moment> = HashMap::new();
         for stream in self.streams(selection)? {
             let sql = "SELECT namespace.name, object.name, object.first_at, former_life.first_at FROM object
                        JOIN namespace ON namespace.id = object.namespace
                        LEFT JOIN former_life ON former_life.object = object.id WHERE object.stream = ?1";
-            let mut statement = self.connection.prepare_cached(sql).doing(doing, &self.path)?;
-            let mut rows = statement.query([stream.id]).doing(doing, &self.path)?;
-            while let Some(row) = rows.next().doing(doing, &self.path)? {
+            let mut statement = self.connection.prepare_cached(sql).context(doing, &self.path)?;
+            let mut rows = statement.query([stream.id]).context(doing, &self.path)?;
+            while let Some(row) = rows.next().context(doing, &self.path)? {
                 let read = || -> rusqlite::Result<(String, String, i64, Option<i64>)> {
                     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
                 };
-                let (namespace, name, last, former) = read().doing(doing, &self.path)?;
+                let (namespace, name, last, former) = read().context(doing, &self.path)?;
                 let key = Key {
                     source: stream.source.clone(),
                     kind: stream.kind.clone(),
@@ -193,7 +198,7 @@ impl History {
                 };
                 let lives = [Some(last), former].into_iter().flatten().map(Moment::from_nanos);
                 let Some(first) = lives.filter(|first| *first <= moment).max() else { continue };
-                if selection.wants(&key) {
+                if selection.matches(&key) {
                     let known = found.entry(key).or_insert(first);
                     *known = first.max(*known);
                 }
@@ -202,12 +207,12 @@ impl History {
         Ok(found)
     }
 
-    /// What happened, in order of time, then of arrival.
+    /// The changes of a window, ordered by time, then by sequence number.
     pub fn between(&self, window: Window, selection: &Selection) -> Result<Changes> {
         Changes::open(&self.path, &self.streams(selection)?, window, selection)
     }
 
-    /// All that happened to one object, through all of its lives.
+    /// All changes of one object, through all of its incarnations.
     pub fn of(&self, key: &Key) -> Result<Changes> {
         let selection = Selection {
             kinds: Some(vec![key.kind.clone()]),
@@ -218,26 +223,27 @@ impl History {
         self.between(Window::ALL, &selection)
     }
 
-    /// Bytes of the file that hold something.
+    /// Bytes of the file's pages that are in use.
     pub fn used_bytes(&self) -> Result<u64> {
         let pages = |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let used = || -> rusqlite::Result<i64> {
             Ok((pages("page_count")? - pages("freelist_count")?) * pages("page_size")?)
         };
-        used().map(i64::cast_unsigned).doing("read the size of", &self.path)
+        used().map(i64::cast_unsigned).context("read the size of", &self.path)
     }
 
-    /// When the oldest of its packed bytes after `begins` end, so many of them or, if there are fewer, all.
-    pub(crate) fn end_of_first(&self, bytes: u64, begins: Moment) -> Result<Option<Moment>> {
+    /// The moment at which the oldest `bytes` packed bytes after `begins` end; if there are fewer, the end of the
+    /// last.
+    pub(crate) fn end_of_oldest_bytes(&self, bytes: u64, begins: Moment) -> Result<Option<Moment>> {
         let doing = "read the sizes of";
         let sql = "SELECT last_at, packed + length(members) FROM block WHERE last_at > ?1
                    UNION ALL SELECT at, packed + length(members) FROM keyframe WHERE at > ?1 ORDER BY 1";
-        let mut statement = self.connection.prepare_cached(sql).doing(doing, &self.path)?;
-        let mut parts = statement.query([begins.nanos()]).doing(doing, &self.path)?;
+        let mut statement = self.connection.prepare_cached(sql).context(doing, &self.path)?;
+        let mut parts = statement.query([begins.nanos()]).context(doing, &self.path)?;
         let (mut sum, mut last) = (0, None);
-        while let Some(part) = parts.next().doing(doing, &self.path)? {
-            let end: i64 = part.get(0).doing(doing, &self.path)?;
-            let packed: i64 = part.get(1).doing(doing, &self.path)?;
+        while let Some(part) = parts.next().context(doing, &self.path)? {
+            let end: i64 = part.get(0).context(doing, &self.path)?;
+            let packed: i64 = part.get(1).context(doing, &self.path)?;
             sum += packed.cast_unsigned();
             last = Some(Moment::from_nanos(end));
             if sum >= bytes {
@@ -247,22 +253,22 @@ impl History {
         Ok(last)
     }
 
-    /// What was missed, in order of beginning.
+    /// All gaps, ordered by beginning.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
-        gaps::all(&self.connection, &self.path)
+        gaps::read_gaps(&self.connection, &self.path)
     }
 
-    /// How many gaps there are, without reading them.
+    /// The number of gaps, without reading them.
     pub fn gap_count(&self) -> Result<u64> {
         self.connection
             .query_row("SELECT count(*) FROM gap", [], |row| row.get::<_, i64>(0))
             .map(i64::cast_unsigned)
-            .doing("count the gaps of", &self.path)
+            .context("count the gaps of", &self.path)
     }
 
-    /// Where watching goes on.
-    pub fn positions(&self) -> Result<Vec<Position>> {
-        let read = || -> rusqlite::Result<Vec<Position>> {
+    /// The watch positions to resume from.
+    pub fn positions(&self) -> Result<Vec<WatchPosition>> {
+        let read = || -> rusqlite::Result<Vec<WatchPosition>> {
             self.connection
                 .prepare(
                     "SELECT source.name, api_group, kind, resource_version, at
@@ -271,7 +277,7 @@ impl History {
                 .query_map([], |row| {
                     let (source, group, kind): (String, String, String) =
                         (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok(Position {
+                    Ok(WatchPosition {
                         source: source.into(),
                         kind: Kind::new(&group, &kind),
                         resource_version: row.get(3)?,
@@ -280,19 +286,22 @@ impl History {
                 })?
                 .collect()
         };
-        read().doing("read the positions of", &self.path)
+        read().context("read the positions of", &self.path)
     }
 
-    /// The kinds that occur, sorted, each once.
+    /// All kinds, sorted, without duplicates.
     pub fn kinds(&self) -> Result<Vec<Kind>> {
-        let mut kinds: Vec<Kind> =
-            intake::streams(&self.connection, &self.path)?.into_iter().map(|stream| stream.kind).collect();
+        let mut kinds: Vec<Kind> = change_indexer::streams(&self.connection, &self.path)?
+            .into_iter()
+            .map(|stream| stream.kind)
+            .collect();
         kinds.sort_unstable();
         kinds.dedup();
         Ok(kinds)
     }
 
-    /// The names of what it records, sorted. Audit logs belong to those sources, and count only where they are alone.
+    /// The names of the recorded sources, sorted. Audit logs belong to a recorded source; they are listed only if
+    /// there are no others.
     pub fn sources(&self) -> Result<Vec<Arc<str>>> {
         let mut sources = self.all_sources()?;
         if sources.iter().any(|source| !is_audit_source(source)) {
@@ -301,7 +310,7 @@ impl History {
         Ok(sources)
     }
 
-    /// The names of all sources, sorted: audit logs too.
+    /// The names of all sources including audit logs, sorted.
     pub fn all_sources(&self) -> Result<Vec<Arc<str>>> {
         let read = || -> rusqlite::Result<Vec<Arc<str>>> {
             self.connection
@@ -309,11 +318,12 @@ impl History {
                 .query_map([], |row| row.get::<_, String>(0).map(Arc::from))?
                 .collect()
         };
-        read().doing("read the sources of", &self.path)
+        read().context("read the sources of", &self.path)
     }
 
-    /// Names that begin with `prefix`, for completion: at most `most`, sorted. Events are not offered.
-    pub fn names(
+    /// Namespaces and names of objects whose name begins with `prefix`, for completion: at most `most`, sorted.
+    /// Events are not included.
+    pub fn names_with_prefix(
         &self,
         kind: &Kind,
         namespace: Option<&str>,
@@ -334,10 +344,10 @@ impl History {
                 })?
                 .collect()
         };
-        read().doing("read the names of", &self.path)
+        read().context("read the names of", &self.path)
     }
 
-    /// The namespaces that occur, sorted.
+    /// All namespaces, sorted.
     pub fn namespaces(&self) -> Result<Vec<String>> {
         let read = || -> rusqlite::Result<Vec<String>> {
             self.connection
@@ -345,10 +355,10 @@ impl History {
                 .query_map([], |row| row.get(0))?
                 .collect()
         };
-        read().doing("read the namespaces of", &self.path)
+        read().context("read the namespaces of", &self.path)
     }
 
-    /// Bytes of the file, and of what lies beside it while it is written.
+    /// Bytes of the file and its write-ahead log.
     pub fn file_bytes(&self) -> u64 {
         let beside = |suffix: &str| {
             let mut name = self.path.clone().into_os_string();
@@ -358,16 +368,16 @@ impl History {
         beside("") + beside("-wal")
     }
 
-    /// What it holds, counted.
+    /// Contents and sizes, from the stored counts.
     pub fn summary(&self) -> Result<Summary> {
-        let snapshot = self.connection.unchecked_transaction().doing("read", &self.path)?;
+        let snapshot = self.connection.unchecked_transaction().context("read", &self.path)?;
         let mut all = StreamCounts::default();
         let mut sources: Vec<SourceSummary> = Vec::new();
-        for stream in intake::streams(&snapshot, &self.path)? {
+        for stream in change_indexer::streams(&snapshot, &self.path)? {
             if sources.iter().all(|source| source.name != stream.source) {
-                sources.push(source_summary(&snapshot, &stream.source).doing("count", &self.path)?);
+                sources.push(source_summary(&snapshot, &stream.source).context("count", &self.path)?);
             }
-            let counts = StreamCounts::of(&snapshot, stream.id).doing("count", &self.path)?;
+            let counts = StreamCounts::of(&snapshot, stream.id).context("count", &self.path)?;
             all.raw += counts.raw;
             all.row_raw += counts.row_raw;
             all.packed += counts.packed;
@@ -392,7 +402,7 @@ impl History {
     }
 
     fn streams(&self, selection: &Selection) -> Result<Vec<Stream>> {
-        let mut streams = intake::streams(&self.connection, &self.path)?;
+        let mut streams = change_indexer::streams(&self.connection, &self.path)?;
         streams.retain(|stream| {
             selection.kinds.as_ref().is_none_or(|kinds| kinds.contains(&stream.kind))
                 && selection.source.as_ref().is_none_or(|source| *source == stream.source)
@@ -405,7 +415,7 @@ impl History {
             .connection
             .query_row("SELECT value FROM setting WHERE name = 'pruned_to'", [], |row| row.get(0))
             .optional()
-            .doing("read", &self.path)?;
+            .context("read", &self.path)?;
         let number = text.map(|text| text.parse().map(Moment::from_nanos)).transpose();
         number.map_err(|_| Error::Damaged {
             path: self.path.clone(),
@@ -417,8 +427,8 @@ impl History {
 // === impl Selection ===
 
 impl Selection {
-    /// Whether an object of that name is asked for.
-    pub fn wants(&self, key: &Key) -> bool {
+    /// Whether an object of that key is selected.
+    pub fn matches(&self, key: &Key) -> bool {
         self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&key.kind))
             && self.source.as_ref().is_none_or(|source| *source == key.source)
             && self.namespace.as_ref().is_none_or(|namespace| **namespace == *key.namespace)
@@ -433,7 +443,7 @@ impl KindSummary {
         let objects = (counts.objects.cast_unsigned(), counts.alive.cast_unsigned());
         KindSummary {
             changes: (counts.changes + counts.rows).cast_unsigned(),
-            objects: intake::has_directory(&kind).then_some(objects),
+            objects: change_indexer::has_directory(&kind).then_some(objects),
             raw_bytes: counts.raw.cast_unsigned(),
             packed_bytes: counts.packed.cast_unsigned(),
             kind,

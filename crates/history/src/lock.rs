@@ -1,13 +1,13 @@
-//! One writer at a time: a lock file beside the history.
+//! The writer lock: a lock file beside the history, so that there is one writer at a time.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::schema;
 
-/// Held while a process writes; the operating system lets go of it when the process ends, however it ends.
+/// Held while a process writes; the operating system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
     path: PathBuf,
@@ -15,20 +15,20 @@ pub(crate) struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock of `history`, or says who has it.
+    /// Takes the lock of `history`; fails with the holder's process id if another process has it.
     pub(crate) fn take(history: &Path) -> Result<WriterLock> {
-        let path = beside(history);
-        // The holder removes the file when it is done; whoever opened it just before then holds a lock on nothing.
-        // Looking again settles it: the lock counts if the path still leads to the file that was locked.
+        let path = lock_path(history);
+        // The holder removes the file when it is done, so a process that opened the file just before that locks an
+        // unlinked file. Hence the check below: the lock is valid only if the path still leads to the locked file.
         for _ in 0..100 {
             let mut options = File::options();
             options.create(true).truncate(false).read(true).write(true);
-            let mut file = schema::private(&mut options).open(&path).doing("lock", history)?;
+            let mut file = schema::owner_only(&mut options).open(&path).context("lock", history)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(fs::TryLockError::WouldBlock) => {
                     let mut holder = String::new();
-                    // The number is a courtesy: without it the message is still right.
+                    // The process id is optional: without it the message is still correct.
                     let _ = file.read_to_string(&mut holder);
                     let holder = holder.trim();
                     let holder =
@@ -40,15 +40,15 @@ impl WriterLock {
                 }
             }
             if is_same_file(&file, &path) {
-                file.set_len(0).doing("lock", history)?;
-                write!(file, "{}", std::process::id()).doing("lock", history)?;
+                file.set_len(0).context("lock", history)?;
+                write!(file, "{}", std::process::id()).context("lock", history)?;
                 return Ok(WriterLock { path, _file: file });
             }
         }
         Err(Error::Busy { path: history.to_owned(), holder: String::new() })
     }
 
-    /// Where the lock is.
+    /// The path of the lock file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -56,12 +56,12 @@ impl WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // Left behind it does no harm: a lock is what counts, not a file.
+        // A lock file left behind does no harm: the lock counts, not the file.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-fn beside(history: &Path) -> PathBuf {
+fn lock_path(history: &Path) -> PathBuf {
     let mut name = history.file_name().unwrap_or_default().to_owned();
     name.push(".lock");
     history.with_file_name(name)

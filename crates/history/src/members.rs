@@ -1,41 +1,42 @@
-//! Which objects a frame holds, and how it leaves each: enough to fold a history into a state without unpacking it.
+//! Member lists: the objects of a frame with the last version of each, enough to compute a state without unpacking
+//! the frame.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::frame::{ObjectId, Row};
-use crate::varint::{self, Reader};
+use crate::frame::{ObjectId, VersionRow};
+use crate::varint::{self, VarintReader};
 
 /// One object of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) object: ObjectId,
-    /// The place of its last version among the frame's rows.
+    /// The index of its last version among the frame's rows.
     pub(crate) last: u32,
-    /// Whether that version says it is gone.
+    /// Whether that version is a delete.
     pub(crate) deleted: bool,
 }
 
 /// The members of a frame with these rows, sorted by object.
-pub(crate) fn members(rows: &[Row]) -> Vec<Member> {
+pub(crate) fn member_list(rows: &[VersionRow]) -> Vec<Member> {
     let mut members: Vec<Member> = rows
         .iter()
         .zip(0u32..)
         .map(|(row, last)| Member { object: row.object, last, deleted: row.code.is_deleted() })
         .collect();
-    // The last version of an object comes first among its own, and is the one that stays.
+    // Sorted so that an object's last version comes first, which `dedup` keeps.
     members.sort_unstable_by_key(|member| (member.object, std::cmp::Reverse(member.last)));
     members.dedup_by_key(|member| member.object);
     members
 }
 
-/// The list as stored, with a checksum: a wrong list would show a wrong cluster.
+/// Encodes the list with a checksum: a corrupt list would yield a wrong state.
 pub(crate) fn encode(members: &[Member]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 * members.len() + 8);
-    varint::put(&mut out, members.len() as u64);
+    varint::write_unsigned(&mut out, members.len() as u64);
     let mut last = 0i64;
     for member in members {
-        varint::put_signed(&mut out, member.object.0.wrapping_sub(last));
-        varint::put(&mut out, u64::from(member.last) << 1 | u64::from(member.deleted));
+        varint::write_signed(&mut out, member.object.0.wrapping_sub(last));
+        varint::write_unsigned(&mut out, u64::from(member.last) << 1 | u64::from(member.deleted));
         last = member.object.0;
     }
     let sum = xxh3_64(&out) as u32;
@@ -43,13 +44,13 @@ pub(crate) fn encode(members: &[Member]) -> Vec<u8> {
     out
 }
 
-/// The list back, or `None` if it is not what was stored.
+/// Decodes the list; `None` if it does not match its checksum.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Member>> {
     let (list, sum) = bytes.split_last_chunk::<4>()?;
     if xxh3_64(list) as u32 != u32::from_le_bytes(*sum) {
         return None;
     }
-    let mut reader = Reader(list);
+    let mut reader = VarintReader(list);
     let count = usize::try_from(reader.number()?).ok().filter(|count| *count <= list.len())?;
     let mut last = 0i64;
     let members = (0..count)
@@ -66,26 +67,26 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Member>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Code;
+    use crate::frame::ChangeCode;
     use model::Moment;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn each_object_stands_once_with_its_last_version(objects in proptest::collection::vec((-9i64..9, any::<bool>()), 0..60)) {
-            let rows: Vec<Row> = objects
+            let rows: Vec<VersionRow> = objects
                 .iter()
-                .map(|&(object, deleted)| Row {
+                .map(|&(object, deleted)| VersionRow {
                     seq: 0,
                     at: Moment::MIN,
                     seen: Moment::MIN,
                     object: ObjectId(object),
-                    code: Code::from_stored(if deleted { 2 } else { 1 }).unwrap(),
+                    code: ChangeCode::from_stored(if deleted { 2 } else { 1 }).unwrap(),
                     hash: 0,
                     length: 0,
                 })
                 .collect();
-            let found = members(&rows);
+            let found = member_list(&rows);
             prop_assert_eq!(decode(&encode(&found)), Some(found.clone()));
             prop_assert!(found.is_sorted_by(|a, b| a.object < b.object));
             for (index, &(object, deleted)) in objects.iter().enumerate() {

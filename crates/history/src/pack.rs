@@ -1,27 +1,27 @@
-//! From changes to blocks, and from blocks to keyframes.
+//! Packing rows into blocks, and states into keyframes.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::change_indexer::Stream;
 use crate::counts::StreamCounts;
-use crate::error::{Doing, Result};
-use crate::frame::{Codec, Pending, Role};
-use crate::intake::Stream;
+use crate::error::{ErrorContext, Result};
+use crate::frame::{FrameCodec, FrameRole, PendingVersions};
 use crate::members;
-use crate::state::{Tools, Until, fold};
+use crate::stream_state::{ReadPoint, VersionReader, locate_state};
 
-/// A keyframe is due when the blocks since the last one take so many times the room it will take itself: keyframes
-/// then add an eighth at most. Where nothing is ever deleted none is due, and none would help.
-const KEYFRAME_EVERY: i64 = 8;
-/// Different objects have less in common than versions of one: in the films a version takes twice as much in a
-/// keyframe as in a block.
-const KEYFRAME_SHARE: i64 = 2;
-/// A keyframe is never worth its rows before so many blocks.
-const KEYFRAME_BLOCKS: i64 = 4;
+/// A keyframe is due when the blocks since the last one take this many times the estimated size of the keyframe, so
+/// keyframes add an eighth at most. A stream in which nothing is ever deleted gets none, and needs none.
+const KEYFRAME_BLOCK_RATIO: i64 = 8;
+/// Different objects have less in common than versions of one object: in the recorded test clusters a version takes
+/// twice as much space in a keyframe as in a block.
+const KEYFRAME_VERSION_COST: i64 = 2;
+/// Minimum number of blocks between two keyframes; with fewer a keyframe is not worth its table rows.
+const MIN_KEYFRAME_BLOCKS: i64 = 4;
 
-/// A block that is packed but not in the file.
+/// A packed block that is not written yet.
 pub(crate) struct Block {
     stream: i64,
     first_seq: i64,
@@ -29,40 +29,40 @@ pub(crate) struct Block {
     first_at: i64,
     last_at: i64,
     changes: usize,
-    /// Objects added less objects deleted.
-    births: i64,
+    /// Number of objects added minus number deleted.
+    object_delta: i64,
     raw: usize,
     members: Vec<u8>,
     frame: Vec<u8>,
 }
 
-/// One part of a keyframe that is packed but not in the file.
+/// One part of a packed keyframe that is not written yet.
 pub(crate) struct KeyframePart {
     objects: usize,
     members: Vec<u8>,
     frame: Vec<u8>,
 }
 
-/// When each stream's next keyframe is due.
+/// Decides when each stream's next keyframe is due.
 #[derive(Default)]
-pub(crate) struct KeyframeClock {
-    streams: HashMap<i64, Due>,
+pub(crate) struct KeyframeSchedule {
+    streams: HashMap<i64, KeyframeProgress>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Due {
-    /// Blocks and their bytes since the last keyframe.
+struct KeyframeProgress {
+    /// Number and bytes of blocks since the last keyframe.
     blocks: i64,
     bytes: i64,
-    /// Objects alive, more or less.
+    /// Approximate number of live objects.
     alive: i64,
 }
 
 // === impl Block ===
 
 impl Block {
-    /// Packs changes that follow each other in one stream; there must be some.
-    pub(crate) fn pack(codec: &mut Codec, stream: &Stream, pending: &Pending) -> Block {
+    /// Packs consecutive changes of one stream; there must be at least one.
+    pub(crate) fn pack(codec: &mut FrameCodec, stream: &Stream, pending: &PendingVersions) -> Block {
         let (first, last) = match &pending.rows[..] {
             [first, .., last] => (first, last),
             [only] => (only, only),
@@ -76,16 +76,16 @@ impl Block {
             first_at: first.at.nanos(),
             last_at: last.at.nanos(),
             changes: pending.rows.len(),
-            births: pending.rows.iter().map(|row| row.code.birth()).sum(),
+            object_delta: pending.rows.iter().map(|row| row.code.object_delta()).sum(),
             raw: pending.text.len(),
-            members: members::encode(&members::members(&pending.rows)),
-            frame: codec.pack(Role::Changes, &stream.source, &stream.kind, pending),
+            members: members::encode(&members::member_list(&pending.rows)),
+            frame: codec.pack(FrameRole::Changes, &stream.source, &stream.kind, pending),
         }
     }
 
-    /// Puts it in the file.
+    /// Inserts it into the file.
     pub(crate) fn insert(&self, connection: &Connection, path: &Path) -> Result<()> {
-        let frame = insert_frame(connection, &self.frame).doing("write a frame to", path)?;
+        let frame = insert_frame(connection, &self.frame).context("write a frame to", path)?;
         connection
             .prepare_cached(
                 "INSERT INTO block (stream, first_seq, last_seq, first_at, last_at, changes, raw, packed, frame, members)
@@ -106,7 +106,7 @@ impl Block {
                 ])
             })
             .and_then(|_| self.counts().add_to(connection, self.stream))
-            .doing("write a block to", path)
+            .context("write a block to", path)
     }
 
     fn counts(&self) -> StreamCounts {
@@ -118,19 +118,19 @@ impl Block {
         }
     }
 
-    /// Takes the rows it was packed from out of the file.
+    /// Deletes the rows it was packed from.
     pub(crate) fn remove_rows(&self, connection: &Connection, path: &Path) -> Result<()> {
         let packed = params![self.stream, self.first_seq, self.last_seq];
-        remove_rows(connection, self.stream, "seq BETWEEN ?2 AND ?3", packed).doing("pack", path)?;
+        remove_rows(connection, self.stream, "seq BETWEEN ?2 AND ?3", packed).context("pack", path)?;
         Ok(())
     }
 
-    /// The number of its first change, by which the file knows it.
+    /// The sequence number of its first change, which is its key in the table.
     pub(crate) fn first_seq(&self) -> i64 {
         self.first_seq
     }
 
-    /// The number and the moment of its last change.
+    /// Sequence number and moment of its last change.
     pub(crate) fn end(&self) -> (i64, i64) {
         (self.last_seq, self.last_at)
     }
@@ -143,24 +143,24 @@ impl Block {
 // === impl KeyframePart ===
 
 impl KeyframePart {
-    fn pack(codec: &mut Codec, stream: &Stream, pending: &Pending) -> KeyframePart {
+    fn pack(codec: &mut FrameCodec, stream: &Stream, pending: &PendingVersions) -> KeyframePart {
         KeyframePart {
             objects: pending.rows.len(),
-            members: members::encode(&members::members(&pending.rows)),
-            frame: codec.pack(Role::Keyframe, &stream.source, &stream.kind, pending),
+            members: members::encode(&members::member_list(&pending.rows)),
+            frame: codec.pack(FrameRole::Keyframe, &stream.source, &stream.kind, pending),
         }
     }
 }
 
-// === impl KeyframeClock ===
+// === impl KeyframeSchedule ===
 
-impl KeyframeClock {
-    /// Counts a block that is about to be put in the file; says whether a keyframe is due behind it.
-    pub(crate) fn tick(
+impl KeyframeSchedule {
+    /// Counts a block that is about to be written; returns whether a keyframe is due after it.
+    pub(crate) fn count_block(
         &mut self,
         connection: &Connection,
         path: &Path,
-        tools: &mut Tools,
+        reader: &mut VersionReader,
         stream: &Stream,
         block: &Block,
     ) -> Result<bool> {
@@ -168,50 +168,50 @@ impl KeyframeClock {
             Some(due) => due,
             None => {
                 let (blocks, bytes) =
-                    since_keyframe(connection, stream.id).doing("read the blocks of", path)?;
-                let state = fold(connection, path, tools, stream, Until::Seq(i64::MAX), None)?;
+                    blocks_since_keyframe(connection, stream.id).context("read the blocks of", path)?;
+                let state = locate_state(connection, path, reader, stream, ReadPoint::Seq(i64::MAX), None)?;
                 let alive = state.frames.iter().map(|(_, places)| places.len() as i64).sum();
-                self.streams.entry(stream.id).or_insert(Due { blocks, bytes, alive })
+                self.streams.entry(stream.id).or_insert(KeyframeProgress { blocks, bytes, alive })
             }
         };
         due.blocks += 1;
         due.bytes += block.packed();
-        due.alive = (due.alive + block.births).max(0);
-        let estimate = due.alive * KEYFRAME_SHARE * block.packed() / block.changes as i64;
-        Ok(due.blocks >= KEYFRAME_BLOCKS && due.bytes >= KEYFRAME_EVERY * estimate)
+        due.alive = (due.alive + block.object_delta).max(0);
+        let estimate = due.alive * KEYFRAME_VERSION_COST * block.packed() / block.changes as i64;
+        Ok(due.blocks >= MIN_KEYFRAME_BLOCKS && due.bytes >= KEYFRAME_BLOCK_RATIO * estimate)
     }
 
-    /// Starts anew behind a keyframe of so many objects.
+    /// Resets the count after a keyframe.
     pub(crate) fn reset(&mut self, stream: &Stream, parts: &[KeyframePart]) {
         let alive = parts.iter().map(|part| part.objects as i64).sum();
-        self.streams.insert(stream.id, Due { blocks: 0, bytes: 0, alive });
+        self.streams.insert(stream.id, KeyframeProgress { blocks: 0, bytes: 0, alive });
     }
 }
 
-/// The state of a stream after change `seq`, which ends a block, packed.
-pub(crate) fn keyframe(
+/// Packs the state of a stream after change `seq`, which must end a block.
+pub(crate) fn pack_keyframe(
     connection: &Connection,
     path: &Path,
-    tools: &mut Tools,
+    reader: &mut VersionReader,
     stream: &Stream,
     seq: i64,
 ) -> Result<Vec<KeyframePart>> {
-    let places = fold(connection, path, tools, stream, Until::Seq(seq), None)?;
-    let (mut codec, mut parts, mut pending) = (Codec::new(), Vec::new(), Pending::default());
-    tools.versions(connection, path, stream, &places, |row, text| {
+    let places = locate_state(connection, path, reader, stream, ReadPoint::Seq(seq), None)?;
+    let (mut codec, mut parts, mut pending) = (FrameCodec::new(), Vec::new(), PendingVersions::default());
+    reader.read_versions(connection, path, stream, &places, |row, text| {
         pending.push(*row, text);
         if pending.is_full() {
             parts.push(KeyframePart::pack(&mut codec, stream, &std::mem::take(&mut pending)));
         }
     })?;
-    // An empty state is a state too: without a part there would be no keyframe.
+    // An empty state also needs a part, or there would be no keyframe.
     if !pending.rows.is_empty() || parts.is_empty() {
         parts.push(KeyframePart::pack(&mut codec, stream, &pending));
     }
     Ok(parts)
 }
 
-/// Puts a keyframe in the file.
+/// Inserts a keyframe into the file.
 pub(crate) fn insert_keyframe(
     connection: &Connection,
     path: &Path,
@@ -221,7 +221,7 @@ pub(crate) fn insert_keyframe(
     parts: &[KeyframePart],
 ) -> Result<()> {
     for (part, number) in parts.iter().zip(0i64..) {
-        let frame = insert_frame(connection, &part.frame).doing("write a keyframe to", path)?;
+        let frame = insert_frame(connection, &part.frame).context("write a keyframe to", path)?;
         connection
             .prepare_cached(
                 "INSERT INTO keyframe (stream, seq, part, at, objects, packed, frame, members)
@@ -239,15 +239,15 @@ pub(crate) fn insert_keyframe(
                     part.members
                 ])
             })
-            .doing("write a keyframe to", path)?;
+            .context("write a keyframe to", path)?;
     }
     let keyframe_packed = parts.iter().map(|part| part.frame.len() as i64).sum();
     StreamCounts { keyframe_packed, ..StreamCounts::default() }
         .add_to(connection, stream)
-        .doing("write a keyframe to", path)
+        .context("write a keyframe to", path)
 }
 
-/// Takes a block and its frame out of the file.
+/// Deletes a block and its frame.
 pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64) -> rusqlite::Result<()> {
     let removed = connection
         .prepare_cached(
@@ -268,7 +268,7 @@ pub(crate) fn remove_block(connection: &Connection, stream: i64, first_seq: i64)
     counts.add_to(connection, stream)
 }
 
-/// Takes a keyframe and its frames out of the file.
+/// Deletes a keyframe and its frames.
 pub(crate) fn remove_keyframe(connection: &Connection, stream: i64, seq: i64) -> rusqlite::Result<()> {
     let parts: Vec<(i64, i64)> = connection
         .prepare_cached("DELETE FROM keyframe WHERE stream = ?1 AND seq = ?2 RETURNING frame, packed")?
@@ -281,7 +281,7 @@ pub(crate) fn remove_keyframe(connection: &Connection, stream: i64, seq: i64) ->
     StreamCounts { keyframe_packed, ..StreamCounts::default() }.add_to(connection, stream)
 }
 
-/// Takes rows of a stream out of the file, those for which `condition` holds; says how many.
+/// Deletes the rows of a stream for which `condition` holds; returns their number.
 pub(crate) fn remove_rows(
     connection: &Connection,
     stream: i64,
@@ -311,8 +311,8 @@ fn insert_frame(connection: &Connection, bytes: &[u8]) -> rusqlite::Result<i64> 
     Ok(connection.last_insert_rowid())
 }
 
-/// How many blocks there are since the last keyframe, and their bytes.
-fn since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Result<(i64, i64)> {
+/// Number and bytes of the blocks since the last keyframe.
+fn blocks_since_keyframe(connection: &Connection, stream: i64) -> rusqlite::Result<(i64, i64)> {
     connection.query_row(
         "SELECT count(*), coalesce(sum(packed), 0) FROM block WHERE stream = ?1
          AND first_seq > (SELECT coalesce(max(seq), 0) FROM keyframe WHERE stream = ?1)",

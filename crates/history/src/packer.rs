@@ -1,5 +1,5 @@
-//! The thread behind the writer: it packs rows into blocks and makes keyframes, reading on a connection of its own
-//! so that neither the writer nor any reader waits for it.
+//! The packer thread: it packs rows into blocks and builds keyframes, reading on its own connection so that neither
+//! the writer nor any reader waits for it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,51 +10,51 @@ use std::time::Duration;
 use model::Moment;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Doing, Error, Result};
-use crate::forget::{self, Cut, ForgetStep};
-use crate::frame::{FRAME_BYTES, FRAME_VERSIONS, Pending};
-use crate::intake::{Stream, streams};
-use crate::pack::{Block, KeyframeClock, KeyframePart, insert_keyframe, keyframe, remove_block};
+use crate::change_indexer::{Stream, streams};
+use crate::error::{Error, ErrorContext, Result};
+use crate::frame::{MAX_FRAME_BYTES, MAX_FRAME_VERSIONS, PendingVersions};
+use crate::pack::{Block, KeyframePart, KeyframeSchedule, insert_keyframe, pack_keyframe, remove_block};
+use crate::prune_steps::{self, PruneBound, PruneStep};
 use crate::rows::NewDictionary;
 use crate::schema;
-use crate::state::Tools;
-use crate::writer_command::Command;
+use crate::stream_state::VersionReader;
+use crate::writer_command::WriterCommand;
 
-/// After this time without a request there is nothing to do for a while.
-const IDLE: Duration = Duration::from_secs(2);
+/// After this time without a request the packer frees its memory.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What the writer asks for.
-pub(crate) enum Request {
-    /// A block of a stream that has rows enough for one.
+/// A request of the writer thread.
+pub(crate) enum PackerRequest {
+    /// Pack a block of a stream that has enough rows for one.
     Pack(i64),
-    /// A dictionary for a stream that has rows enough to learn from.
+    /// Train a dictionary for a stream that has enough rows to sample.
     Train(i64),
-    /// What was before a moment is to be forgotten; the answer is awaited, if someone asked.
-    Forget(Moment, Option<SyncSender<Result<Moment>>>),
+    /// Prune everything before a moment; the reply is sent if there is a sender.
+    Prune(Moment, Option<SyncSender<Result<Moment>>>),
 }
 
-/// Where the packer puts what it made. The writer looks here between two batches, so that nothing made waits behind
-/// all the batches in the queue.
+/// Slot for one finished output of the packer. The writer checks it between two batches, so that the output does not
+/// queue behind the batches.
 #[derive(Default)]
-pub(crate) struct Tray {
-    packed: Mutex<Option<Packed>>,
+pub(crate) struct PackedSlot {
+    packed: Mutex<Option<PackedOutput>>,
 }
 
-/// What the packer made, for the writer to put in the file.
-pub(crate) struct Packed {
+/// An output of the packer, to be written by the writer thread.
+pub(crate) struct PackedOutput {
     stream: i64,
-    /// Rows that are in a block now.
+    /// Number of rows that the output replaces.
     rows: usize,
-    what: Made,
-    done: SyncSender<Result<()>>,
+    kind: PackedOutputKind,
+    reply: SyncSender<Result<()>>,
 }
 
-enum Made {
-    Forget(ForgetStep),
+enum PackedOutputKind {
+    PruneStep(PruneStep),
     Block {
         block: Block,
-        /// The small block at the end of the stream that this one contains and replaces.
-        instead_of: Option<i64>,
+        /// The small last block of the stream, which this one contains and replaces.
+        replaces: Option<i64>,
         dictionary: Option<NewDictionary>,
     },
     Keyframe {
@@ -69,18 +69,18 @@ pub(crate) struct Packer {
     path: PathBuf,
     connection: Connection,
     streams: Vec<Stream>,
-    tools: Tools,
-    clock: KeyframeClock,
+    reader: VersionReader,
+    keyframe_schedule: KeyframeSchedule,
     outbox: Outbox,
-    requests: Receiver<Request>,
-    /// Requests that came while something was being forgotten.
-    backlog: VecDeque<Request>,
+    requests: Receiver<PackerRequest>,
+    /// Requests received while a prune was running.
+    backlog: VecDeque<PackerRequest>,
 }
 
-/// The way to the writer.
+/// Sends outputs to the writer thread.
 struct Outbox {
-    writer: SyncSender<Command>,
-    tray: Arc<Tray>,
+    writer: SyncSender<WriterCommand>,
+    packed_slot: Arc<PackedSlot>,
 }
 
 /// The last block of a stream.
@@ -91,60 +91,66 @@ struct LastBlock {
     is_small: bool,
 }
 
-// === impl Tray ===
+// === impl PackedSlot ===
 
-impl Tray {
-    pub(crate) fn take(&self) -> Option<Packed> {
+impl PackedSlot {
+    pub(crate) fn take(&self) -> Option<PackedOutput> {
         self.packed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn put(&self, packed: Packed) {
+    pub(crate) fn put(&self, packed: PackedOutput) {
         *self.packed.lock().unwrap_or_else(PoisonError::into_inner) = Some(packed);
     }
 }
 
-// === impl Packed ===
+// === impl PackedOutput ===
 
-impl Packed {
-    /// Puts it in the file, within a transaction. Says of which stream how many rows have left `change`, if any could.
+impl PackedOutput {
+    /// Writes it to the file, within a transaction. Returns the stream and the number of rows deleted from `change`,
+    /// if any could have been deleted.
     pub(crate) fn apply(
         &self,
         connection: &Connection,
         path: &Path,
         last_seq: i64,
     ) -> Result<Option<(i64, usize)>> {
-        match &self.what {
-            Made::Block { block, instead_of, dictionary } => {
+        match &self.kind {
+            PackedOutputKind::Block { block, replaces: instead_of, dictionary } => {
                 if let Some(first_seq) = instead_of {
-                    remove_block(connection, self.stream, *first_seq).doing("pack", path)?;
+                    remove_block(connection, self.stream, *first_seq).context("pack", path)?;
                 }
                 block.insert(connection, path)?;
                 block.remove_rows(connection, path)?;
                 dictionary.as_ref().map_or(Ok(()), |dictionary| dictionary.insert(connection, path))?;
             }
-            Made::Keyframe { seq, at, parts } => {
+            PackedOutputKind::Keyframe { seq, at, parts } => {
                 insert_keyframe(connection, path, self.stream, *seq, *at, parts)?;
             }
-            Made::Dictionary(dictionary) => dictionary.insert(connection, path)?,
-            Made::Forget(step) => return step.apply(connection, path, last_seq),
+            PackedOutputKind::Dictionary(dictionary) => dictionary.insert(connection, path)?,
+            PackedOutputKind::PruneStep(step) => return step.apply(connection, path, last_seq),
         }
         Ok(Some((self.stream, self.rows)))
     }
 
-    /// Whether it is a step of forgetting, which has a transaction of its own, so that nothing else fails with it.
-    pub(crate) fn is_forgetting(&self) -> bool {
-        matches!(self.what, Made::Forget(_))
+    /// Whether it is a prune step, which runs in its own transaction so that nothing else fails with it.
+    pub(crate) fn is_prune_step(&self) -> bool {
+        matches!(self.kind, PackedOutputKind::PruneStep(_))
     }
 
-    /// A keyframe of nothing.
+    /// A keyframe without parts.
     #[cfg(test)]
-    pub(crate) fn empty(done: SyncSender<Result<()>>) -> Packed {
-        Packed { stream: 1, rows: 0, what: Made::Keyframe { seq: 0, at: 0, parts: Vec::new() }, done }
+    pub(crate) fn empty_keyframe(done: SyncSender<Result<()>>) -> PackedOutput {
+        PackedOutput {
+            stream: 1,
+            rows: 0,
+            kind: PackedOutputKind::Keyframe { seq: 0, at: 0, parts: Vec::new() },
+            reply: done,
+        }
     }
 
-    /// Where the packer waits to hear whether it is in the file.
-    pub(crate) fn done(&self) -> SyncSender<Result<()>> {
-        self.done.clone()
+    /// The sender of the reply that the packer waits for.
+    pub(crate) fn reply_sender(&self) -> SyncSender<Result<()>> {
+        self.reply.clone()
     }
 }
 
@@ -153,73 +159,73 @@ impl Packed {
 impl Packer {
     pub(crate) fn open(
         path: &Path,
-        writer: SyncSender<Command>,
-        tray: Arc<Tray>,
-        requests: Receiver<Request>,
+        writer: SyncSender<WriterCommand>,
+        tray: Arc<PackedSlot>,
+        requests: Receiver<PackerRequest>,
     ) -> Result<Packer> {
         let connection = schema::open_readable(path)?;
         connection
             .execute_batch(&format!("PRAGMA cache_size = -{}", schema::PACKER_CACHE))
-            .doing("open", path)?;
+            .context("open", path)?;
         Ok(Packer {
             path: path.to_owned(),
             connection,
             streams: Vec::new(),
-            tools: Tools::new(),
-            clock: KeyframeClock::default(),
-            outbox: Outbox { writer, tray },
+            reader: VersionReader::new(),
+            keyframe_schedule: KeyframeSchedule::default(),
+            outbox: Outbox { writer, packed_slot: tray },
             requests,
             backlog: VecDeque::new(),
         })
     }
 
-    /// Packs what is asked for; when no one can ask any more, packs the rest and ends.
+    /// Serves requests until the request channel is closed, then packs the remaining rows.
     pub(crate) fn run(mut self) {
-        let outcome = caught(|| self.serve());
+        let outcome = catch_panic(|| self.serve_requests());
         let writer = self.outbox.writer.clone();
-        // The connection must be gone before the writer closes the file.
+        // The connection must be closed before the writer closes the file.
         drop(self);
         if let Err(error) = outcome {
-            let _ = writer.send(Command::PackerFailed(error));
+            let _ = writer.send(WriterCommand::PackerFailed(error));
         }
-        let _ = writer.send(Command::PackerDone);
+        let _ = writer.send(WriterCommand::PackerDone);
     }
 
-    fn serve(&mut self) -> Result<()> {
-        while let Some(request) = self.next() {
+    fn serve_requests(&mut self) -> Result<()> {
+        while let Some(request) = self.next_request() {
             match request {
-                Request::Pack(stream) => {
+                PackerRequest::Pack(stream) => {
                     let stream = self.stream(stream)?;
-                    while self.pack(&stream, false)? {}
+                    while self.pack_block(&stream, false)? {}
                 }
-                Request::Train(stream) => {
+                PackerRequest::Train(stream) => {
                     let stream = self.stream(stream)?;
-                    self.train(&stream)?;
+                    self.train_dictionary(&stream)?;
                 }
-                Request::Forget(moment, answer) => {
-                    let outcome = self.forget(moment);
-                    // What could not be forgotten is no reason to pack no more.
+                PackerRequest::Prune(moment, answer) => {
+                    let outcome = self.prune(moment);
+                    // A failed prune does not stop packing.
                     answer.map(|answer| answer.send(outcome));
                 }
             }
         }
         for stream in streams(&self.connection, &self.path)? {
-            while self.pack(&stream, true)? {}
+            while self.pack_block(&stream, true)? {}
         }
         Ok(())
     }
 
-    /// What is asked for next; `None` if no one can ask any more. Small clusters ask every few minutes, and a process
-    /// may record many: in the meantime the memory is given back.
-    fn next(&mut self) -> Option<Request> {
+    /// The next request; `None` when the channel is closed. Frees memory while idle: small clusters send a request
+    /// every few minutes, and a process may record many clusters.
+    fn next_request(&mut self) -> Option<PackerRequest> {
         if let Some(request) = self.backlog.pop_front() {
             return Some(request);
         }
-        match self.requests.recv_timeout(IDLE) {
+        match self.requests.recv_timeout(IDLE_TIMEOUT) {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => {
-                self.tools = Tools::new();
-                // What is not given back is no harm.
+                self.reader = VersionReader::new();
+                // Failing to free memory does no harm.
                 let _ = self.connection.execute_batch("PRAGMA shrink_memory");
                 self.requests.recv().ok()
             }
@@ -237,51 +243,62 @@ impl Packer {
         })
     }
 
-    /// Learns a dictionary from the rows of a stream, so that those to come need not wait for its first block.
-    fn train(&mut self, stream: &Stream) -> Result<()> {
-        let mut pending = Pending::default();
-        let taken = self.tools.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
+    /// Trains a dictionary on the rows of a stream, so that later rows need not wait for its first block.
+    fn train_dictionary(&mut self, stream: &Stream) -> Result<()> {
+        let mut pending = PendingVersions::default();
+        let taken = self.reader.rows.read(&self.connection, &self.path, stream, i64::MIN, &mut pending)?;
         match NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)? {
-            Some(dictionary) => self.outbox.deliver(stream.id, 0, Made::Dictionary(dictionary)),
+            Some(dictionary) => self.outbox.deliver(stream.id, 0, PackedOutputKind::Dictionary(dictionary)),
             None => Ok(()),
         }
     }
 
-    /// Forgets what was before a moment, step by step: the writer does each one between two batches. Nothing is packed
-    /// meanwhile, so that each step finds what the one before left.
-    fn forget(&mut self, moment: Moment) -> Result<Moment> {
-        // Rows are forgotten in one step, those of a stream: no more of them may wait than a block takes.
+    /// Prunes everything before a moment, step by step; the writer applies each step between two batches. Nothing is
+    /// packed meanwhile, so that each step finds the file as the previous one left it.
+    fn prune(&mut self, moment: Moment) -> Result<Moment> {
+        // All prunable rows of a stream are deleted in one step, so no more than a block's worth may be unpacked.
         for stream in streams(&self.connection, &self.path)? {
-            while self.pack(&stream, false)? {}
+            while self.pack_block(&stream, false)? {}
         }
-        let Packer { path, connection, tools, outbox, requests, backlog, .. } = self;
-        let mut step = |step: ForgetStep| {
+        let Packer { path, connection, reader: tools, outbox, requests, backlog, .. } = self;
+        let mut step = |step: PruneStep| {
             loop {
                 match requests.try_recv() {
                     Ok(request) => backlog.push_back(request),
                     Err(TryRecvError::Empty) => break,
-                    // The writer is about to close. The next one goes on with it.
-                    Err(TryRecvError::Disconnected) => return Err(Error::ended()),
+                    // The writer is closing; the next writer resumes the prune.
+                    Err(TryRecvError::Disconnected) => return Err(Error::writer_ended()),
                 }
             }
-            outbox.deliver(0, 0, Made::Forget(step))
+            outbox.deliver(0, 0, PackedOutputKind::PruneStep(step))
         };
-        forget::forget(connection, path, tools, moment, Cut::BehindWriter, &mut step)
+        prune_steps::run_prune(connection, path, tools, moment, PruneBound::BehindWriter, &mut step)
     }
 
-    /// Packs the oldest rows of a stream into one block. `rest` takes also too few. Says whether there were any.
-    fn pack(&mut self, stream: &Stream, rest: bool) -> Result<bool> {
-        self.connection.execute_batch("BEGIN").doing("read", &self.path)?;
+    /// Packs the oldest rows of a stream into one block, with `rest` even if they do not fill it. Returns whether
+    /// there were any.
+    fn pack_block(&mut self, stream: &Stream, rest: bool) -> Result<bool> {
+        self.connection.execute_batch("BEGIN").context("read", &self.path)?;
         let made = self.make_block(stream, rest);
-        self.connection.execute_batch("COMMIT").doing("read", &self.path)?;
+        self.connection.execute_batch("COMMIT").context("read", &self.path)?;
         let Some((block, rows, instead_of, dictionary)) = made? else { return Ok(false) };
-        let due = self.clock.tick(&self.connection, &self.path, &mut self.tools, stream, &block)?;
+        let due = self.keyframe_schedule.count_block(
+            &self.connection,
+            &self.path,
+            &mut self.reader,
+            stream,
+            &block,
+        )?;
         let (seq, at) = block.end();
-        self.outbox.deliver(stream.id, rows, Made::Block { block, instead_of, dictionary })?;
+        self.outbox.deliver(
+            stream.id,
+            rows,
+            PackedOutputKind::Block { block, replaces: instead_of, dictionary },
+        )?;
         if due {
-            let parts = keyframe(&self.connection, &self.path, &mut self.tools, stream, seq)?;
-            self.clock.reset(stream, &parts);
-            self.outbox.deliver(stream.id, 0, Made::Keyframe { seq, at, parts })?;
+            let parts = pack_keyframe(&self.connection, &self.path, &mut self.reader, stream, seq)?;
+            self.keyframe_schedule.reset(stream, &parts);
+            self.outbox.deliver(stream.id, 0, PackedOutputKind::Keyframe { seq, at, parts })?;
         }
         Ok(true)
     }
@@ -292,27 +309,28 @@ impl Packer {
         stream: &Stream,
         rest: bool,
     ) -> Result<Option<(Block, usize, Option<i64>, Option<NewDictionary>)>> {
-        let last = last_block(&self.connection, stream.id).doing("read a block of", &self.path)?;
+        let last = last_block(&self.connection, stream.id).context("read a block of", &self.path)?;
         let after = last.as_ref().map_or(i64::MIN, |last| last.last_seq);
-        let mut pending = Pending::default();
+        let mut pending = PendingVersions::default();
         let small = last.filter(|last| last.is_small);
         if let Some(small) = &small {
-            let frame = self.tools.frame(&self.connection, &self.path, small.frame)?;
+            let frame = self.reader.read_frame(&self.connection, &self.path, small.frame)?;
             let all: Vec<u32> = (0..frame.rows.len() as u32).collect();
-            self.tools.texts(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
+            self.reader
+                .read_objects(&self.path, small.frame, &frame, &all, |row, text| pending.push(*row, text))?;
         }
         let old = pending.rows.len();
-        let taken = self.tools.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
+        let taken = self.reader.rows.read(&self.connection, &self.path, stream, after, &mut pending)?;
         let rows = pending.rows.len() - old;
         if rows == 0 || !(rest || pending.is_full()) {
             return Ok(None);
         }
-        // What is at the end of a history will not be read as rows again: no need to learn from it.
+        // The rows at the end of a history are not followed by others: no need to train on them.
         let dictionary = match small {
             None if !rest => NewDictionary::train(&self.connection, &self.path, stream.id, &pending, &taken)?,
             _ => None,
         };
-        let block = Block::pack(&mut self.tools.codec, stream, &pending);
+        let block = Block::pack(&mut self.reader.codec, stream, &pending);
         Ok(Some((block, rows, small.map(|small| small.first_seq), dictionary)))
     }
 }
@@ -320,32 +338,32 @@ impl Packer {
 // === impl Outbox ===
 
 impl Outbox {
-    /// Hands something to the writer and waits until it is in the file.
-    fn deliver(&self, stream: i64, rows: usize, what: Made) -> Result<()> {
+    /// Hands an output to the writer and waits until it is committed.
+    fn deliver(&self, stream: i64, rows: usize, what: PackedOutputKind) -> Result<()> {
         let (done, wait) = sync_channel(1);
-        self.tray.put(Packed { stream, rows, what, done });
-        // Only a writer that has nothing to do must be told to look.
-        match self.writer.try_send(Command::Look) {
+        self.packed_slot.put(PackedOutput { stream, rows, kind: what, reply: done });
+        // The command is needed only to wake up an idle writer.
+        match self.writer.try_send(WriterCommand::CheckPackedSlot) {
             Ok(()) | Err(TrySendError::Full(_)) => {}
-            Err(TrySendError::Disconnected(_)) => return Err(Error::ended()),
+            Err(TrySendError::Disconnected(_)) => return Err(Error::writer_ended()),
         }
-        // What the writer could not put in the file would be packed again and again.
+        // Without waiting, rows whose block failed to be written would be packed again and again.
         match wait.recv() {
             Ok(outcome) => outcome,
-            Err(_) => Err(Error::ended()),
+            Err(_) => Err(Error::writer_ended()),
         }
     }
 }
 
-/// A panic as an error: the writer waits until it has heard how the packer ended.
-fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Turns a panic into an error: the writer waits for the packer's end.
+fn catch_panic(work: impl FnOnce() -> Result<()>) -> Result<()> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let why = "the packer panicked".to_owned();
-        Err(Error::Stopped { why, may_pass: false, is_damage: false })
+        Err(Error::Stopped { why, is_transient: false, is_damage: false })
     })
 }
 
-/// Small blocks are filled up rather than left behind, unless a keyframe leans on their end.
+/// The last block of a stream. A small one is filled up, unless a keyframe depends on its end.
 fn last_block(connection: &Connection, stream: i64) -> rusqlite::Result<Option<LastBlock>> {
     connection
         .prepare_cached(
@@ -353,7 +371,7 @@ fn last_block(connection: &Connection, stream: i64) -> rusqlite::Result<Option<L
                  AND NOT EXISTS (SELECT 1 FROM keyframe WHERE stream = ?1 AND seq >= first_seq)
              FROM block WHERE stream = ?1 ORDER BY first_seq DESC LIMIT 1",
         )?
-        .query_row(params![stream, FRAME_VERSIONS as i64 / 2, FRAME_BYTES as i64 / 2], |row| {
+        .query_row(params![stream, MAX_FRAME_VERSIONS as i64 / 2, MAX_FRAME_BYTES as i64 / 2], |row| {
             Ok(LastBlock {
                 first_seq: row.get(0)?,
                 last_seq: row.get(1)?,
@@ -369,9 +387,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_heard_of() {
-        assert!(caught(|| Ok(())).is_ok());
-        let error = caught(|| panic!("for a test")).unwrap_err();
+    fn a_panic_becomes_an_error() {
+        assert!(catch_panic(|| Ok(())).is_ok());
+        let error = catch_panic(|| panic!("for a test")).unwrap_err();
         assert!(error.to_string().ends_with("the packer panicked"), "{error}");
     }
 }

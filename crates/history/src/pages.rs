@@ -1,7 +1,7 @@
-//! SQLite's file format, read page by page without SQLite: for files that it refuses.
+//! Reader for SQLite's file format that works page by page without SQLite, for files that SQLite rejects.
 //!
-//! Nothing here trusts anything: whatever the bytes say, there is an end to it. What was found has to prove itself by
-//! its own checksum. The format is described at <https://www.sqlite.org/fileformat2.html>.
+//! Nothing is trusted: every loop is bounded whatever the bytes are, and all data found has to match its own
+//! checksum. The format is described at <https://www.sqlite.org/fileformat2.html>.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -11,44 +11,44 @@ use std::path::Path;
 
 use rusqlite::types::Value;
 
-use crate::error::{Doing, Error, Result};
-use crate::frame::{FRAME_BYTES, OBJECT_BYTES};
+use crate::error::{Error, ErrorContext, Result};
+use crate::frame::{MAX_FRAME_BYTES, MAX_OBJECT_BYTES};
 use crate::schema::PAGE_BYTES;
 use crate::wal;
 
-/// No record of a history is longer: a frame of one object of the largest size, and what is around it.
-const RECORD_BYTES: usize = FRAME_BYTES + OBJECT_BYTES + (1 << 20);
-/// How much of a file is looked at to tell its page size.
+/// Maximum record length: a frame with one object of the largest size, and the overhead around it.
+const MAX_RECORD_BYTES: usize = MAX_FRAME_BYTES + MAX_OBJECT_BYTES + (1 << 20);
+/// The part of a file that is examined to detect its page size.
 const PAGE_SIZE_SAMPLE: u64 = 4 << 20;
 
 const INDEX_INTERIOR: u8 = 0x02;
 const INDEX_LEAF: u8 = 0x0a;
 const TABLE_LEAF: u8 = 0x0d;
 
-/// The pages of a file, as the log beside it leaves them.
+/// The pages of a file, with its write-ahead log applied.
 pub(crate) struct Pages {
     file: RefCell<File>,
-    log: Option<RefCell<File>>,
-    /// Where the log has pages that are newer than the file's.
-    newer: BTreeMap<u32, u64>,
-    /// Whether that may not be all that was written.
-    pub(crate) log_is_damaged: bool,
+    wal: Option<RefCell<File>>,
+    /// Offsets in the log of pages that are newer than the file's.
+    wal_pages: BTreeMap<u32, u64>,
+    /// Whether the log may be incomplete.
+    pub(crate) wal_is_damaged: bool,
     page_bytes: usize,
     count: u32,
 }
 
-/// Where a record lies.
+/// The location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordLocation {
     page: u32,
     start: u32,
     bytes: u32,
-    tree: Tree,
+    tree: BTreeKind,
 }
 
-/// Tables and indexes leave different shares of a long record on its first page.
+/// Tables and indexes keep different parts of a long record on its first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tree {
+enum BTreeKind {
     Table,
     Index,
 }
@@ -56,66 +56,73 @@ enum Tree {
 /// A cell of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
-    /// Only tables have it.
+    /// `None` for index cells.
     pub(crate) rowid: Option<i64>,
-    pub(crate) place: Place,
+    pub(crate) location: RecordLocation,
 }
 
 // === impl Pages ===
 
 impl Pages {
-    /// Opens a file of any content.
+    /// Opens any file, whatever its contents.
     pub(crate) fn open(path: &Path) -> Result<Pages> {
         let doing = "read";
         let mut file = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::Missing(path.to_owned()));
             }
-            opened => opened.doing(doing, path)?,
+            opened => opened.context(doing, path)?,
         };
-        let length = file.metadata().doing(doing, path)?.len();
-        let page_bytes = page_bytes(&mut file);
-        let log_path = wal::beside(path);
-        let wal::Log { pages, is_damaged } = wal::read(&log_path, page_bytes);
+        let length = file.metadata().context(doing, path)?.len();
+        let page_bytes = detect_page_bytes(&mut file);
+        let log_path = wal::wal_path(path);
+        let wal::WalContents { pages, is_damaged } = wal::read(&log_path, page_bytes);
         let newer = pages.into_iter().collect();
-        // SQLite counts pages with 32 bits.
+        // SQLite page numbers have 32 bits.
         let count = u32::try_from(length.div_ceil(page_bytes as u64)).unwrap_or(u32::MAX);
         let log = File::open(&log_path).ok().map(RefCell::new);
-        Ok(Pages { file: RefCell::new(file), log, newer, log_is_damaged: is_damaged, page_bytes, count })
+        Ok(Pages {
+            file: RefCell::new(file),
+            wal: log,
+            wal_pages: newer,
+            wal_is_damaged: is_damaged,
+            page_bytes,
+            count,
+        })
     }
 
-    /// The numbers of all pages, rising.
+    /// All page numbers, ascending.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
-        let behind = self.newer.range(self.count.saturating_add(1)..).map(|(page, _)| *page);
+        let behind = self.wal_pages.range(self.count.saturating_add(1)..).map(|(page, _)| *page);
         (1..=self.count).chain(behind)
     }
 
-    /// A page. Where the file ends early or the medium is broken there are zeros.
+    /// Reads a page. Parts that cannot be read are zero.
     pub(crate) fn page(&self, number: u32) -> Vec<u8> {
         let mut page = vec![0; self.page_bytes];
         let in_file = u64::from(number).saturating_sub(1).saturating_mul(self.page_bytes as u64);
-        match (self.newer.get(&number), &self.log) {
+        match (self.wal_pages.get(&number), &self.wal) {
             (Some(start), Some(log)) => read_at(&mut log.borrow_mut(), *start, &mut page),
             _ => read_at(&mut self.file.borrow_mut(), in_file, &mut page),
         }
         page
     }
 
-    /// The bytes of a record, put together from all the pages it lies on; `first` is the page of its place.
-    pub(crate) fn record(&self, first: &[u8], place: Place) -> Option<Vec<u8>> {
+    /// The bytes of a record, assembled from its overflow pages; `first` is the page it begins on.
+    pub(crate) fn record(&self, first: &[u8], place: RecordLocation) -> Option<Vec<u8>> {
         let total = place.bytes as usize;
-        let local = place.tree.local(self.page_bytes, total);
+        let local = place.tree.local_bytes(self.page_bytes, total);
         let (start, end) = (place.start as usize, place.start as usize + local);
         let mut record = first.get(start..end)?.to_vec();
         if local < total {
-            let mut next = number_at(first, end)?;
+            let mut next = u32_at(first, end)?;
             let mut visited = HashSet::new();
             while record.len() < total {
                 if next == 0 || !visited.insert(next) {
                     return None;
                 }
                 let page = self.page(next);
-                next = number_at(&page, 0)?;
+                next = u32_at(&page, 0)?;
                 let wanted = (total - record.len()).min(self.page_bytes - 4);
                 record.extend_from_slice(page.get(4..4 + wanted)?);
             }
@@ -123,20 +130,20 @@ impl Pages {
         Some(record)
     }
 
-    /// The same, of a place that was found before.
-    pub(crate) fn record_at(&self, place: Place) -> Option<Vec<u8>> {
+    /// The same, for a location found earlier.
+    pub(crate) fn record_at(&self, place: RecordLocation) -> Option<Vec<u8>> {
         self.record(&self.page(place.page), place)
     }
 }
 
-// === impl Tree ===
+// === impl BTreeKind ===
 
-impl Tree {
-    /// How much of a record of so many bytes lies on its first page.
-    fn local(self, page: usize, bytes: usize) -> usize {
+impl BTreeKind {
+    /// The number of bytes of a record that are stored on its first page.
+    fn local_bytes(self, page: usize, bytes: usize) -> usize {
         let most = match self {
-            Tree::Table => page - 35,
-            Tree::Index => (page - 12) * 64 / 255 - 23,
+            BTreeKind::Table => page - 35,
+            BTreeKind::Index => (page - 12) * 64 / 255 - 23,
         };
         if bytes <= most {
             return bytes;
@@ -147,67 +154,67 @@ impl Tree {
     }
 }
 
-/// The cells of a page that can hold rows or index entries; none for other pages.
+/// The cells of a leaf page or an interior index page; none for other pages.
 pub(crate) fn cells(page: &[u8], number: u32) -> Vec<Cell> {
     // The first page begins with the header of the file.
     let header = if number == 1 { 100 } else { 0 };
     let (tree, pointers, child) = match page.get(header) {
-        Some(&TABLE_LEAF) => (Tree::Table, header + 8, 0),
-        Some(&INDEX_LEAF) => (Tree::Index, header + 8, 0),
-        Some(&INDEX_INTERIOR) => (Tree::Index, header + 12, 4),
+        Some(&TABLE_LEAF) => (BTreeKind::Table, header + 8, 0),
+        Some(&INDEX_LEAF) => (BTreeKind::Index, header + 8, 0),
+        Some(&INDEX_INTERIOR) => (BTreeKind::Index, header + 12, 4),
         _ => return Vec::new(),
     };
-    // A wrong count leads to cells that are none, and no further than the page.
+    // A wrong count yields invalid cells, but never reads beyond the page.
     let count =
         page.get(header + 3..header + 5).map_or(0, |two| usize::from(two[0]) << 8 | usize::from(two[1]));
     let pointers = page.get(pointers..).unwrap_or_default().chunks_exact(2).take(count);
     pointers
         .filter_map(|pointer| {
             let start = (usize::from(pointer[0]) << 8 | usize::from(pointer[1])) + child;
-            let (bytes, length) = varint(page.get(start..)?)?;
+            let (bytes, length) = read_varint(page.get(start..)?)?;
             let mut start = start + length;
             let mut rowid = None;
-            if tree == Tree::Table {
-                let (id, length) = varint(page.get(start..)?)?;
+            if tree == BTreeKind::Table {
+                let (id, length) = read_varint(page.get(start..)?)?;
                 rowid = Some(id as i64);
                 start += length;
             }
-            let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= RECORD_BYTES)?;
-            Some(Cell { rowid, place: Place { page: number, start: start as u32, bytes, tree } })
+            let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= MAX_RECORD_BYTES)?;
+            Some(Cell { rowid, location: RecordLocation { page: number, start: start as u32, bytes, tree } })
         })
         .collect()
 }
 
-/// Where a page holds rows of two columns, a number and a blob with this beginning. Such a row is known by the blob
-/// alone, whatever has become of the page around it.
-pub(crate) fn blobs(page: &[u8], number: u32, beginning: &[u8]) -> Vec<Place> {
+/// Locations of rows with two columns, an integer and a blob that starts with `beginning`. Such a row is recognized
+/// by the blob alone, even if the page around it is damaged.
+pub(crate) fn find_blobs(page: &[u8], number: u32, beginning: &[u8]) -> Vec<RecordLocation> {
     let found = page.windows(beginning.len()).enumerate().filter(|(_, window)| *window == beginning);
     found
         .filter_map(|(blob, _)| {
-            // Before the blob lies the record's header: its own length, no value (the number is the row's), the
-            // blob's length doubled and 12 more.
+            // The record header before the blob: its own length, NULL (the integer is the rowid), and the blob's
+            // serial type, which is twice its length plus 12.
             (1..=5).find_map(|width: usize| {
                 let start = blob.checked_sub(width + 2)?;
-                let (serial, length) = varint(&page[start + 2..blob])?;
+                let (serial, length) = read_varint(&page[start + 2..blob])?;
                 let is_header =
                     usize::from(page[start]) == width + 2 && page[start + 1] == 0 && length == width;
                 let bytes = serial.checked_sub(12).filter(|double| is_header && double % 2 == 0)? / 2;
                 let bytes = usize::try_from(bytes).ok()?.checked_add(width + 2)?;
-                let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= RECORD_BYTES)?;
-                Some(Place { page: number, start: start as u32, bytes, tree: Tree::Table })
+                let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= MAX_RECORD_BYTES)?;
+                Some(RecordLocation { page: number, start: start as u32, bytes, tree: BTreeKind::Table })
             })
         })
         .collect()
 }
 
-/// The values of a record, if it is one.
-pub(crate) fn values(record: &[u8]) -> Option<Vec<Value>> {
-    let (header, mut at) = varint(record)?;
+/// The values of a record, if it is valid.
+pub(crate) fn record_values(record: &[u8]) -> Option<Vec<Value>> {
+    let (header, mut at) = read_varint(record)?;
     let header = usize::try_from(header).ok().filter(|header| *header <= record.len())?;
     let mut rest = &record[header..];
     let mut values = Vec::new();
     while at < header {
-        let (serial, length) = varint(&record[at..header])?;
+        let (serial, length) = read_varint(&record[at..header])?;
         at += length;
         let bytes = match serial {
             0 | 8 | 9 => 0,
@@ -224,7 +231,7 @@ pub(crate) fn values(record: &[u8]) -> Option<Vec<Value>> {
             8 => Value::Integer(0),
             9 => Value::Integer(1),
             7 => Value::Real(f64::from_be_bytes(value.try_into().ok()?)),
-            1..=6 => Value::Integer(integer(value)),
+            1..=6 => Value::Integer(read_integer(value)),
             _ if serial % 2 == 0 => Value::Blob(value.to_vec()),
             _ => Value::Text(String::from_utf8(value.to_vec()).ok()?),
         });
@@ -232,13 +239,14 @@ pub(crate) fn values(record: &[u8]) -> Option<Vec<Value>> {
     (at == header && rest.is_empty()).then_some(values)
 }
 
-/// The header's page size may be damaged itself: against that of our own files it must show more pages that make sense.
-fn page_bytes(file: &mut File) -> usize {
+/// Detects the page size. The one in the header may be damaged: it is used only if it yields more valid pages than
+/// the page size of our own files.
+fn detect_page_bytes(file: &mut File) -> usize {
     let mut sample = Vec::new();
-    // What cannot be read cannot vote.
+    // If the sample cannot be read, no page is valid.
     let _ = file.take(PAGE_SIZE_SAMPLE).read_to_end(&mut sample);
     let told = sample.get(16..18).map_or(0, |two| usize::from(two[0]) << 8 | usize::from(two[1]));
-    // 65536 does not fit into two bytes.
+    // 65536 is stored as 1, because it does not fit into two bytes.
     let told = if told == 1 { 65536 } else { told };
     if told == PAGE_BYTES || told < 512 || !told.is_power_of_two() {
         return PAGE_BYTES;
@@ -251,11 +259,11 @@ fn page_bytes(file: &mut File) -> usize {
 }
 
 fn holds_record(page: &[u8], cell: &Cell) -> bool {
-    let (start, bytes) = (cell.place.start as usize, cell.place.bytes as usize);
-    page.get(start..start + bytes).and_then(values).is_some_and(|values| !values.is_empty())
+    let (start, bytes) = (cell.location.start as usize, cell.location.bytes as usize);
+    page.get(start..start + bytes).and_then(record_values).is_some_and(|values| !values.is_empty())
 }
 
-/// Fills what it can.
+/// Fills as much of the buffer as can be read.
 fn read_at(file: &mut File, start: u64, page: &mut [u8]) {
     if file.seek(SeekFrom::Start(start)).is_err() {
         return;
@@ -271,12 +279,12 @@ fn read_at(file: &mut File, start: u64, page: &mut [u8]) {
     }
 }
 
-fn number_at(page: &[u8], start: usize) -> Option<u32> {
+fn u32_at(page: &[u8], start: usize) -> Option<u32> {
     page.get(start..start + 4).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes)
 }
 
-/// SQLite's varint: seven bits a byte, high bits first, the ninth byte whole. Also says how many bytes it took.
-fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+/// SQLite's varint: seven bits per byte, high bits first, all of the ninth byte. Also returns its length.
+fn read_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(8) {
         number = number << 7 | u64::from(byte & 0x7f);
@@ -287,8 +295,8 @@ fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     bytes.get(8).map(|&byte| (number << 8 | u64::from(byte), 9))
 }
 
-/// A signed number of one to eight bytes, the high byte first.
-fn integer(bytes: &[u8]) -> i64 {
+/// A signed big-endian integer of one to eight bytes.
+fn read_integer(bytes: &[u8]) -> i64 {
     let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { -1 } else { 0 };
     bytes.iter().fold(sign, |number, &byte| number << 8 | i64::from(byte))
 }
@@ -305,12 +313,14 @@ mod tests {
         let mut found = Vec::new();
         for number in numbers {
             let page = pages.page(number);
-            for place in blobs(&page, number, b"KINE") {
+            for place in find_blobs(&page, number, b"KINE") {
                 pages.record(&page, place);
             }
             for cell in cells(&page, number) {
-                let record = pages.record(&page, cell.place);
-                found.extend(record.and_then(|record| values(&record)).map(|values| (cell.rowid, values)));
+                let record = pages.record(&page, cell.location);
+                found.extend(
+                    record.and_then(|record| record_values(&record)).map(|values| (cell.rowid, values)),
+                );
             }
         }
         found
@@ -330,7 +340,7 @@ mod tests {
             let numbers =
                 [0, 1, -1, 127, -128, 40_000, -8_000_000, 1 << 30, -(1 << 40), 1 << 50, i64::MAX, i64::MIN];
             for (id, number) in (1..).zip(numbers) {
-                // Around every length at which a record begins to overflow, and some that take many pages.
+                // Lengths around each overflow threshold, and some that take many pages.
                 for length in
                     [0, 100, 350, 400, 450, 480, 510, 1000, 3950, 4020, 4050, 4070, 5000, 65480, 200_000]
                 {
@@ -357,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_page_size_is_not_believed() {
+    fn a_damaged_page_size_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let connection = Connection::open(&path).unwrap();
@@ -385,7 +395,7 @@ mod tests {
             kind in prop::sample::select(vec![INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF]),
             magic in 0usize..9000,
         ) {
-            // Pages of the right types, so that the garbage is gone into.
+            // Sets valid page types, so that the garbage is parsed.
             for at in (0..bytes.len()).step_by(512) {
                 bytes[at] = kind;
             }
@@ -399,7 +409,7 @@ mod tests {
             std::fs::write(folder.path().join("x"), &bytes).unwrap();
             std::fs::write(folder.path().join("x-wal"), &log).unwrap();
             all(&folder.path().join("x"));
-            values(&bytes);
+            record_values(&bytes);
         }
     }
 }

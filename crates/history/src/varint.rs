@@ -1,6 +1,6 @@
-//! Whole numbers in as few bytes as they need: seven bits a byte, low bits first.
+//! Variable-length integers (LEB128): seven bits per byte, low bits first.
 
-pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn write_unsigned(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -8,20 +8,20 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Small numbers of either sign stay small.
-pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
-    put(out, ((number << 1) ^ (number >> 63)) as u64);
+/// Zigzag encoding: small numbers of either sign stay short.
+pub(crate) fn write_signed(out: &mut Vec<u8>, number: i64) {
+    write_unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
 }
 
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put(out, text.len() as u64);
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    write_unsigned(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads what the functions above wrote. `None` means that the bytes end too early or are none of ours.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+/// Reads what the functions above wrote. `None` if the bytes end too early or are malformed.
+pub(crate) struct VarintReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> VarintReader<'a> {
     pub(crate) fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for (index, &byte) in self.0.iter().enumerate().take(10) {
@@ -61,11 +61,11 @@ mod tests {
         fn what_is_put_is_read(numbers: Vec<(u64, i64)>, text: String) {
             let mut out = Vec::new();
             for &(number, signed) in &numbers {
-                put(&mut out, number);
-                put_signed(&mut out, signed);
+                write_unsigned(&mut out, number);
+                write_signed(&mut out, signed);
             }
-            put_text(&mut out, &text);
-            let mut reader = Reader(&out);
+            write_text(&mut out, &text);
+            let mut reader = VarintReader(&out);
             for &(number, signed) in &numbers {
                 prop_assert_eq!(reader.number(), Some(number));
                 prop_assert_eq!(reader.signed(), Some(signed));
@@ -76,9 +76,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
-            let mut reader = Reader(&bytes);
+            let mut reader = VarintReader(&bytes);
             while reader.number().is_some() {}
-            Reader(&bytes).text();
+            VarintReader(&bytes).text();
         }
     }
 }

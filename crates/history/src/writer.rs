@@ -1,4 +1,4 @@
-//! The recorder's way in: one thread writes, a bounded queue feeds it, another thread packs behind it.
+//! The writer used for recording: one thread writes, fed by a bounded queue; a second thread packs rows into blocks.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,220 +11,223 @@ use model::Moment;
 use rusqlite::Connection;
 
 use crate::batch::Batch;
-use crate::error::{Doing, Error, Result};
-use crate::forget::{self, Forgetting};
-use crate::frame::FRAME_VERSIONS;
+use crate::change_indexer::ChangeIndexer;
+use crate::error::{Error, ErrorContext, Result};
+use crate::frame::MAX_FRAME_VERSIONS;
 use crate::gaps;
-use crate::intake::Intake;
 use crate::lock::WriterLock;
-use crate::packer::{Packed, Packer, Request, Tray};
+use crate::packer::{PackedOutput, PackedSlot, Packer, PackerRequest};
+use crate::prune_steps::{self, PruneHandle};
 use crate::rows::{DICTIONARY_SAMPLES, RowCodec};
-use crate::schema::{self, Safety};
-use crate::writer_command::Command;
+use crate::schema::{self, Durability};
+use crate::writer_command::WriterCommand;
 
-/// Batches that may wait. A full queue makes [`Writer::append`] wait, and through it whoever sends.
-const QUEUE: usize = 16;
-/// A transaction is closed after so many changes even if more are waiting.
+/// Maximum number of queued batches. When the queue is full, [`Writer::append`] blocks, which slows down its caller.
+const BATCH_QUEUE: usize = 16;
+/// A transaction is committed after this many changes even if more are queued.
 const TRANSACTION_CHANGES: usize = 2048;
-/// Streams that may wait for the packer; the others are asked for again with their next change.
+/// Maximum number of queued packer requests; a stream that found the queue full is requested again after the next
+/// commit.
 const PACK_QUEUE: usize = 1024;
 
-/// Pages of the log beside the file with which nothing more is forgotten, because a reader holds on to all of them.
-const LOG_PAGES: i64 = if cfg!(test) { 16 } else { 4096 };
+/// Pruning stops if the write-ahead log has more pages than this after a checkpoint, because a reader still needs
+/// them.
+const MAX_WAL_PAGES: i64 = if cfg!(test) { 16 } else { 4096 };
 
-/// Writes to a history, making it if there is none. Only one may exist for a file.
+/// Writes to a history, creating it if it does not exist. There can be only one per file.
 ///
-/// Dropping it closes the history in order; [`close`](Writer::close) also tells of errors.
+/// Dropping it closes the history properly; [`close`](Writer::close) also reports errors.
 pub struct Writer {
-    commands: SyncSender<Command>,
+    commands: SyncSender<WriterCommand>,
     thread: Option<JoinHandle<()>>,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Opens or makes the history at `path`.
+    /// Opens or creates the history at `path`.
     pub fn open(path: &Path) -> Result<Writer> {
         let lock = WriterLock::take(path)?;
-        let connection = schema::open_writable(path, Safety::Durable)?;
-        let intake = Intake::open(&connection, path)?;
+        let connection = schema::open_writable(path, Durability::EveryCommit)?;
+        let intake = ChangeIndexer::open(&connection, path)?;
         let last_seq = intake.last_seq();
-        let waiting = count_rows(&connection).doing("read", path)?;
-        let (commands, inbox) = sync_channel(QUEUE);
+        let waiting = count_rows(&connection).context("read", path)?;
+        let (commands, inbox) = sync_channel(BATCH_QUEUE);
         let (requests, packer_inbox) = sync_channel(PACK_QUEUE);
-        let tray = Arc::new(Tray::default());
+        let tray = Arc::new(PackedSlot::default());
         let packer = Packer::open(path, commands.clone(), tray.clone(), packer_inbox)?;
         let packer = spawn("packer", path, move || packer.run())?;
-        if let Some(begins) = forget::unfinished(&connection).doing("read", path)? {
-            // The queue is empty: there is room.
-            let _ = requests.try_send(Request::Forget(begins, None));
+        if let Some(begins) = prune_steps::unfinished_prune(&connection).context("read", path)? {
+            // The queue is empty, so this cannot fail.
+            let _ = requests.try_send(PackerRequest::Prune(begins, None));
         }
-        let scribe = Scribe {
+        let writer_thread = WriterThread {
             path: path.to_owned(),
             connection,
-            intake,
+            indexer: intake,
             rows: RowCodec::new(),
-            waiting,
-            requested: HashSet::new(),
-            trained: HashSet::new(),
+            unpacked_rows: waiting,
+            packing_requested: HashSet::new(),
+            training_requested: HashSet::new(),
             requests: Some(requests),
-            tray,
+            packed_slot: tray,
             packer: Some(packer),
             last_seq,
-            failed: None,
+            failure: None,
             _lock: lock,
         };
-        let thread = spawn("writer", path, move || scribe.run(&inbox))?;
+        let thread = spawn("writer", path, move || writer_thread.run(&inbox))?;
         Ok(Writer { commands, thread: Some(thread) })
     }
 
-    /// Hands over a batch, waiting while the queue is full. It is durable after the next [`flush`](Writer::flush).
+    /// Queues a batch, blocking while the queue is full. It is durable after the next [`flush`](Writer::flush).
     pub fn append(&self, batch: Batch) -> Result<()> {
-        self.commands.send(Command::Append(batch)).map_err(|_| Error::ended())
+        self.commands.send(WriterCommand::Append(batch)).map_err(|_| Error::writer_ended())
     }
 
-    /// Waits until everything handed over so far survives the death of this process.
-    /// Says the number of the last change in the history, 0 if there is none.
+    /// Waits until everything queued so far survives the death of this process. Returns the sequence number of the
+    /// last change in the history, 0 if there is none.
     pub fn flush(&self) -> Result<i64> {
         let (answer, wait) = sync_channel(1);
-        self.commands.send(Command::Flush(answer)).map_err(|_| Error::ended())?;
-        wait.recv().map_err(|_| Error::ended())?
+        self.commands.send(WriterCommand::Flush(answer)).map_err(|_| Error::writer_ended())?;
+        wait.recv().map_err(|_| Error::writer_ended())?
     }
 
-    /// Forgets what was before `moment`, or before the end of the history if that is earlier. Every later moment shows
-    /// what it did, and each object that was alive keeps its last version as it was recorded.
+    /// Prunes the history before `moment`, or before its end if that is earlier. Every later moment shows the same
+    /// state as before, and each object alive at the new beginning keeps its last version as it was recorded.
     ///
-    /// This happens in small steps between the batches that are appended, so that it needs little room and nobody
-    /// waits for it. What was forgotten is overwritten with zeros, and the file shrinks. If a step fails nothing is
-    /// lost and writing goes on: the answer tells why, and whether it may go well later. What a closed or killed writer
-    /// left half forgotten the next one goes on with.
-    pub fn forget(&self, moment: Moment) -> Result<Forgetting> {
+    /// Pruning runs in small steps between the appended batches, so that it needs little space and delays no batch
+    /// for long. Pruned data is overwritten with zeros, and the file shrinks. If a step fails, no data is lost and
+    /// writing continues; the result has the error and whether it is transient. A prune that was interrupted by
+    /// closing or killing the writer is resumed by the next writer.
+    pub fn prune(&self, moment: Moment) -> Result<PruneHandle> {
         let (answer, wait) = sync_channel(1);
-        self.commands.send(Command::Forget(moment, answer)).map_err(|_| Error::ended())?;
-        Ok(Forgetting::new(wait))
+        self.commands.send(WriterCommand::Prune(moment, answer)).map_err(|_| Error::writer_ended())?;
+        Ok(PruneHandle::new(wait))
     }
 
-    /// Packs what is left and closes the file so that it stands alone.
+    /// Packs the remaining rows and closes the file, so that it can be read without its write-ahead log.
     pub fn close(mut self) -> Result<()> {
         self.finish()
     }
 
-    /// Ends without another word to the file, which is damaged: what it and its log hold stays as it is.
+    /// Stops without writing to the file again, because it is damaged: the file and its write-ahead log stay as they
+    /// are.
     pub fn abandon(self) {
-        // Dropping it ends the thread.
-        let _ = self.commands.send(Command::Abandon);
+        // Dropping the sender ends the thread.
+        let _ = self.commands.send(WriterCommand::Abandon);
     }
 
     fn finish(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let (answer, wait) = sync_channel(1);
-        let result = match self.commands.send(Command::Close(answer)) {
-            Ok(()) => wait.recv().unwrap_or_else(|_| Err(Error::ended())),
-            Err(_) => Err(Error::ended()),
+        let result = match self.commands.send(WriterCommand::Close(answer)) {
+            Ok(()) => wait.recv().unwrap_or_else(|_| Err(Error::writer_ended())),
+            Err(_) => Err(Error::writer_ended()),
         };
-        thread.join().map_err(|_| Error::ended())?;
+        thread.join().map_err(|_| Error::writer_ended())?;
         result
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`.
+        // Errors are reported only by `close`.
         let _ = self.finish();
     }
 }
 
-/// The thread that writes.
-struct Scribe {
+/// State of the thread that writes.
+struct WriterThread {
     path: PathBuf,
     connection: Connection,
-    intake: Intake,
+    indexer: ChangeIndexer,
     rows: RowCodec,
-    /// Rows of each stream that wait to be packed.
-    waiting: HashMap<i64, usize>,
-    /// Streams the packer was asked for and has not delivered.
-    requested: HashSet<i64>,
-    /// Streams for which a dictionary was asked for; once is enough.
-    trained: HashSet<i64>,
-    requests: Option<SyncSender<Request>>,
-    tray: Arc<Tray>,
+    /// Number of rows per stream that are not packed yet.
+    unpacked_rows: HashMap<i64, usize>,
+    /// Streams whose packing was requested and is not finished.
+    packing_requested: HashSet<i64>,
+    /// Streams for which a dictionary was requested; once is enough.
+    training_requested: HashSet<i64>,
+    requests: Option<SyncSender<PackerRequest>>,
+    packed_slot: Arc<PackedSlot>,
     packer: Option<JoinHandle<()>>,
     last_seq: i64,
-    failed: Option<Failed>,
+    failure: Option<WriterFailure>,
     _lock: WriterLock,
 }
 
-/// Why nothing is written any more.
-struct Failed {
+/// The error that stopped the writer.
+struct WriterFailure {
     why: String,
-    may_pass: bool,
+    is_transient: bool,
     is_damage: bool,
 }
 
-/// What waits for the commit.
+/// Replies and work to do after the commit.
 #[derive(Default)]
-struct Answers {
+struct PendingReplies {
     flushed: Vec<SyncSender<Result<i64>>>,
     packed: Vec<SyncSender<Result<()>>>,
-    forget: Vec<(Moment, SyncSender<Result<Moment>>)>,
-    /// What is to be done when the commit is done.
-    step: Option<Packed>,
+    prune: Vec<(Moment, SyncSender<Result<Moment>>)>,
+    /// A prune step to run in its own transaction after the commit.
+    prune_step: Option<PackedOutput>,
     close: Option<SyncSender<Result<()>>>,
     packer_done: bool,
 }
 
-// === impl Answers ===
+// === impl PendingReplies ===
 
-impl Answers {
-    /// Notes who waits for what. Gives back what is to be written.
-    fn note(&mut self, command: Command) -> Result<Option<Batch>> {
+impl PendingReplies {
+    /// Registers the reply a command waits for. Returns the batch to write, if any.
+    fn register(&mut self, command: WriterCommand) -> Result<Option<Batch>> {
         match command {
-            Command::Append(batch) => return Ok(Some(batch)),
-            Command::Flush(answer) => self.flushed.push(answer),
-            Command::Forget(moment, answer) => self.forget.push((moment, answer)),
-            // The tray is looked at with every command.
-            Command::Look => {}
-            Command::PackerFailed(error) => return Err(error),
-            Command::Abandon => return Err(Error::abandoned()),
-            Command::PackerDone => self.packer_done = true,
-            Command::Close(answer) => self.close = Some(answer),
+            WriterCommand::Append(batch) => return Ok(Some(batch)),
+            WriterCommand::Flush(answer) => self.flushed.push(answer),
+            WriterCommand::Prune(moment, answer) => self.prune.push((moment, answer)),
+            // The slot is checked with every command.
+            WriterCommand::CheckPackedSlot => {}
+            WriterCommand::PackerFailed(error) => return Err(error),
+            WriterCommand::Abandon => return Err(Error::writer_abandoned()),
+            WriterCommand::PackerDone => self.packer_done = true,
+            WriterCommand::Close(answer) => self.close = Some(answer),
         }
         Ok(None)
     }
 
-    /// The same for what the packer made.
-    fn note_packed(&mut self, packed: Option<Packed>) -> Option<Packed> {
+    /// Registers the reply that the packer waits for. Returns the output to write in this transaction, if any.
+    fn register_packed(&mut self, packed: Option<PackedOutput>) -> Option<PackedOutput> {
         let packed = packed?;
-        if packed.is_forgetting() {
-            self.step = Some(packed);
+        if packed.is_prune_step() {
+            self.prune_step = Some(packed);
             return None;
         }
-        self.packed.push(packed.done());
+        self.packed.push(packed.reply_sender());
         Some(packed)
     }
 
-    fn end_the_transaction(&self) -> bool {
-        self.step.is_some() || !self.forget.is_empty() || self.close.is_some() || self.packer_done
+    fn must_commit(&self) -> bool {
+        self.prune_step.is_some() || !self.prune.is_empty() || self.close.is_some() || self.packer_done
     }
 }
 
-// === impl Scribe ===
+// === impl WriterThread ===
 
-impl Scribe {
-    fn run(mut self, inbox: &Receiver<Command>) {
+impl WriterThread {
+    fn run(mut self, inbox: &Receiver<WriterCommand>) {
         let (mut closing, mut packer_done) = (None, false);
-        // Ends when the writer's owner has asked for it and the packer has ended.
+        // Runs until the owner has requested the close and the packer has ended.
         while !(packer_done && closing.is_some()) {
             let Ok(first) = inbox.recv() else { break };
-            let mut answers = Answers::default();
+            let mut answers = PendingReplies::default();
             let outcome = self.transaction(first, inbox, &mut answers);
             if let Err(error) = outcome {
-                // The owner hears of it at the next call; what was committed stays.
+                // The owner gets the error from its next call; what was committed stays.
                 let _ = self.connection.execute_batch("ROLLBACK");
-                // What was opened as a history is damaged if it is none any more.
-                let is_damage = error.is_damage() || matches!(error, Error::NotOurs { .. });
-                let (why, may_pass) = (describe(&error), error.may_pass());
-                self.failed.get_or_insert(Failed { why, may_pass, is_damage });
+                // The file was opened as a history, so if it is not one any more it is damaged.
+                let is_damage = error.is_damage() || matches!(error, Error::NotAHistory { .. });
+                let (why, may_pass) = (describe(&error), error.is_transient());
+                self.failure.get_or_insert(WriterFailure { why, is_transient: may_pass, is_damage });
             }
             for answer in answers.flushed {
                 let _ = answer.send(self.result().map(|()| self.last_seq));
@@ -232,15 +235,15 @@ impl Scribe {
             for answer in answers.packed {
                 let _ = answer.send(self.result());
             }
-            for (moment, answer) in answers.forget {
-                self.request_forgetting(moment, answer);
+            for (moment, answer) in answers.prune {
+                self.request_prune(moment, answer);
             }
-            if let Some(step) = answers.step {
-                let _ = step.done().send(self.forget_step(&step));
+            if let Some(step) = answers.prune_step {
+                let _ = step.reply_sender().send(self.apply_prune_step(&step));
             }
             if let Some(answer) = answers.close {
                 closing = Some(answer);
-                // The packer ends when its requests do.
+                // The packer ends when its request channel is closed.
                 self.requests = None;
             }
             packer_done |= answers.packer_done;
@@ -249,8 +252,8 @@ impl Scribe {
             let _ = packer.join();
         }
         let result = self.result();
-        let closed = match self.failed {
-            Some(Failed { is_damage: true, .. }) => schema::abandon(self.connection, &self.path),
+        let closed = match self.failure {
+            Some(WriterFailure { is_damage: true, .. }) => schema::abandon(self.connection, &self.path),
             _ => schema::close(self.connection, &self.path),
         };
         if let Some(answer) = closing {
@@ -259,129 +262,129 @@ impl Scribe {
     }
 
     fn result(&self) -> Result<()> {
-        self.failed.as_ref().map_or(Ok(()), |failed| {
-            let Failed { why, may_pass, is_damage } = failed;
-            Err(Error::Stopped { why: why.clone(), may_pass: *may_pass, is_damage: *is_damage })
+        self.failure.as_ref().map_or(Ok(()), |failed| {
+            let WriterFailure { why, is_transient: may_pass, is_damage } = failed;
+            Err(Error::Stopped { why: why.clone(), is_transient: *may_pass, is_damage: *is_damage })
         })
     }
 
-    /// Takes `first` and what else is waiting, and commits it as one.
+    /// Writes `first` and the other queued commands in one transaction.
     fn transaction(
         &mut self,
-        first: Command,
-        inbox: &Receiver<Command>,
-        answers: &mut Answers,
+        first: WriterCommand,
+        inbox: &Receiver<WriterCommand>,
+        answers: &mut PendingReplies,
     ) -> Result<()> {
         let doing = "write to";
         let mut room = TRANSACTION_CHANGES;
         let mut next = Some(first);
         let mut begun = false;
         while let Some(command) = next {
-            // Whatever fails below, nobody who waits for an answer is forgotten.
-            let batch = answers.note(command)?;
-            let packed = answers.note_packed(self.tray.take());
+            // Replies are registered first, so that each is answered even if a later step fails.
+            let batch = answers.register(command)?;
+            let packed = answers.register_packed(self.packed_slot.take());
             let writes = batch.is_some() || packed.is_some();
-            if self.failed.is_none() && !begun && writes {
-                self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
+            if self.failure.is_none() && !begun && writes {
+                self.connection.execute_batch("BEGIN IMMEDIATE").context(doing, &self.path)?;
                 begun = true;
             }
             // After a failure nothing more is written: a hole in the middle would be worse than an early end.
-            if self.failed.is_none() {
+            if self.failure.is_none() {
                 if let Some(packed) = &packed {
-                    self.file(packed)?;
+                    self.apply_packed(packed)?;
                 }
                 if let Some(batch) = &batch {
                     room = room.saturating_sub(batch.changes.len().max(1));
                     self.append(batch)?;
                 }
             }
-            // The packer waits for the commit: it is not to wait for long.
-            let stop = packed.is_some() || room == 0 || answers.end_the_transaction();
+            // The packer blocks until the commit, so commit soon.
+            let stop = packed.is_some() || room == 0 || answers.must_commit();
             next = if stop { None } else { inbox.try_recv().ok() };
         }
         if begun {
-            self.intake.settle(&self.connection)?;
-            self.connection.execute_batch("COMMIT").doing(doing, &self.path)?;
+            self.indexer.write_updates(&self.connection)?;
+            self.connection.execute_batch("COMMIT").context(doing, &self.path)?;
         }
         self.request_packing();
         Ok(())
     }
 
-    /// Puts in the file what the packer made.
-    fn file(&mut self, packed: &Packed) -> Result<()> {
+    /// Writes the packer's output to the file.
+    fn apply_packed(&mut self, packed: &PackedOutput) -> Result<()> {
         if let Some((stream, rows)) = packed.apply(&self.connection, &self.path, self.last_seq)? {
-            self.rows.refresh(stream);
-            let waiting = self.waiting.entry(stream).or_default();
+            self.rows.refresh_dictionary(stream);
+            let waiting = self.unpacked_rows.entry(stream).or_default();
             *waiting = waiting.saturating_sub(rows);
-            self.requested.remove(&stream);
+            self.packing_requested.remove(&stream);
         }
         Ok(())
     }
 
-    fn request_forgetting(&self, moment: Moment, answer: SyncSender<Result<Moment>>) {
-        let request = Request::Forget(moment, Some(answer));
+    fn request_prune(&self, moment: Moment, answer: SyncSender<Result<Moment>>) {
+        let request = PackerRequest::Prune(moment, Some(answer));
         let refused = match (&self.requests, self.result()) {
             (Some(requests), Ok(())) => requests.try_send(request).err().map(|error| {
                 let (TrySendError::Full(request) | TrySendError::Disconnected(request)) = error;
                 let why = "the packer has too much to do".to_owned();
-                (request, Error::Stopped { why, may_pass: true, is_damage: false })
+                (request, Error::Stopped { why, is_transient: true, is_damage: false })
             }),
-            (None, Ok(())) => Some((request, Error::ended())),
+            (None, Ok(())) => Some((request, Error::writer_ended())),
             (_, Err(error)) => Some((request, error)),
         };
-        if let Some((Request::Forget(_, Some(answer)), error)) = refused {
+        if let Some((PackerRequest::Prune(_, Some(answer)), error)) = refused {
             let _ = answer.send(Err(error));
         }
     }
 
-    /// Does a step of forgetting. If it fails the file is as before, and writing goes on.
-    fn forget_step(&mut self, step: &Packed) -> Result<()> {
+    /// Runs one prune step. If it fails, the file is unchanged and writing continues.
+    fn apply_prune_step(&mut self, step: &PackedOutput) -> Result<()> {
         self.result()?;
         let doing = "prune";
-        // Who is in the way is not waited for: batches would wait too. What goes is overwritten with zeros only here:
-        // rows that are packed are not forgotten.
-        self.connection.busy_timeout(Duration::ZERO).doing(doing, &self.path)?;
-        self.connection.execute_batch("PRAGMA secure_delete = ON").doing(doing, &self.path)?;
-        let done = self.forget_step_at_once(step);
+        // Does not wait for other connections, because queued batches would wait too. Deleted content is overwritten
+        // with zeros only here: packed rows still exist in their block, so they need no overwriting.
+        self.connection.busy_timeout(Duration::ZERO).context(doing, &self.path)?;
+        self.connection.execute_batch("PRAGMA secure_delete = ON").context(doing, &self.path)?;
+        let done = self.apply_prune_step_in_transaction(step);
         if done.is_err() {
             // Some errors end the transaction by themselves.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        self.connection.execute_batch("PRAGMA secure_delete = OFF").doing(doing, &self.path)?;
-        self.connection.busy_timeout(schema::PATIENCE).doing(doing, &self.path)?;
+        self.connection.execute_batch("PRAGMA secure_delete = OFF").context(doing, &self.path)?;
+        self.connection.busy_timeout(schema::BUSY_TIMEOUT).context(doing, &self.path)?;
         done
     }
 
-    fn forget_step_at_once(&mut self, step: &Packed) -> Result<()> {
+    fn apply_prune_step_in_transaction(&mut self, step: &PackedOutput) -> Result<()> {
         let doing = "prune";
-        schema::empty_log(&self.connection, LOG_PAGES).doing(doing, &self.path)?;
-        self.connection.execute_batch("BEGIN IMMEDIATE").doing(doing, &self.path)?;
-        let free = schema::free_pages(&self.connection).doing(doing, &self.path)?;
-        self.file(step)?;
-        let freed = schema::free_pages(&self.connection).doing(doing, &self.path)? - free;
-        schema::give_back(&self.connection, freed).doing(doing, &self.path)?;
-        self.connection.execute_batch("COMMIT").doing(doing, &self.path)
+        schema::checkpoint(&self.connection, MAX_WAL_PAGES).context(doing, &self.path)?;
+        self.connection.execute_batch("BEGIN IMMEDIATE").context(doing, &self.path)?;
+        let free = schema::free_pages(&self.connection).context(doing, &self.path)?;
+        self.apply_packed(step)?;
+        let freed = schema::free_pages(&self.connection).context(doing, &self.path)? - free;
+        schema::vacuum_pages(&self.connection, freed).context(doing, &self.path)?;
+        self.connection.execute_batch("COMMIT").context(doing, &self.path)
     }
 
     fn append(&mut self, batch: &Batch) -> Result<()> {
         for observed in &batch.changes {
-            let (stream, row) = self.intake.place(&self.connection, observed)?;
+            let (stream, row) = self.indexer.index(&self.connection, observed)?;
             let text = observed.what.object().as_str();
             self.rows.insert(&self.connection, &self.path, &stream, &row, text)?;
-            self.intake.count_row(&stream, &row);
-            *self.waiting.entry(stream.id).or_default() += 1;
+            self.indexer.count_row(&stream, &row);
+            *self.unpacked_rows.entry(stream.id).or_default() += 1;
             self.last_seq = row.seq;
         }
         for gap in &batch.closed_gaps {
-            let source = self.intake.source_id(&self.connection, &gap.source)?;
+            let source = self.indexer.source_id(&self.connection, &gap.source)?;
             gaps::close(&self.connection, &self.path, source, gap)?;
         }
         for gap in &batch.gaps {
-            let source = self.intake.source_id(&self.connection, &gap.source)?;
+            let source = self.indexer.source_id(&self.connection, &gap.source)?;
             gaps::insert(&self.connection, &self.path, source, gap)?;
         }
         for position in &batch.positions {
-            let source = self.intake.source_id(&self.connection, &position.source)?;
+            let source = self.indexer.source_id(&self.connection, &position.source)?;
             position.insert(&self.connection, &self.path, source)?;
         }
         Ok(())
@@ -390,20 +393,20 @@ impl Scribe {
     fn request_packing(&mut self) {
         let Some(requests) = &self.requests else { return };
         let mut waiting: Vec<(i64, usize)> =
-            self.waiting.iter().map(|(stream, rows)| (*stream, *rows)).collect();
+            self.unpacked_rows.iter().map(|(stream, rows)| (*stream, *rows)).collect();
         waiting.sort_unstable();
         for (stream, rows) in waiting {
-            // A full queue is no loss: the stream is asked for again after the next commit.
-            if rows >= FRAME_VERSIONS && !self.requested.contains(&stream) {
-                if requests.try_send(Request::Pack(stream)).is_ok() {
-                    self.requested.insert(stream);
+            // If the queue is full, the stream is requested again after the next commit.
+            if rows >= MAX_FRAME_VERSIONS && !self.packing_requested.contains(&stream) {
+                if requests.try_send(PackerRequest::Pack(stream)).is_ok() {
+                    self.packing_requested.insert(stream);
                 }
             } else if rows >= DICTIONARY_SAMPLES
-                && !self.trained.contains(&stream)
+                && !self.training_requested.contains(&stream)
                 && !self.rows.has_dictionary(stream)
-                && requests.try_send(Request::Train(stream)).is_ok()
+                && requests.try_send(PackerRequest::Train(stream)).is_ok()
             {
-                self.trained.insert(stream);
+                self.training_requested.insert(stream);
             }
         }
     }
@@ -417,15 +420,15 @@ fn count_rows(connection: &Connection) -> rusqlite::Result<HashMap<i64, usize>> 
 }
 
 fn spawn(name: &str, path: &Path, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).doing("start a thread for", path)
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).context("start a thread for", path)
 }
 
-/// An error with its causes: it is told in another thread, maybe more than once.
+/// An error with its causes as text, because it is reported on another thread, possibly more than once.
 fn describe(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        // SQLite's number stands behind SQLite's words.
+        // SQLite's error code repeats SQLite's message.
         if error.is::<rusqlite::ffi::Error>() {
             break;
         }
@@ -440,52 +443,55 @@ fn describe(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    /// A writer's thread that finds something in the tray, while another has locked the file, when it takes the first of
-    /// these commands.
-    fn run_locked(path: &Path, commands: Vec<Command>) {
-        let connection = schema::open_writable(path, Safety::Durable).unwrap();
+    /// Runs a writer thread with output in the packed slot and these commands queued, while another connection has
+    /// locked the file.
+    fn run_on_locked_file(path: &Path, commands: Vec<WriterCommand>) {
+        let connection = schema::open_writable(path, Durability::EveryCommit).unwrap();
         connection.busy_timeout(Duration::ZERO).unwrap();
-        let tray = Arc::new(Tray::default());
+        let tray = Arc::new(PackedSlot::default());
         let (done, packed) = sync_channel(1);
-        tray.put(Packed::empty(done));
-        let (sender, inbox) = sync_channel(QUEUE);
+        tray.put(PackedOutput::empty_keyframe(done));
+        let (sender, inbox) = sync_channel(BATCH_QUEUE);
         commands.into_iter().for_each(|command| sender.send(command).unwrap());
         let (requests, _packer_inbox) = sync_channel(PACK_QUEUE);
-        let scribe = Scribe {
-            intake: Intake::open(&connection, path).unwrap(),
+        let writer_thread = WriterThread {
+            indexer: ChangeIndexer::open(&connection, path).unwrap(),
             connection,
             rows: RowCodec::new(),
-            waiting: HashMap::new(),
-            requested: HashSet::new(),
-            trained: HashSet::new(),
+            unpacked_rows: HashMap::new(),
+            packing_requested: HashSet::new(),
+            training_requested: HashSet::new(),
             requests: Some(requests),
-            tray,
+            packed_slot: tray,
             packer: None,
             last_seq: 0,
-            failed: None,
+            failure: None,
             _lock: WriterLock::take(path).unwrap(),
             path: path.to_owned(),
         };
         let other = Connection::open(path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        // Without its sender it ends by itself if it waits for what nobody will say.
+        // Without a sender the thread ends by itself if it would wait for further commands.
         drop(sender);
-        scribe.run(&inbox);
-        assert!(packed.recv().unwrap().unwrap_err().may_pass());
+        writer_thread.run(&inbox);
+        assert!(packed.recv().unwrap().unwrap_err().is_transient());
     }
 
     #[test]
-    fn who_waits_is_answered_if_the_transaction_cannot_begin() {
+    fn waiting_callers_get_a_reply_if_the_transaction_cannot_begin() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.kine");
         let (flushed, flush) = sync_channel(1);
         let (closed, close) = sync_channel(1);
-        run_locked(&path, vec![Command::Flush(flushed), Command::Close(closed), Command::PackerDone]);
-        assert!(flush.recv().unwrap().unwrap_err().may_pass());
-        assert!(close.recv().unwrap().unwrap_err().may_pass());
+        run_on_locked_file(
+            &path,
+            vec![WriterCommand::Flush(flushed), WriterCommand::Close(closed), WriterCommand::PackerDone],
+        );
+        assert!(flush.recv().unwrap().unwrap_err().is_transient());
+        assert!(close.recv().unwrap().unwrap_err().is_transient());
 
         let (closed, close) = sync_channel(1);
-        run_locked(&path, vec![Command::Close(closed), Command::PackerDone]);
-        assert!(close.recv().unwrap().unwrap_err().may_pass());
+        run_on_locked_file(&path, vec![WriterCommand::Close(closed), WriterCommand::PackerDone]);
+        assert!(close.recv().unwrap().unwrap_err().is_transient());
     }
 }

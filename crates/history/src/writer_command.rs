@@ -1,4 +1,4 @@
-//! What the writer's thread is asked to do, by its owner and by the packer.
+//! Commands to the writer thread, sent by its owner and by the packer.
 
 use std::sync::mpsc::SyncSender;
 
@@ -7,20 +7,20 @@ use model::Moment;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
 
-/// A message to the writer's thread.
-pub(crate) enum Command {
+/// A command to the writer thread.
+pub(crate) enum WriterCommand {
     Append(Batch),
-    /// Answered when all that came before is durable, with the number of the last change.
+    /// Replies with the last sequence number when all earlier commands are durable.
     Flush(SyncSender<Result<i64>>),
-    /// Answered when everything before the moment is forgotten.
-    Forget(Moment, SyncSender<Result<Moment>>),
-    /// The packer has put something in the tray.
-    Look,
-    /// The packer cannot go on.
+    /// Replies when everything before the moment is pruned.
+    Prune(Moment, SyncSender<Result<Moment>>),
+    /// The packer has put an output into the packed slot.
+    CheckPackedSlot,
+    /// The packer failed.
     PackerFailed(Error),
-    /// The packer has packed all there was and ended.
+    /// The packer has packed all rows and ended.
     PackerDone,
-    /// The file is damaged.
+    /// The file is damaged; stop writing.
     Abandon,
     Close(SyncSender<Result<()>>),
 }

@@ -1,4 +1,4 @@
-//! A history after its writer is done: one file, as small as it can be, for anyone to open.
+//! A history after its writer has closed it: a single, compact file that can be opened anywhere.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ fn a_closed_file_is_alone_and_has_no_free_pages() {
     for batch in changes.chunks(500) {
         writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
     }
-    // A reader that came while it was written sees it so to its end.
+    // A reader opened during writing keeps its snapshot.
     let history = History::open(&path).unwrap();
     assert_eq!(writer.flush().unwrap(), 6_000);
     let mut reading = history.between(Window::ALL, &Selection::default()).unwrap();

@@ -1,14 +1,14 @@
-//! Copies of a history: whole, alone, and given up when nobody waits for them any more.
+//! Copies of a history: complete, self-contained, and aborted when no longer wanted.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::path::Path;
 
 use history::{Batch, Error, History, Selection, Writer, copy, doctor};
-use model::{Change, Observed, Window};
+use model::{Change, IncomingChange, Window};
 use workload::churn::{Churn, churn};
 
-fn made_up() -> Vec<Observed> {
+fn generated_changes() -> Vec<IncomingChange> {
     churn(Churn { alive: 500, changes: 6_000, ..Churn::default() }).collect()
 }
 
@@ -22,7 +22,7 @@ fn a_copy_holds_what_was_durable_and_can_be_written_on() {
     let folder = tempfile::tempdir().unwrap();
     let (path, to) = (folder.path().join("h.kine"), folder.path().join("copy.kine"));
     let writer = Writer::open(&path).unwrap();
-    let made_up = made_up();
+    let made_up = generated_changes();
     writer.append(Batch { changes: made_up[..4_000].to_vec(), ..Batch::default() }).unwrap();
     writer.flush().unwrap();
     let before = changes(&path);
@@ -42,12 +42,12 @@ fn a_copy_holds_what_was_durable_and_can_be_written_on() {
 }
 
 #[test]
-fn a_copy_is_given_up_when_told_to_and_never_overwrites() {
+fn a_copy_can_be_aborted_and_never_overwrites() {
     let folder = tempfile::tempdir().unwrap();
     let (path, to) = (folder.path().join("h.kine"), folder.path().join("copy.kine"));
     let writer = Writer::open(&path).unwrap();
-    // Many times what lies between two questions whether to go on.
-    for batch in made_up().chunks(500) {
+    // Many times the data between two calls of `go_on`.
+    for batch in generated_changes().chunks(500) {
         writer.append(Batch { changes: batch.to_vec(), ..Batch::default() }).unwrap();
     }
     writer.flush().unwrap();

@@ -1,15 +1,15 @@
-//! Forgetting on the writer's own connection: in little room, while more is appended.
+//! Pruning through an open writer: with little extra space, while changes are appended.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::path::Path;
 
-use history::{Batch, Bulk, History, Selection, Writer, doctor};
-use model::{Moment, Observed, Window};
+use history::{Batch, BulkWriter, History, Selection, Writer, doctor};
+use model::{IncomingChange, Moment, Window};
 use testobjects::resource;
 
-/// Changes to a hundred pods, with words that do not pack well.
-fn changes() -> Vec<Observed> {
+/// Changes to a hundred pods, with text that compresses badly.
+fn changes() -> Vec<IncomingChange> {
     let mut noise = 1_u64;
     let mut words = || -> String {
         let word = |_| {
@@ -21,7 +21,7 @@ fn changes() -> Vec<Observed> {
     let change = |number: i64| {
         let pod = resource("v1", "Pod", &format!("pod-{}", number % 100)).namespace("web");
         let what = pod.set("words", words()).modified();
-        Observed::received(Moment::from_nanos(number), &"east".into(), what)
+        IncomingChange::received(Moment::from_nanos(number), &"east".into(), what)
     };
     (0..48_000).map(change).collect()
 }
@@ -33,12 +33,12 @@ fn bytes(path: &Path, suffix: &str) -> u64 {
 }
 
 #[test]
-fn forgetting_takes_little_room_and_appends_go_on() {
+fn pruning_takes_little_space_and_appends_continue() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
     let changes = changes();
     let (old, new) = changes.split_at(40_000);
-    let mut bulk = Bulk::into(&path).unwrap();
+    let mut bulk = BulkWriter::open(&path).unwrap();
     old.iter().for_each(|observed| bulk.push(observed).unwrap());
     bulk.finish().unwrap();
     let begins = old[36_000].seen;
@@ -46,7 +46,7 @@ fn forgetting_takes_little_room_and_appends_go_on() {
     let expected = History::open(&path).unwrap().at(begins, &Selection::default()).unwrap();
 
     let writer = Writer::open(&path).unwrap();
-    let forgetting = writer.forget(begins).unwrap();
+    let forgetting = writer.prune(begins).unwrap();
     let mut batches = new.chunks(100);
     let (mut log, mut during) = (0, 0);
     let outcome = loop {

@@ -1,4 +1,4 @@
-//! A disk that takes no more: the writer says so and lets go, and another goes on when there is room again.
+//! A full disk: the writer reports it and stops, and another one continues when there is space again.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -11,13 +11,13 @@ use std::path::Path;
 use std::process::Command;
 
 use history::{Batch, History, Selection, Writer, doctor};
-use model::{Observed, Window};
+use model::{IncomingChange, Window};
 use workload::churn::{Churn, churn};
 
-/// What the child is told through its environment, since its arguments are the test runner's.
+/// The path for the child process, passed in the environment because its arguments are the test runner's.
 const CHILD: &str = "KINESCOPE_TEST_FILL";
 
-fn all() -> impl Iterator<Item = Observed> {
+fn all() -> impl Iterator<Item = IncomingChange> {
     churn(Churn { seed: 7, alive: 300, changes: 1_000_000, ..Churn::default() })
 }
 
@@ -27,8 +27,8 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         return fill(Path::new(&path));
     }
     let folder = tempfile::tempdir().unwrap();
-    // A limit for the size of files is as good as a small disk, and needs no rights. It grows from try to try, so that
-    // it is met in the first rows, in the log, in the middle of packing.
+    // A file size limit acts like a small disk and needs no privileges. It grows from try to try, so that it is hit
+    // in the first rows, in the log, and during packing.
     for limit in [100, 400, 1_000, 4_000] {
         let path = folder.path().join(format!("{limit}.kine"));
         let child = Command::new("bash")
@@ -42,28 +42,28 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// Writes until it does not go on, makes room, and goes on.
+/// Writes until it fails, makes space, and continues.
 fn fill(path: &Path) {
     let mut changes = all();
     let mut acknowledged = 0;
     let writer = match Writer::open(path) {
         Ok(writer) => writer,
         Err(error) => {
-            assert!(error.may_pass(), "{error}");
+            assert!(error.is_transient(), "{error}");
             assert!(!path.exists(), "half a history");
             return;
         }
     };
     let error = loop {
-        let changes: Vec<Observed> = changes.by_ref().take(100).collect();
+        let changes: Vec<IncomingChange> = changes.by_ref().take(100).collect();
         match writer.append(Batch { changes, ..Batch::default() }).and_then(|()| writer.flush()) {
             Ok(seq) => acknowledged = seq,
             Err(error) => break error,
         }
     };
-    assert!(error.may_pass(), "{error}");
-    // It ends, and with the reason.
-    assert!(writer.close().unwrap_err().may_pass());
+    assert!(error.is_transient(), "{error}");
+    // Closing ends with the reason.
+    assert!(writer.close().unwrap_err().is_transient());
     let unlimited = ["--fsize=unlimited:", "--pid", &std::process::id().to_string()].map(str::to_owned);
     assert!(Command::new("prlimit").args(unlimited).status().unwrap().success());
     let writer = Writer::open(path).unwrap();

@@ -1,4 +1,4 @@
-//! A writer that is killed at any instant: what it acknowledged is there, and nothing else is wrong.
+//! A writer killed at any instant: everything it acknowledged is there, and the file is intact.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,18 +11,18 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use history::{Batch, History, Position, Selection, Writer, doctor};
-use model::{Kind, Moment, Observed, Window};
+use history::{Batch, History, Selection, WatchPosition, Writer, doctor};
+use model::{IncomingChange, Kind, Moment, Window};
 use rand::{RngExt, SeedableRng};
 use workload::churn::{Churn, churn};
 
-/// What the child is told through its environment, since its arguments are the test runner's.
+/// The path for the child process, passed in the environment because its arguments are the test runner's.
 const CHILD: &str = "KINESCOPE_TEST_APPEND_TO";
-/// A history grows over so many lives of its writer before a new one begins.
-const LIVES: usize = 4;
+/// A history is continued by this many writer processes before a new one is started.
+const WRITERS_PER_HISTORY: usize = 4;
 
-/// The same changes every time: whatever was written is a beginning of them.
-fn all() -> impl Iterator<Item = Observed> {
+/// The same changes every time: whatever was written is a prefix of them.
+fn all() -> impl Iterator<Item = IncomingChange> {
     churn(Churn { seed: 7, alive: 300, changes: 1_000_000, ..Churn::default() })
 }
 
@@ -37,7 +37,7 @@ fn what_was_acknowledged_survives_every_kill() {
     let kills = testobjects::cases(100, 1_000);
     let (mut acknowledged, mut packed) = (0, 0);
     for kill in 0..kills {
-        let life = kill % LIVES;
+        let life = kill % WRITERS_PER_HISTORY;
         if life == 0 {
             acknowledged = 0;
         }
@@ -48,14 +48,15 @@ fn what_was_acknowledged_survives_every_kill() {
         let spin = rng.random_range(0..200_000);
         acknowledged = acknowledged.max(append_and_kill(&path, acks, spin));
         packed += check(&path, acknowledged, kill);
-        if life == LIVES - 1 || kill == kills - 1 {
+        if life == WRITERS_PER_HISTORY - 1 || kill == kills - 1 {
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
     assert!(packed > kills as u64, "the packer was hardly ever at work: {packed} blocks in all");
 }
 
-/// Lets a child append until it has acknowledged so often, and a little longer; says how many changes it promised.
+/// Lets a child append until it has acknowledged `acks` times, and a little longer; returns the number of changes
+/// acknowledged.
 fn append_and_kill(path: &Path, acks: usize, spin: u64) -> usize {
     let mut child: Child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_was_acknowledged_survives_every_kill", "--nocapture"])
@@ -80,7 +81,7 @@ fn append_and_kill(path: &Path, acks: usize, spin: u64) -> usize {
     promised
 }
 
-/// The child: goes on where the history ends, and says after each flush how much of it is durable.
+/// The child: continues where the history ends, and prints after each flush how much is durable.
 fn append_until_killed(path: &Path) -> ! {
     let written = if path.exists() { count(path) } else { 0 };
     let writer = Writer::open(path).unwrap();
@@ -88,9 +89,9 @@ fn append_until_killed(path: &Path) -> ! {
     let mut durable = written;
     loop {
         let size = 1 + (durable * 7) % 600;
-        let batch: Vec<Observed> = changes.by_ref().take(size).collect();
+        let batch: Vec<IncomingChange> = changes.by_ref().take(size).collect();
         durable += batch.len();
-        let position = Position {
+        let position = WatchPosition {
             source: "churn".into(),
             kind: Kind::new("", "Pod"),
             resource_version: durable.to_string(),
@@ -104,15 +105,15 @@ fn append_until_killed(path: &Path) -> ! {
     }
 }
 
-/// Says how many blocks there are.
+/// Returns the number of blocks.
 fn check(path: &Path, acknowledged: usize, kill: usize) -> u64 {
-    // Killed before it made the file.
+    // Killed before it created the file.
     if !path.exists() && acknowledged == 0 {
         return 0;
     }
     let report = match doctor(path) {
         Ok(report) => report,
-        // Killed while making it: no history yet, and none was promised.
+        // Killed while creating it: there is no history yet, and nothing was acknowledged.
         Err(error) => {
             assert_eq!(acknowledged, 0, "kill {kill}: {error}");
             return 0;

@@ -1,18 +1,18 @@
-//! A history that is kept short stays what it was, in what is left of it.
+//! Retention: a history that is pruned regularly keeps its remaining contents unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use history::{Batch, History, Retention, Selection, Writer, doctor, forget};
-use model::{Moment, Observed};
+use history::{Batch, History, Retention, Selection, Writer, doctor, prune_incrementally};
+use model::{IncomingChange, Moment};
 use testobjects::resource;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Adds a change a second to a hundred pods, with words that do not pack well.
-fn go_on(path: &Path, seconds: std::ops::Range<i64>) {
+/// Adds one change per second to a hundred pods, with text that compresses badly.
+fn append_seconds(path: &Path, seconds: std::ops::Range<i64>) {
     let writer = Writer::open(path).unwrap();
     let source: Arc<str> = "east".into();
     let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
@@ -28,26 +28,26 @@ fn go_on(path: &Path, seconds: std::ops::Range<i64>) {
         let pod = pod.set("words", words.concat());
         let what = if second < 100 { pod.added() } else { pod.modified() };
         let seen = Moment::from_nanos(second * SECOND);
-        let changes = vec![Observed::received(seen, &source, what)];
+        let changes = vec![IncomingChange::received(seen, &source, what)];
         writer.append(Batch { changes, ..Batch::default() }).unwrap();
     }
     writer.close().unwrap();
 }
 
-fn at(path: &Path, second: i64) -> Vec<model::Version> {
+fn at(path: &Path, second: i64) -> Vec<model::ObjectVersion> {
     let history = History::open(path).unwrap();
     history.at(Moment::from_nanos(second * SECOND), &Selection::default()).unwrap().into_objects()
 }
 
 #[test]
-fn what_is_older_is_forgotten_with_some_slack() {
+fn older_changes_are_pruned_with_some_slack() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kine");
-    go_on(&path, 0..1_000);
+    append_seconds(&path, 0..1_000);
     let retention = Retention { nanos: Some(500 * SECOND), bytes: None };
     let moment = |second: i64| {
         let now = Moment::from_nanos(second * SECOND);
-        retention.by_age(&History::open(&path).unwrap(), now).unwrap()
+        retention.cutoff_by_age(&History::open(&path).unwrap(), now).unwrap()
     };
     let overdue = |second: i64| moment(second).map(|moment| moment.nanos() / SECOND);
     assert_eq!(overdue(540), None);
@@ -55,17 +55,17 @@ fn what_is_older_is_forgotten_with_some_slack() {
     assert_eq!(overdue(1_000), Some(99));
     assert_eq!(overdue(1_000_000_000), Some(99));
     let before = at(&path, 700);
-    let pruned = forget(&path, Moment::from_nanos(500 * SECOND)).unwrap();
+    let pruned = prune_incrementally(&path, Moment::from_nanos(500 * SECOND)).unwrap();
     assert_eq!(pruned.changes, (1_000, 599));
     assert!(pruned.bytes.1 < pruned.bytes.0 * 3 / 4, "{:?}", pruned.bytes);
     assert_eq!(at(&path, 700), before);
     assert!(doctor(&path).unwrap().is_clean());
     assert_eq!(overdue(1_000), None);
     assert_eq!(overdue(1_060), Some(549));
-    // A recorder that was silent for long keeps its last state, and is left alone then.
+    // A recorder that was silent for long keeps its last state, and is then left alone.
     let mut times = 0;
     while let Some(moment) = moment(100_000) {
-        forget(&path, moment).unwrap();
+        prune_incrementally(&path, moment).unwrap();
         times += 1;
     }
     assert!((10..30).contains(&times), "{times}");
@@ -80,20 +80,20 @@ fn a_file_is_kept_small() {
     let retention = Retention { nanos: None, bytes: Some(400_000) };
     let mut forgotten = 0;
     for round in 0..10 {
-        go_on(&path, round * 500..(round + 1) * 500);
+        append_seconds(&path, round * 500..(round + 1) * 500);
         let last = at(&path, (round + 1) * 500);
         let overdue = || {
             let history = History::open(&path).unwrap();
-            let overdue = retention.by_size(&history).unwrap();
+            let overdue = retention.cutoff_by_size(&history).unwrap();
             assert_eq!(overdue.is_some(), history.used_bytes().unwrap() > 400_000);
             overdue.zip(history.span().unwrap())
         };
         while let Some((moment, (begins, end))) = overdue() {
             assert!(moment.nanos_since(begins) <= end.nanos_since(begins) / 10);
-            forget(&path, moment).unwrap();
+            prune_incrementally(&path, moment).unwrap();
             forgotten += 1;
         }
-        // All but the last versions of the hundred pods, which stay.
+        // Only the last versions of the hundred pods are kept.
         let used = History::open(&path).unwrap().used_bytes().unwrap();
         assert!(used <= 400_000, "{used}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), used);

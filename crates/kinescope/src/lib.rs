@@ -1,7 +1,8 @@
-//! Kinescope as a library: histories of Kubernetes clusters, what they hold, and what would have happened if.
+//! Kinescope as a library: histories of Kubernetes clusters, and queries, explanations and replays of them.
 //!
-//! The nouns are those of [`model`]; [`history`] has the `.kine` files and [`formats`] the files of other systems.
-//! [`query`] finds what is asked for, [`explain`] says why something was decided, and [`replay`] plays it again.
+//! The data types are in [`model`]; [`history`] reads and writes `.kine` files, [`formats`] the files of other systems.
+//! [`query`] selects from histories, [`explain`] explains the decisions of scheduler and autoscaler, and [`replay`]
+//! replays histories with the same settings or others.
 //!
 //! ```
 //! use kinescope::history::{Bulk, History};

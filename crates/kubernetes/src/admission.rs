@@ -1,13 +1,13 @@
-//! What an API server makes of a pod before anybody schedules it: the pod of a workload's template, with the defaults
-//! and the priority that it gets on its way in, and without what became of it later.
+//! Pod admission: a pod built from a workload's template, with the defaults and the priority that an API server sets,
+//! and without runtime state.
 
 use serde_json::{Map, Value, json};
 
-/// The pod that a workload would make: that of its template, under the workload's name, or the first one of a
-/// StatefulSet. A pod is its own.
+/// The pod that a workload would create from its template, named after the workload, or the first pod of a
+/// StatefulSet. A Pod is returned as it is.
 ///
-/// `None` for kinds that make no pods, and for a DaemonSet, whose pods are each made for one node.
-pub fn pod_of(object: &Value) -> Option<Value> {
+/// `None` for kinds that create no pods, and for DaemonSets, each of whose pods is for a specific node.
+pub fn pod_from_template(object: &Value) -> Option<Value> {
     let template = match kind_of(object) {
         ("", "Pod") => return Some(object.clone()),
         ("", "ReplicationController")
@@ -22,7 +22,7 @@ pub fn pod_of(object: &Value) -> Option<Value> {
     if let Some(namespace) = object["metadata"].get("namespace") {
         metadata.insert("namespace".to_owned(), namespace.clone());
     }
-    if let Some(controller) = controller_of(object) {
+    if let Some(controller) = pod_owner_of(object) {
         let reference = json!({
             "apiVersion": controller["apiVersion"],
             "kind": controller["kind"],
@@ -34,16 +34,16 @@ pub fn pod_of(object: &Value) -> Option<Value> {
     }
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
     if kind_of(object) == ("apps", "StatefulSet") {
-        make_first(&mut pod, &object["spec"]["volumeClaimTemplates"]);
+        make_first_stateful_pod(&mut pod, &object["spec"]["volumeClaimTemplates"]);
     }
     Some(pod)
 }
 
-/// What owns the pods that a workload makes: itself, or what it makes in its turn, under its own name. The ReplicaSet
-/// of a Deployment selects all pods that the Deployment does.
+/// The owner of the pods that a workload creates: the workload itself, or the object that it creates in turn, under
+/// the workload's name. The ReplicaSet of a Deployment selects all pods that the Deployment does.
 ///
-/// `None` for what makes no pods, or pods that nobody owns.
-pub fn controller_of(object: &Value) -> Option<Value> {
+/// `None` for kinds that create no pods, or pods without an owner.
+pub fn pod_owner_of(object: &Value) -> Option<Value> {
     let made = |api_version: &str, kind: &str, spec: Value| {
         let metadata = json!({
             "name": object["metadata"]["name"],
@@ -63,9 +63,9 @@ pub fn controller_of(object: &Value) -> Option<Value> {
     }
 }
 
-/// Fills in what an API server and its usual admission plugins do, as far as a scheduler sees it: requests that follow
-/// from limits, ports of the host's network, the priority of the class among `classes`, tolerations of nodes that are
-/// not there for a while. LimitRanges and RuntimeClasses are not looked at.
+/// Applies the defaults of an API server and its usual admission plugins, as far as a scheduler sees them: requests
+/// from limits, host ports on the host network, the priority of the class among `classes`, default tolerations of
+/// not-ready and unreachable nodes. LimitRanges and RuntimeClasses are ignored.
 pub fn admit(pod: &mut Value, classes: &[Value]) {
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
@@ -78,11 +78,11 @@ pub fn admit(pod: &mut Value, classes: &[Value]) {
         }
     }
     set_priority(spec, classes);
-    tolerate_absence(spec);
+    add_default_tolerations(spec);
 }
 
-/// Takes back what became of a pod since it was let in: its node, its status, its deletion.
-pub fn renew(pod: &mut Value) {
+/// Removes a pod's runtime state: its node, its status, its deletion.
+pub fn remove_runtime_state(pod: &mut Value) {
     for (part, field) in [("metadata", "deletionTimestamp"), ("spec", "nodeName")] {
         if let Some(fields) = pod.get_mut(part).and_then(Value::as_object_mut) {
             fields.remove(field);
@@ -100,8 +100,8 @@ fn kind_of(object: &Value) -> (&str, &str) {
     (group, object["kind"].as_str().unwrap_or_default())
 }
 
-/// Makes a pod the first of its StatefulSet, whose name it has so far, with the volumes that it alone claims.
-fn make_first(pod: &mut Value, claims: &Value) {
+/// Turns a pod named after its StatefulSet into the set's first pod, with the volumes of its own claims.
+fn make_first_stateful_pod(pod: &mut Value, claims: &Value) {
     let name = format!("{}-0", pod["metadata"]["name"].as_str().unwrap_or_default());
     pod["metadata"]["name"] = name.as_str().into();
     let labels = &mut pod["metadata"]["labels"];
@@ -123,7 +123,7 @@ fn make_first(pod: &mut Value, claims: &Value) {
         |claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": format!("{claim}-{name}")}}),
     );
     let mut volumes: Vec<Value> = claimed.collect();
-    // A claim takes the place of a volume of its name.
+    // A claim replaces a volume of the same name.
     let own = spec.get("volumes").and_then(Value::as_array).into_iter().flatten();
     volumes.extend(own.filter(|own| !names.iter().any(|name| own["name"] == *name)).cloned());
     spec.insert("volumes".to_owned(), volumes.into());
@@ -177,7 +177,7 @@ fn set_priority(spec: &mut Map<String, Value>, classes: &[Value]) {
     }
 }
 
-fn tolerate_absence(spec: &mut Map<String, Value>) {
+fn add_default_tolerations(spec: &mut Map<String, Value>) {
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
     if tolerations.is_null() {
         *tolerations = json!([]);
@@ -211,7 +211,7 @@ mod tests {
             let workload = json!({
                 "apiVersion": api_version, "kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec,
             });
-            let pod = pod_of(&workload).unwrap();
+            let pod = pod_from_template(&workload).unwrap();
             assert_eq!((&pod["kind"], &pod["apiVersion"]), (&json!("Pod"), &json!("v1")));
             assert_eq!(pod["metadata"]["name"], "web");
             assert_eq!(pod["metadata"]["namespace"], "shop");
@@ -223,7 +223,7 @@ mod tests {
             };
             let reference = &pod["metadata"]["ownerReferences"][0];
             assert_eq!((&reference["kind"], &reference["name"]), (&json!(owner), &json!("web")));
-            let controller = controller_of(&workload).unwrap();
+            let controller = pod_owner_of(&workload).unwrap();
             assert_eq!(
                 (&controller["kind"], &controller["metadata"]["namespace"]),
                 (&json!(owner), &json!("shop"))
@@ -232,11 +232,11 @@ mod tests {
         let template = json!({
             "apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": template,
         });
-        assert_eq!(pod_of(&template).unwrap()["metadata"].get("ownerReferences"), None);
+        assert_eq!(pod_from_template(&template).unwrap()["metadata"].get("ownerReferences"), None);
         let template = &template["template"];
         for none in ["DaemonSet", "Service"] {
             let object = json!({"apiVersion": "apps/v1", "kind": none, "spec": {"template": template}});
-            assert_eq!(pod_of(&object), None, "{none}");
+            assert_eq!(pod_from_template(&object), None, "{none}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"selector": selector},
         });
-        assert_eq!(controller_of(&deployment).unwrap()["spec"], json!({"selector": selector}));
+        assert_eq!(pod_owner_of(&deployment).unwrap()["spec"], json!({"selector": selector}));
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
                 "volumeClaimTemplates": [{"metadata": {"name": "data"}}, {"metadata": {"name": "log"}}, "nonsense"],
             },
         });
-        let pod = pod_of(&set).unwrap();
+        let pod = pod_from_template(&set).unwrap();
         assert_eq!(pod["metadata"]["name"], "db-0");
         assert_eq!(
             pod["metadata"]["labels"],
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_renewed_pod_has_no_past() {
+    fn a_reset_pod_has_no_runtime_state() {
         let mut pod = json!({
             "metadata": {"name": "a", "deletionTimestamp": "2026-11-01T14:00:00Z"},
             "spec": {"nodeName": "b", "priority": 1}, "status": {"phase": "Running"},
         });
-        renew(&mut pod);
+        remove_runtime_state(&mut pod);
         assert_eq!(pod, json!({"metadata": {"name": "a"}, "spec": {"priority": 1}}));
-        renew(&mut json!([]));
+        remove_runtime_state(&mut json!([]));
     }
 
     #[test]

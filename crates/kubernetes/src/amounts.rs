@@ -1,6 +1,7 @@
-//! Amounts of resources as the scheduler compares them: integers, rounded up from quantities once.
+//! Resource amounts as the scheduler compares them (`framework.Resource`): integers, rounded up once from quantities.
 //!
-//! Sums wrap as they do in Go: an absurd amount in a recording gives the real scheduler's absurd answer, and no panic.
+//! Sums wrap as in Go: an absurd amount in a recording gives the same absurd result as in the real scheduler, and no
+//! panic.
 
 use std::sync::Arc;
 
@@ -11,62 +12,62 @@ use smallvec::SmallVec;
 
 /// A resource other than cpu, memory and ephemeral storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScalarId(u32);
+pub struct ScalarResourceId(u32);
 
-/// The names of such resources.
+/// Interned names of scalar resources.
 #[derive(Debug, Default)]
-pub struct ScalarNames(IndexSet<Arc<str>, FxBuildHasher>);
+pub struct ScalarResourceNames(IndexSet<Arc<str>, FxBuildHasher>);
 
-/// A resource.
+/// A resource name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// Processor time.
+    /// CPU.
     Cpu,
     /// Memory.
     Memory,
-    /// Disk of the node itself.
+    /// Local ephemeral storage of the node.
     EphemeralStorage,
-    /// Another one that the scheduler counts.
-    Scalar(ScalarId),
-    /// A name that the scheduler takes no account of.
+    /// Another resource that the scheduler accounts for.
+    Scalar(ScalarResourceId),
+    /// A name that the scheduler ignores.
     Other,
 }
 
-/// How much of each.
+/// An amount of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Amounts {
-    /// In thousandths.
+pub struct ResourceAmounts {
+    /// In millicores.
     pub cpu: i64,
     /// In bytes.
     pub memory: i64,
     /// In bytes.
     pub ephemeral_storage: i64,
-    /// Sorted; one that is named with nothing of it stays.
-    pub scalars: SmallVec<[(ScalarId, i64); 1]>,
+    /// Sorted by id; a resource named with amount zero is kept.
+    pub scalars: SmallVec<[(ScalarResourceId, i64); 1]>,
 }
 
-// === impl ScalarNames ===
+// === impl ScalarResourceNames ===
 
-impl ScalarNames {
+impl ScalarResourceNames {
     /// The resource of that name.
     pub fn resource(&mut self, name: &str) -> Resource {
         match name {
             CPU => Resource::Cpu,
             MEMORY => Resource::Memory,
             EPHEMERAL_STORAGE => Resource::EphemeralStorage,
-            name if is_scalar(name) => Resource::Scalar(self.id(name)),
+            name if is_scalar_resource_name(name) => Resource::Scalar(self.id(name)),
             _ => Resource::Other,
         }
     }
 
     /// The name of a resource.
-    pub fn name(&self, id: ScalarId) -> &Arc<str> {
+    pub fn name(&self, id: ScalarResourceId) -> &Arc<str> {
         &self.0[id.0 as usize]
     }
 
-    /// What the scheduler counts of a list.
-    pub fn amounts(&mut self, list: &ResourceList<'_>) -> Amounts {
-        let mut amounts = Amounts::default();
+    /// The amounts of a resource list that the scheduler accounts for.
+    pub fn amounts(&mut self, list: &ResourceList<'_>) -> ResourceAmounts {
+        let mut amounts = ResourceAmounts::default();
         for (name, quantity) in list.iter() {
             match self.resource(name) {
                 Resource::Cpu => amounts.cpu = quantity.milli_value(),
@@ -80,19 +81,19 @@ impl ScalarNames {
         amounts
     }
 
-    fn id(&mut self, name: &str) -> ScalarId {
+    fn id(&mut self, name: &str) -> ScalarResourceId {
         let index = match self.0.get_index_of(name) {
             Some(index) => index,
             None => self.0.insert_full(name.into()).0,
         };
-        ScalarId(index as u32)
+        ScalarResourceId(index as u32)
     }
 }
 
-// === impl Amounts ===
+// === impl ResourceAmounts ===
 
-impl Amounts {
-    /// How much of one resource; zero where it is not named.
+impl ResourceAmounts {
+    /// The amount of one resource; zero if it is absent.
     pub fn get(&self, resource: Resource) -> i64 {
         match resource {
             Resource::Cpu => self.cpu,
@@ -103,27 +104,27 @@ impl Amounts {
         }
     }
 
-    /// How much of one scalar; zero where it is not named.
-    pub fn scalar(&self, id: ScalarId) -> i64 {
+    /// The amount of one scalar resource; zero if it is absent.
+    pub fn scalar(&self, id: ScalarResourceId) -> i64 {
         self.scalars.iter().find(|(other, _)| *other == id).map_or(0, |(_, amount)| *amount)
     }
 
-    /// Whether nothing is asked for: no scalar is even named.
-    pub fn is_nothing(&self) -> bool {
+    /// Whether all amounts are zero and no scalar resource is named.
+    pub fn is_empty(&self) -> bool {
         self.cpu == 0 && self.memory == 0 && self.ephemeral_storage == 0 && self.scalars.is_empty()
     }
 
     /// Adds what another has, resource by resource.
-    pub fn add(&mut self, other: &Amounts) {
+    pub fn add(&mut self, other: &ResourceAmounts) {
         self.combine(other, i64::wrapping_add);
     }
 
     /// Takes away what another has, resource by resource.
-    pub fn subtract(&mut self, other: &Amounts) {
+    pub fn subtract(&mut self, other: &ResourceAmounts) {
         self.combine(other, i64::wrapping_sub);
     }
 
-    fn combine(&mut self, other: &Amounts, with: impl Fn(i64, i64) -> i64) {
+    fn combine(&mut self, other: &ResourceAmounts, with: impl Fn(i64, i64) -> i64) {
         self.cpu = with(self.cpu, other.cpu);
         self.memory = with(self.memory, other.memory);
         self.ephemeral_storage = with(self.ephemeral_storage, other.ephemeral_storage);
@@ -136,21 +137,21 @@ impl Amounts {
     }
 }
 
-/// Whether the scheduler counts a resource of that name besides cpu, memory and ephemeral storage.
-fn is_scalar(name: &str) -> bool {
-    is_extended(name)
+/// Whether the scheduler accounts for a resource of that name besides cpu, memory and ephemeral storage.
+fn is_scalar_resource_name(name: &str) -> bool {
+    is_extended_resource_name(name)
         || name.starts_with("hugepages-")
         || name.contains("kubernetes.io/")
         || name.starts_with("attachable-volumes-")
 }
 
-/// Whether it is a resource of somebody else's: `example.com/gpu`.
-pub fn is_extended(name: &str) -> bool {
+/// Whether it is an extended resource, outside the kubernetes.io domain: `example.com/gpu`.
+pub fn is_extended_resource_name(name: &str) -> bool {
     let Some((domain, rest)) = name.split_once('/') else { return false };
     if name.contains("kubernetes.io/") || name.starts_with("requests.") {
         return false;
     }
-    // As a quota it would be called `requests.NAME`, and that must be a qualified name.
+    // Its quota name `requests.NAME` must be a qualified name as well.
     let label = |text: &str| {
         let end = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
         !text.is_empty()
@@ -174,19 +175,19 @@ mod tests {
     #[test]
     fn only_some_names_count() {
         for name in ["example.com/gpu", "hugepages-2Mi", "kubernetes.io/x", "attachable-volumes-aws-ebs"] {
-            assert!(is_scalar(name), "{name}");
+            assert!(is_scalar_resource_name(name), "{name}");
         }
         for name in ["pods", "gpu", "requests.example.com/gpu", "Example.com/gpu", "example.com/", "a/b/c"] {
-            assert!(!is_scalar(name), "{name}");
+            assert!(!is_scalar_resource_name(name), "{name}");
         }
     }
 
     #[test]
     fn sums_wrap() {
-        let mut amounts = Amounts { cpu: i64::MAX, ..Amounts::default() };
-        amounts.add(&Amounts { cpu: 1, ..Amounts::default() });
+        let mut amounts = ResourceAmounts { cpu: i64::MAX, ..ResourceAmounts::default() };
+        amounts.add(&ResourceAmounts { cpu: 1, ..ResourceAmounts::default() });
         assert_eq!(amounts.cpu, i64::MIN);
-        amounts.subtract(&Amounts { cpu: 1, ..Amounts::default() });
+        amounts.subtract(&ResourceAmounts { cpu: 1, ..ResourceAmounts::default() });
         assert_eq!(amounts.cpu, i64::MAX);
     }
 }

@@ -1,10 +1,10 @@
-//! The kinds that Kubernetes 1.36 serves by default, and how kubectl understands the words a user types for them.
+//! The kinds that Kubernetes 1.36 serves by default, and how kubectl resolves resource arguments to them.
 //!
-//! Kinds that cannot be listed (bindings and reviews) are left out: no history can hold them.
+//! Kinds that cannot be listed (bindings and reviews) are omitted: no history can contain them.
 
 use model::Kind;
 
-/// What an API server's discovery tells about a kind.
+/// Discovery information about a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindInfo {
     /// The API group, empty for the core group.
@@ -17,36 +17,37 @@ pub struct KindInfo {
     pub plural: &'static str,
     /// `deploy`.
     pub short_names: &'static [&'static str],
-    /// The sets it belongs to: `all`.
+    /// Its categories: `all`.
     pub categories: &'static [&'static str],
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
 }
 
-/// All kinds, in the order of an API server's discovery: where a word fits several, kubectl takes the first.
+/// All kinds, in discovery order: if a word matches several, kubectl takes the first.
 pub fn all() -> &'static [KindInfo] {
     KINDS
 }
 
-/// What is known of this kind; `None` if it is not built in.
+/// The discovery information of this kind; `None` if it is not built in.
 pub fn of(kind: &Kind) -> Option<&'static KindInfo> {
     KINDS.iter().find(|info| *info.group == *kind.group && *info.kind == *kind.kind)
 }
 
-/// The kind kubectl takes a word for.
+/// The kind to which kubectl resolves a word.
 pub fn find(word: &str) -> Option<&'static KindInfo> {
     candidates(word).into_iter().next()
 }
 
-/// Every kind a word may stand for, the one kubectl takes first: `events` is the core group's, then `events.k8s.io`'s.
+/// Every kind that a word may refer to, kubectl's choice first: `events` is the core group's, then `events.k8s.io`'s.
 ///
-/// A word is a plural, a singular, a kind (these in any case) or a short name, alone or followed by the group
-/// (`deployments.apps`), its beginning (`ingress.networking`) or a version and the group (`deployments.v1.apps`).
+/// A word is a plural, a singular, a kind (in any case) or a short name, alone or followed by the group
+/// (`deployments.apps`), a prefix of the group (`ingress.networking`) or a version and the group
+/// (`deployments.v1.apps`).
 pub fn candidates(word: &str) -> Vec<&'static KindInfo> {
     let (name, group) = word.split_once('.').unwrap_or((word, ""));
     if let Some((version, group)) = group.split_once('.') {
         let found = matching(|info| {
-            info.is_called(name)
+            info.is_known_as(name)
                 && info.versions.contains(&version)
                 && (group.is_empty() || info.group == group)
         });
@@ -54,15 +55,15 @@ pub fn candidates(word: &str) -> Vec<&'static KindInfo> {
             return found;
         }
     }
-    let exact = matching(|info| info.is_called(name) && (group.is_empty() || info.group == group));
+    let exact = matching(|info| info.is_known_as(name) && (group.is_empty() || info.group == group));
     if !exact.is_empty() {
         return exact;
     }
-    matching(|info| info.is_called(name) && info.group.starts_with(group))
+    matching(|info| info.is_known_as(name) && info.group.starts_with(group))
 }
 
-/// Whether objects of a kind hold passwords and keys as such: `Secret`, of whatever group. They are never read from an
-/// API server nor written to one, and leave a history only if a user asks for them.
+/// Whether the kind is `Secret`, of any group, whose objects hold passwords and keys. They are never read from or
+/// written to an API server, and leave a history only if a user requests it.
 pub fn is_secret(kind: &Kind) -> bool {
     kind.kind.eq_ignore_ascii_case("Secret")
 }
@@ -72,7 +73,7 @@ pub fn in_category(word: &str) -> impl Iterator<Item = &'static KindInfo> {
     KINDS.iter().filter(move |info| info.categories.contains(&word))
 }
 
-/// The plural that Kubernetes assumes for a kind of which it knows nothing: right for most, `gatewaies` for `Gateway`.
+/// The plural that Kubernetes guesses for an unknown kind: right for most, `gatewaies` for `Gateway`.
 pub fn guess_plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
     match singular.as_bytes().last() {
@@ -92,8 +93,8 @@ impl KindInfo {
         self.kind.to_ascii_lowercase()
     }
 
-    /// Short names alone must be typed as they are.
-    fn is_called(&self, name: &str) -> bool {
+    /// Whether it is known by that name. Short names are case-sensitive.
+    fn is_known_as(&self, name: &str) -> bool {
         self.plural.eq_ignore_ascii_case(name)
             || self.kind.eq_ignore_ascii_case(name)
             || self.short_names.contains(&name)
@@ -293,7 +294,7 @@ mod tests {
         for group in ["", "gloo.solo.io"] {
             assert!(is_secret(&Kind::new(group, "Secret")));
         }
-        // They say where secrets are, or hold them encrypted.
+        // These refer to secrets, or hold them encrypted.
         for kind in ["SecretStore", "ExternalSecret", "SealedSecret", "ConfigMap"] {
             assert!(!is_secret(&Kind::new("", kind)), "{kind}");
         }

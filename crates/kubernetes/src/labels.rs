@@ -1,4 +1,4 @@
-//! Labels of an object.
+//! Sorted labels of an object.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Labels {
         self.get_shared(key).map(|value| &**value)
     }
 
-    /// The value of a label, to keep.
+    /// The value of a label, shared.
     pub fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
         self.0.binary_search_by(|(other, _)| (**other).cmp(key)).ok().map(|index| &self.0[index].1)
     }
@@ -37,7 +37,7 @@ impl FromIterator<(Arc<str>, Arc<str>)> for Labels {
     fn from_iter<I: IntoIterator<Item = (Arc<str>, Arc<str>)>>(labels: I) -> Labels {
         let mut labels: Vec<_> = labels.into_iter().collect();
         labels.sort_by(|a, b| a.0.cmp(&b.0));
-        // A name said twice in one document means what was said last.
+        // If a document repeats a name, the last value wins.
         labels.reverse();
         labels.dedup_by(|a, b| a.0 == b.0);
         labels.reverse();

@@ -1,21 +1,21 @@
-//! What Kubernetes itself prescribes about its objects, as pure functions.
+//! Kubernetes' own rules about its objects, as pure functions.
 //!
-//! Nothing here decides anything, and nothing reads a clock, a file or a socket.
+//! Nothing here makes scheduling or control decisions, and nothing reads a clock, a file or a socket.
 
 pub mod admission;
 pub mod amounts;
-pub mod anonymise;
-pub mod daemons;
+pub mod anonymize;
+pub mod change_filter;
+pub mod daemon_sets;
 pub mod go;
 pub mod kinds;
 pub mod labels;
 pub mod owners;
-pub mod pod_lives;
+pub mod pod_lifecycles;
 pub mod quantity;
 pub mod read;
 pub mod recording;
 pub mod requests;
-pub mod rules;
 pub mod selector;
 pub mod strategic_merge;
 pub mod table;

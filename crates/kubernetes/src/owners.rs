@@ -1,14 +1,14 @@
-//! Who owns an object: its owner references, and the chain of owners up to the root.
+//! Owner references, and the chain of owners up to the root.
 
 use std::collections::HashMap;
 
 use model::{Key, Kind, Object, What};
 use serde::Deserialize;
 
-/// How many owners a chain may have. Real ones have three or four.
+/// Maximum length of an owner chain. Real ones have three or four owners.
 pub const MAX_OWNERS: usize = 32;
 
-/// An object's reference to an owner, which lives in the same namespace or belongs to the whole cluster.
+/// An object's reference to an owner, which is in the same namespace or cluster-scoped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerRef {
@@ -18,61 +18,61 @@ pub struct OwnerRef {
     pub kind: String,
     /// The owner's name.
     pub name: String,
-    /// The owner's uid: another life of the name is not the owner.
+    /// The owner's uid: another incarnation of the name is not the owner.
     pub uid: String,
-    /// Whether this owner manages the object. At most one does.
+    /// Whether this owner is the managing controller. At most one is.
     pub controller: Option<bool>,
 }
 
 /// The owners of an object, the nearest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain<'a> {
+pub struct OwnerChain<'a> {
     /// The owners; empty for an object without any.
     pub owners: Vec<Owner<'a>>,
-    /// Why it ends where it does.
-    pub end: End,
+    /// The reason for its end.
+    pub end: ChainEnd,
 }
 
 /// One owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
-    /// How the object below refers to it.
+    /// The reference to it in the object below.
     pub reference: OwnerRef,
     /// The owner itself, if it could be found.
     pub object: Option<&'a Object>,
 }
 
-/// Why a chain ends.
+/// The reason why an owner chain ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ChainEnd {
     /// The last object has no owner.
     Root,
-    /// The last owner could not be found, or is another life of its name; the reference stands for it.
+    /// The last owner was not found, or has another uid; the reference stands for it.
     Missing,
-    /// The last object is owned by one further down.
+    /// The last object is owned by one further down the chain.
     Cycle,
     /// There are more than [`MAX_OWNERS`].
     TooLong,
 }
 
-/// The owners among the objects of one cluster, gathered from its changes.
+/// An index of owner references, built from the changes of one cluster.
 ///
-/// Of each object that has owners it holds the references, as they were last: also of those that are deleted, which
-/// their pods may outlive, unless it is told to forget them.
+/// For each owned object it holds the latest references, also after its delete, because its pods may outlive it,
+/// unless the object is removed from the index.
 #[derive(Debug, Default)]
-pub struct Owners {
-    /// By group, kind, namespace and name, the lives that had this name.
-    owned: HashMap<String, Vec<Owned>>,
+pub struct OwnerIndex {
+    /// By group, kind, namespace and name: the incarnations of that name.
+    owned: HashMap<String, Vec<OwnedObject>>,
 }
 
 /// An object that has owners.
 #[derive(Debug)]
-struct Owned {
+struct OwnedObject {
     uid: Option<String>,
     references: Vec<OwnerRef>,
 }
 
-/// An object's references to its owners; none if the field is not what Kubernetes makes of it.
+/// An object's owner references; none if the field is malformed.
 pub fn owner_references(object: &Object) -> Vec<OwnerRef> {
     #[derive(Deserialize)]
     struct Outer {
@@ -86,33 +86,34 @@ pub fn owner_references(object: &Object) -> Vec<OwnerRef> {
     object.view::<Outer>().ok().and_then(|outer| outer.metadata.owner_references).unwrap_or_default()
 }
 
-/// The owner that manages the object: the first that says so.
+/// The managing controller: the first owner with `controller: true`.
 pub fn controller_of(object: &Object) -> Option<OwnerRef> {
     owner_references(object).into_iter().find(|reference| reference.controller == Some(true))
 }
 
-/// The owners of an object up to the root: of each its controller, or its first owner if none manages it.
-pub fn chain<'a>(object: &'a Object, find: impl Fn(&OwnerRef) -> Option<&'a Object>) -> Chain<'a> {
+/// The owner chain up to the root: at each step the controller, or the first owner if there is no controller.
+pub fn owner_chain<'a>(object: &'a Object, find: impl Fn(&OwnerRef) -> Option<&'a Object>) -> OwnerChain<'a> {
     let mut owners: Vec<Owner<'a>> = Vec::new();
     let mut below = object;
     let end = loop {
         let references = owner_references(below);
         let managing = references.iter().position(|reference| reference.controller == Some(true));
-        let Some(reference) = references.into_iter().nth(managing.unwrap_or(0)) else { break End::Root };
-        if reference.is(object) || owners.iter().any(|owner| owner.reference.same(&reference)) {
-            break End::Cycle;
+        let Some(reference) = references.into_iter().nth(managing.unwrap_or(0)) else { break ChainEnd::Root };
+        if reference.refers_to(object) || owners.iter().any(|owner| owner.reference.is_same_owner(&reference))
+        {
+            break ChainEnd::Cycle;
         }
         if owners.len() == MAX_OWNERS {
-            break End::TooLong;
+            break ChainEnd::TooLong;
         }
-        let found = find(&reference).filter(|found| reference.is(found));
+        let found = find(&reference).filter(|found| reference.refers_to(found));
         owners.push(Owner { reference, object: found });
         match found {
             Some(found) => below = found,
-            None => break End::Missing,
+            None => break ChainEnd::Missing,
         }
     };
-    Chain { owners, end }
+    OwnerChain { owners, end }
 }
 
 // === impl OwnerRef ===
@@ -123,63 +124,64 @@ impl OwnerRef {
         Kind::of(&self.api_version, &self.kind)
     }
 
-    /// Whether the object is this owner: by uid, or by kind and name where one of them has none.
-    fn is(&self, object: &Object) -> bool {
+    /// Whether the object is this owner: by uid, or by kind and name if either has no uid.
+    fn refers_to(&self, object: &Object) -> bool {
         let meta = object.meta();
         let named = self.name == meta.name && self.kind() == Kind::of(&meta.api_version, &meta.kind);
         named && (self.uid.is_empty() || meta.uid.is_none_or(|uid| uid == self.uid))
     }
 
-    fn same(&self, other: &OwnerRef) -> bool {
+    fn is_same_owner(&self, other: &OwnerRef) -> bool {
         self.uid == other.uid && self.name == other.name && self.kind() == other.kind()
     }
 }
 
-// === impl Chain ===
+// === impl OwnerChain ===
 
-impl Chain<'_> {
-    /// The last owner; `None` for an object without any.
+impl OwnerChain<'_> {
+    /// The last owner; `None` for an object without owners.
     pub fn root(&self) -> Option<&OwnerRef> {
         self.owners.last().map(|owner| &owner.reference)
     }
 }
 
-// === impl Owners ===
+// === impl OwnerIndex ===
 
-impl Owners {
-    /// Before any change.
-    pub fn new() -> Owners {
-        Owners::default()
+impl OwnerIndex {
+    /// An empty index.
+    pub fn new() -> OwnerIndex {
+        OwnerIndex::default()
     }
 
-    /// Takes a change of any object.
-    pub fn see(&mut self, key: &Key, what: &What) {
+    /// Applies a change of any object.
+    pub fn apply(&mut self, key: &Key, what: &What) {
         let object = what.object();
         let references = owner_references(object);
-        let place = place(&key.kind, &key.namespace, &key.name);
+        let place = index_key(&key.kind, &key.namespace, &key.name);
         let uid = object.meta().uid;
         let lives = self.owned.get_mut(&place);
         let known =
             lives.and_then(|lives| lives.iter_mut().find(|life| life.uid.as_deref() == uid.as_deref()));
         match known {
-            // What comes with a delete may be a stub.
+            // A delete may carry only a stub.
             Some(known) if what.state().is_some() => known.references = references,
             None if !references.is_empty() => {
-                let owned = Owned { uid: uid.map(|uid| uid.into_owned()), references };
+                let owned = OwnedObject { uid: uid.map(|uid| uid.into_owned()), references };
                 self.owned.entry(place).or_default().push(owned);
             }
             Some(_) | None => {}
         }
     }
 
-    /// Forgets an object, all lives of its name: what it owned is not asked about any more.
-    pub fn forget(&mut self, key: &Key) {
-        self.owned.remove(&place(&key.kind, &key.namespace, &key.name));
+    /// Removes all incarnations of an object, when nothing it owns is looked up any more.
+    pub fn remove(&mut self, key: &Key) {
+        self.owned.remove(&index_key(&key.kind, &key.namespace, &key.name));
     }
 
-    /// All owners of an object, each once: every reference is followed by the owners of that owner, as SimKube walks
-    /// them, up to [`MAX_OWNERS`]. An owner that was not seen, or is another life of its name, has none above it.
-    pub fn above(&self, object: &Object) -> Vec<OwnerRef> {
+    /// All transitive owners of an object, each once: each reference is followed by the owners of that owner, in the
+    /// order in which SimKube walks them, up to [`MAX_OWNERS`]. An unknown owner, or one with another uid, has no
+    /// owners itself.
+    pub fn transitive_owners(&self, object: &Object) -> Vec<OwnerRef> {
         let mut above: Vec<OwnerRef> = Vec::new();
         let mut ahead: Vec<(OwnerRef, &str)> = Vec::new();
         let meta = object.meta();
@@ -190,7 +192,7 @@ impl Owners {
             if above.len() == MAX_OWNERS {
                 break;
             }
-            if reference.is(object) || above.iter().any(|owner| owner.same(&reference)) {
+            if reference.refers_to(object) || above.iter().any(|owner| owner.is_same_owner(&reference)) {
                 continue;
             }
             if let Some((owned, namespace)) = self.find(&reference, namespace) {
@@ -201,11 +203,12 @@ impl Owners {
         above
     }
 
-    /// What is referred to from this namespace, and its own: an owner lives in the same or in none.
-    fn find<'a>(&self, reference: &OwnerRef, namespace: &'a str) -> Option<(&Owned, &'a str)> {
+    /// The object referred to from this namespace, and its own namespace: an owner is in the same one or
+    /// cluster-scoped.
+    fn find<'a>(&self, reference: &OwnerRef, namespace: &'a str) -> Option<(&OwnedObject, &'a str)> {
         [namespace, ""].into_iter().find_map(|namespace| {
-            let lives = self.owned.get(&place(&reference.kind(), namespace, &reference.name))?;
-            let fits = |life: &&Owned| {
+            let lives = self.owned.get(&index_key(&reference.kind(), namespace, &reference.name))?;
+            let fits = |life: &&OwnedObject| {
                 reference.uid.is_empty() || life.uid.as_ref().is_none_or(|uid| *uid == reference.uid)
             };
             lives.iter().rev().find(fits).map(|owned| (owned, namespace))
@@ -213,8 +216,8 @@ impl Owners {
     }
 }
 
-/// One text for the place of an object; no part of it can hold a slash.
-fn place(kind: &Kind, namespace: &str, name: &str) -> String {
+/// The index key of an object; none of its parts can contain a slash.
+fn index_key(kind: &Kind, namespace: &str, name: &str) -> String {
     format!("{}/{}/{namespace}/{name}", kind.group, kind.kind)
 }
 
@@ -238,8 +241,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(objects: &[Object], expected: &[&str], end: End) {
-        let chain = chain(&objects[0], |reference| {
+    fn check(objects: &[Object], expected: &[&str], end: ChainEnd) {
+        let chain = owner_chain(&objects[0], |reference| {
             objects
                 .iter()
                 .find(|object| object.meta().name == reference.name && object.meta().kind == reference.kind)
@@ -260,49 +263,49 @@ mod tests {
         check(
             &[owned("Pod/p", &["*ReplicaSet/web-1"]), set, deployment],
             &["ReplicaSet/web-1", "Deployment/web"],
-            End::Root,
+            ChainEnd::Root,
         );
-        check(&[owned("Pod/p", &[])], &[], End::Root);
+        check(&[owned("Pod/p", &[])], &[], ChainEnd::Root);
     }
 
     #[test]
     fn the_controller_is_followed_or_else_the_first_owner() {
         let others = [owned("A/a", &[]), owned("B/b", &[])];
         let [a, b] = others;
-        check(&[owned("Pod/p", &["A/a", "*B/b"]), a.clone(), b.clone()], &["B/b"], End::Root);
-        check(&[owned("Pod/p", &["A/a", "B/b"]), a, b], &["A/a"], End::Root);
+        check(&[owned("Pod/p", &["A/a", "*B/b"]), a.clone(), b.clone()], &["B/b"], ChainEnd::Root);
+        check(&[owned("Pod/p", &["A/a", "B/b"]), a, b], &["A/a"], ChainEnd::Root);
     }
 
     #[test]
     fn an_owner_that_is_gone_is_the_root() {
-        check(&[owned("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], End::Missing);
+        check(&[owned("Pod/p", &["*ReplicaSet/web-1"])], &["ReplicaSet/web-1"], ChainEnd::Missing);
         let reborn = resource("v1", "ReplicaSet", "web-1").uid("new ReplicaSet/web-1").object();
-        check(&[owned("Pod/p", &["*ReplicaSet/web-1"]), reborn], &["ReplicaSet/web-1"], End::Missing);
+        check(&[owned("Pod/p", &["*ReplicaSet/web-1"]), reborn], &["ReplicaSet/web-1"], ChainEnd::Missing);
     }
 
     #[test]
     fn cycles_and_endless_chains_end() {
-        check(&[owned("A/a", &["A/a"])], &[], End::Cycle);
-        check(&[owned("A/a", &["B/b"]), owned("B/b", &["A/a"])], &["B/b"], End::Cycle);
+        check(&[owned("A/a", &["A/a"])], &[], ChainEnd::Cycle);
+        check(&[owned("A/a", &["B/b"]), owned("B/b", &["A/a"])], &["B/b"], ChainEnd::Cycle);
         check(
             &[owned("A/a", &["B/b"]), owned("B/b", &["C/c"]), owned("C/c", &["B/b"])],
             &["B/b", "C/c"],
-            End::Cycle,
+            ChainEnd::Cycle,
         );
         let long: Vec<Object> =
             (0..40).map(|n| owned(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
         let names: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
-        check(&long, &names.iter().map(String::as_str).collect::<Vec<_>>(), End::TooLong);
+        check(&long, &names.iter().map(String::as_str).collect::<Vec<_>>(), ChainEnd::TooLong);
     }
 
-    /// The owners above the first object, when all have been seen in this order.
+    /// Checks the transitive owners of the first object, after all were applied in this order.
     #[track_caller]
-    fn check_above(objects: &[Object], expected: &[&str]) {
-        let mut owners = Owners::new();
+    fn check_transitive_owners(objects: &[Object], expected: &[&str]) {
+        let mut owners = OwnerIndex::new();
         for object in objects {
-            owners.see(&object.key(&"east".into()), &What::Added(object.clone()));
+            owners.apply(&object.key(&"east".into()), &What::Added(object.clone()));
         }
-        assert_eq!(names(&owners.above(&objects[0])), expected);
+        assert_eq!(names(&owners.transitive_owners(&objects[0])), expected);
     }
 
     fn names(owners: &[OwnerRef]) -> Vec<String> {
@@ -311,7 +314,7 @@ mod tests {
 
     #[test]
     fn every_reference_is_followed_up_to_its_root() {
-        check_above(
+        check_transitive_owners(
             &[
                 owned("Pod/p", &["A/a", "*B/b"]),
                 owned("A/a", &["C/c", "D/d"]),
@@ -320,17 +323,17 @@ mod tests {
             ],
             &["A/a", "C/c", "E/e", "D/d", "B/b"],
         );
-        check_above(&[owned("Pod/p", &["A/a"])], &["A/a"]);
-        check_above(&[owned("Pod/p", &[])], &[]);
+        check_transitive_owners(&[owned("Pod/p", &["A/a"])], &["A/a"]);
+        check_transitive_owners(&[owned("Pod/p", &[])], &[]);
     }
 
     #[test]
     fn walking_cycles_and_endless_chains_ends() {
-        check_above(&[owned("A/a", &["A/a", "B/b"]), owned("B/b", &["A/a", "B/b"])], &["B/b"]);
+        check_transitive_owners(&[owned("A/a", &["A/a", "B/b"]), owned("B/b", &["A/a", "B/b"])], &["B/b"]);
         let long: Vec<Object> =
             (0..40).map(|n| owned(&format!("A/{n}"), &[&format!("A/{}", n + 1)])).collect();
         let expected: Vec<String> = (1..=MAX_OWNERS).map(|n| format!("A/{n}")).collect();
-        check_above(&long, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+        check_transitive_owners(&long, &expected.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
     #[test]
@@ -338,43 +341,43 @@ mod tests {
         let set = owned("ReplicaSet/web-1", &["*Deployment/web"]);
         let key = set.key(&"east".into());
         let stub = resource("v1", "ReplicaSet", "web-1").uid("ReplicaSet/web-1");
-        let mut owners = Owners::new();
-        owners.see(&key, &What::Added(set));
-        owners.see(&key, &stub.deleted());
-        let above = owners.above(&owned("Pod/p", &["*ReplicaSet/web-1"]));
+        let mut owners = OwnerIndex::new();
+        owners.apply(&key, &What::Added(set));
+        owners.apply(&key, &stub.deleted());
+        let above = owners.transitive_owners(&owned("Pod/p", &["*ReplicaSet/web-1"]));
         assert_eq!(names(&above), ["ReplicaSet/web-1", "Deployment/web"]);
     }
 
     #[test]
-    fn what_is_forgotten_has_no_owners() {
+    fn a_removed_object_has_no_owners() {
         let pod = owned("Pod/p", &["A/a"]);
         let key = pod.key(&"east".into());
-        let mut owners = Owners::new();
-        owners.see(&key, &What::Added(pod));
-        assert_eq!(names(&owners.above(&owned("Claim/c", &["Pod/p"]))), ["Pod/p", "A/a"]);
-        owners.forget(&key);
-        assert_eq!(names(&owners.above(&owned("Claim/c", &["Pod/p"]))), ["Pod/p"]);
+        let mut owners = OwnerIndex::new();
+        owners.apply(&key, &What::Added(pod));
+        assert_eq!(names(&owners.transitive_owners(&owned("Claim/c", &["Pod/p"]))), ["Pod/p", "A/a"]);
+        owners.remove(&key);
+        assert_eq!(names(&owners.transitive_owners(&owned("Claim/c", &["Pod/p"]))), ["Pod/p"]);
     }
 
     #[test]
-    fn the_last_version_and_the_right_life_count() {
+    fn the_last_version_and_the_right_uid_count() {
         let set = |uid: &str, owner: &str| {
             let json = owned("ReplicaSet/web-1", &[owner]).as_str().to_owned();
             Object::parse(&json.replace(r#""uid":"ReplicaSet/web-1""#, &format!(r#""uid":"{uid}""#))).unwrap()
         };
-        let mut owners = Owners::new();
+        let mut owners = OwnerIndex::new();
         for (uid, owner) in [("ReplicaSet/web-1", "A/a"), ("ReplicaSet/web-1", "B/b"), ("another", "C/c")] {
             let set = set(uid, owner);
-            owners.see(&set.key(&"east".into()), &What::Modified(set));
+            owners.apply(&set.key(&"east".into()), &What::Modified(set));
         }
         let pod = owned("Pod/p", &["ReplicaSet/web-1"]);
-        assert_eq!(names(&owners.above(&pod)), ["ReplicaSet/web-1", "B/b"]);
+        assert_eq!(names(&owners.transitive_owners(&pod)), ["ReplicaSet/web-1", "B/b"]);
         let unknown =
             Object::parse(&pod.as_str().replace(r#""uid":"ReplicaSet/web-1""#, r#""uid":"x""#)).unwrap();
-        assert_eq!(names(&owners.above(&unknown)), ["ReplicaSet/web-1"]);
+        assert_eq!(names(&owners.transitive_owners(&unknown)), ["ReplicaSet/web-1"]);
         let without =
             Object::parse(&pod.as_str().replace(r#""uid":"ReplicaSet/web-1""#, r#""uid":"""#)).unwrap();
-        assert_eq!(names(&owners.above(&without)), ["ReplicaSet/web-1", "C/c"]);
+        assert_eq!(names(&owners.transitive_owners(&without)), ["ReplicaSet/web-1", "C/c"]);
     }
 
     #[test]
@@ -385,7 +388,7 @@ mod tests {
             Object::parse(&json).unwrap()
         };
         let pod = inside("shop", &owned("Pod/p", &["A/a", "B/b"]));
-        check_above(
+        check_transitive_owners(
             &[pod, inside("else", &owned("A/a", &["C/c"])), owned("B/b", &["D/d"])],
             &["A/a", "B/b", "D/d"],
         );

@@ -1,7 +1,7 @@
-//! Kubernetes' strategic merge patch: a merge patch that knows which lists are merged entry by entry, and by what key.
+//! Kubernetes' strategic merge patch: a merge patch that merges some lists entry by entry, matched by a merge key.
 //!
-//! Only built-in kinds have that knowledge (in `types`); an API server refuses such patches of custom resources, too.
-//! Programs that make and apply them on their own know of custom resources just the metadata.
+//! Only built-in kinds define merge keys (in `types`); like here, an API server rejects such patches of custom
+//! resources. Clients that compute and apply patches themselves know only the metadata of custom resources.
 
 mod diff;
 mod lists;
@@ -16,39 +16,39 @@ use diff::diff_or_replace;
 use lists::{merge_list, set_element_order};
 use types::{GROUPS, TYPES};
 
-/// Why a patch cannot be applied.
+/// The reason why a patch cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPatch {
-    /// Only built-in kinds say how their lists are merged.
+    /// Only built-in kinds define how their lists are merged.
     #[error("strategic merge patch is not supported for this kind: {0}")]
     Unsupported(Kind),
-    /// The object or the patch is no JSON object.
+    /// The object or the patch is not a JSON object.
     #[error("a strategic merge patch and what it applies to must be JSON objects")]
     NotAnObject,
-    /// A directive that does not exist, or not there, or that holds something else than it must.
+    /// An unknown directive, or one in the wrong place or with an invalid value.
     #[error("invalid directive {0} in a strategic merge patch")]
     Directive(String),
-    /// A field to merge into that the kind does not have, or has as something else.
+    /// A field that the kind does not have, or that has another type.
     #[error("strategic merge patch: {0:?} is no field that can be merged")]
     Field(String),
-    /// A field of the patch that the `$retainKeys` beside it does not name.
+    /// A field of the patch that is missing in the `$retainKeys` beside it.
     #[error("strategic merge patch: {0:?} is not among the $retainKeys beside it")]
     NotRetained(String),
-    /// A list whose entries must all be of one type, and comparable, are not.
+    /// A list whose entries are not all of one comparable type.
     #[error("strategic merge patch: entries of a merged list must be of one type, and not lists")]
     Entries,
-    /// An entry of a merged list lacks the field that names it.
+    /// An entry of a merged list lacks its merge key.
     #[error("strategic merge patch: an entry of a merged list lacks its key {0:?}")]
     NoKey(String),
-    /// The entries of a list come in another order than the `$setElementOrder` beside it says.
+    /// The entries of a list are not in the order of the `$setElementOrder` beside it.
     #[error("strategic merge patch: the entries of {0:?} are not in the order of $setElementOrder")]
     Order(String),
 }
 
-/// `original` as an API server has it after `patch`.
+/// Applies `patch` to `original` as an API server does.
 ///
-/// Recursion follows the nesting of the two values, which JSON parsers bound. Where the original in Go depends on
-/// the order of its hash maps (one finalizer both added and deleted), deletion comes first here.
+/// Recursion follows the nesting of the two values, which JSON parsers bound. Where Go's result depends on the order
+/// of its hash maps (one finalizer both added and deleted), deletion comes first here.
 pub fn merge(kind: &Kind, original: &Value, patch: &Value) -> Result<Value, BadPatch> {
     let schema = Schema::of(kind).ok_or_else(|| BadPatch::Unsupported(kind.clone()))?;
     let (Value::Object(original), Value::Object(patch)) = (original, patch) else {
@@ -57,7 +57,7 @@ pub fn merge(kind: &Kind, original: &Value, patch: &Value) -> Result<Value, BadP
     merge_map(original.clone(), patch.clone(), schema).map(Value::Object)
 }
 
-/// A custom resource after `patch`, where nobody refuses it: maps are merged, lists outside its metadata replaced.
+/// Applies `patch` to a custom resource, as clients do: maps are merged, lists outside its metadata replaced.
 pub fn merge_custom(original: &Value, patch: &Value) -> Result<Value, BadPatch> {
     let (Value::Object(original), Value::Object(patch)) = (original, patch) else {
         return Err(BadPatch::NotAnObject);
@@ -65,12 +65,12 @@ pub fn merge_custom(original: &Value, patch: &Value) -> Result<Value, BadPatch> 
     merge_map(original.clone(), patch.clone(), Schema::CUSTOM).map(Value::Object)
 }
 
-/// The patch with which [`merge`] makes `to` of `from`, or [`merge_custom`] if the kind is not built in. It is `{}` if
-/// the two are equal. Mostly it is the patch that the original in Go makes, which loses nulls and doubled entries
-/// where this one replaces; it has no `$retainKeys`, which say nothing more than the nulls beside them.
+/// The patch with which [`merge`] turns `from` into `to`, or [`merge_custom`] if the kind is not built in. It is `{}`
+/// if the two are equal. Mostly it equals the patch that Go's code computes, which loses nulls and duplicate entries
+/// where this one replaces; it has no `$retainKeys`, which add nothing to the nulls beside them.
 ///
-/// Recursion follows the nesting of the two values. What is no JSON object, or has a field `$patch` of its own, no
-/// patch leads to: then it is `to` itself.
+/// Recursion follows the nesting of the two values. If one is not a JSON object, or has a field `$patch` of its own,
+/// no patch exists: then the result is `to` itself.
 pub fn diff(kind: &Kind, from: &Value, to: &Value) -> Value {
     let schema = Schema::of(kind).unwrap_or(Schema::CUSTOM);
     let patch = match (from, to) {
@@ -82,20 +82,20 @@ pub fn diff(kind: &Kind, from: &Value, to: &Value) -> Value {
 
 type Fields = Map<String, Value>;
 
-/// What is known of a value's fields: a line of [`TYPES`]; `None` for maps and structs of scalars.
+/// The schema of a value's fields: a line of [`TYPES`]; `None` for maps and structs of scalars.
 #[derive(Clone, Copy)]
 struct Schema(Option<&'static str>);
 
-/// A field that is one struct or map.
-struct Single {
+/// A field that is a struct or map.
+struct StructField {
     replaced: bool,
     schema: Schema,
 }
 
 /// A field that is a list.
-struct List {
+struct ListField {
     merged: bool,
-    /// What names an entry; `None` where the entries are scalars.
+    /// The merge key; `None` if the entries are scalars.
     key: Option<&'static str>,
     schema: Schema,
 }
@@ -119,27 +119,27 @@ impl Schema {
         Schema(TYPES.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| TYPES[index].1))
     }
 
-    fn single(self, name: &str) -> Result<Single, BadPatch> {
+    fn single(self, name: &str) -> Result<StructField, BadPatch> {
         match self.notation(name)? {
-            (how @ ("" | "!" | "*"), schema) => Ok(Single { replaced: how == "!", schema }),
+            (how @ ("" | "!" | "*"), schema) => Ok(StructField { replaced: how == "!", schema }),
             _ => Err(BadPatch::Field(name.to_owned())),
         }
     }
 
-    fn list(self, name: &str) -> Result<List, BadPatch> {
+    fn list(self, name: &str) -> Result<ListField, BadPatch> {
         let (how, schema) = self.notation(name)?;
         if how == "*" {
-            return Ok(List { merged: false, key: None, schema });
+            return Ok(ListField { merged: false, key: None, schema });
         }
         match how.strip_prefix('[').and_then(|how| how.strip_suffix(']')) {
-            Some("") => Ok(List { merged: false, key: None, schema }),
-            Some("*") => Ok(List { merged: true, key: None, schema }),
-            Some(key) => Ok(List { merged: true, key: Some(key), schema }),
+            Some("") => Ok(ListField { merged: false, key: None, schema }),
+            Some("*") => Ok(ListField { merged: true, key: None, schema }),
+            Some(key) => Ok(ListField { merged: true, key: Some(key), schema }),
             None => Err(BadPatch::Field(name.to_owned())),
         }
     }
 
-    /// What stands behind a field's name, and what is known of what it holds.
+    /// The notation after a field's name, and the schema of its contents.
     fn notation(self, name: &str) -> Result<(&'static str, Schema), BadPatch> {
         for word in self.0.unwrap_or_default().split(' ') {
             let (field, of) = word.split_once(':').unwrap_or((word, ""));
@@ -157,7 +157,7 @@ impl Schema {
 
 fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<Fields, BadPatch> {
     if let Some(directive) = patch.remove("$patch") {
-        // What replaces is taken as it is, directives and nulls inside it too.
+        // A replacement is taken as it is, including directives and nulls inside it.
         return match directive.as_str() {
             Some("replace") => Ok(patch),
             Some("delete") => Ok(Fields::new()),
@@ -167,7 +167,7 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<
     retain_keys(&mut original, &mut patch)?;
     set_element_orders(&mut original, &mut patch, schema)?;
     for (word, value) in patch {
-        let field = directed("$deleteFromPrimitiveList", &word)?;
+        let field = directive_field("$deleteFromPrimitiveList", &word)?;
         let deletes = field.is_some();
         let name = field.filter(|field| !field.is_empty()).unwrap_or(&word);
         let old = original.remove(name);
@@ -193,7 +193,7 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Schema) -> Result<
     Ok(original)
 }
 
-/// Drops from `original` what the patch's `$retainKeys` does not name.
+/// Removes fields from `original` that the patch's `$retainKeys` does not list.
 fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), BadPatch> {
     let Some(directive) = patch.remove("$retainKeys") else { return Ok(()) };
     let Value::Array(names) = directive else { return Err(BadPatch::Directive("$retainKeys".to_owned())) };
@@ -212,12 +212,12 @@ fn retain_keys(original: &mut Fields, patch: &mut Fields) -> Result<(), BadPatch
     Ok(())
 }
 
-/// Merges each list that comes with a `$setElementOrder`, and takes both out of the patch.
+/// Merges each list that has a `$setElementOrder`, and removes both from the patch.
 fn set_element_orders(original: &mut Fields, patch: &mut Fields, schema: Schema) -> Result<(), BadPatch> {
     let words: Vec<String> =
         patch.keys().filter(|word| word.starts_with("$setElementOrder")).cloned().collect();
     for word in words {
-        let Some(name) = directed("$setElementOrder", &word)? else { continue };
+        let Some(name) = directive_field("$setElementOrder", &word)? else { continue };
         let Some(Value::Array(order)) = patch.remove(&word) else { return Err(BadPatch::Directive(word)) };
         let list = schema.list(name)?;
         let take = |fields: &mut Fields| match fields.remove(name) {
@@ -233,13 +233,13 @@ fn set_element_orders(original: &mut Fields, patch: &mut Fields, schema: Schema)
     Ok(())
 }
 
-/// The field that a directive such as `$setElementOrder/containers` is about.
-fn directed<'a>(directive: &str, word: &'a str) -> Result<Option<&'a str>, BadPatch> {
+/// The field of a directive such as `$setElementOrder/containers`.
+fn directive_field<'a>(directive: &str, word: &'a str) -> Result<Option<&'a str>, BadPatch> {
     let Some(rest) = word.strip_prefix(directive) else { return Ok(None) };
     rest.strip_prefix('/').map(Some).ok_or_else(|| BadPatch::Directive(word.to_owned()))
 }
 
-/// A value without the null fields of maps at any depth; nulls in lists stay.
+/// A value without null fields in maps at any depth; nulls in lists are kept.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -251,7 +251,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// A value without the maps in it that hold a `$patch`; nothing if it is one itself.
+/// A value without the maps in it that contain a `$patch`; `None` if it is one itself.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key("$patch") => None,
@@ -267,7 +267,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// The types that Go tells apart in JSON: numbers are of two.
+/// The types that Go distinguishes in JSON: numbers have two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Null,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-/// What keeps pods away from a node.
+/// A node taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Taint {
@@ -13,44 +13,44 @@ pub struct Taint {
     /// Its value, which may be empty.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub value: Arc<str>,
-    /// What it does to pods: one of the words below.
+    /// Its effect: one of the constants below.
     pub effect: Arc<str>,
 }
 
-/// What lets a pod ignore a taint.
+/// A pod toleration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
-    /// The taint's key; empty for all.
+    /// The taint's key; empty matches all.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub key: Arc<str>,
-    /// `Equal`, `Exists`, or nothing, which is `Equal`.
+    /// `Equal` or `Exists`; empty means `Equal`.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub operator: Arc<str>,
     /// The taint's value, for `Equal`.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub value: Arc<str>,
-    /// The taint's effect; empty for all.
+    /// The taint's effect; empty matches all.
     #[serde(deserialize_with = "crate::read::nullable")]
     pub effect: Arc<str>,
 }
 
-/// Pods that do not tolerate it are not placed.
+/// Pods that do not tolerate the taint are not scheduled.
 pub const NO_SCHEDULE: &str = "NoSchedule";
-/// Nor may they stay.
+/// Pods that do not tolerate the taint are not scheduled, and running ones are evicted.
 pub const NO_EXECUTE: &str = "NoExecute";
-/// They are placed elsewhere if that can be.
+/// The scheduler avoids the node if possible.
 pub const PREFER_NO_SCHEDULE: &str = "PreferNoSchedule";
 
 impl Taint {
-    /// Whether pods that do not tolerate it are not placed there.
-    pub fn refuses(&self) -> bool {
+    /// Whether pods that do not tolerate it are not scheduled on the node.
+    pub fn prevents_scheduling(&self) -> bool {
         matches!(&*self.effect, NO_SCHEDULE | NO_EXECUTE)
     }
 }
 
 impl Toleration {
-    /// Whether it is for that taint.
+    /// Whether it tolerates that taint.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         same(&self.effect, &taint.effect)
@@ -63,12 +63,12 @@ impl Toleration {
     }
 }
 
-/// Whether one of the tolerations is for that taint.
-pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+/// Whether one of the tolerations tolerates that taint.
+pub fn is_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
-/// The first taint that keeps a pod with these tolerations away.
+/// The first taint that prevents scheduling of a pod with these tolerations.
 pub fn first_untolerated<'t>(taints: &'t [Taint], tolerations: &[Toleration]) -> Option<&'t Taint> {
-    taints.iter().find(|taint| taint.refuses() && !tolerated(tolerations, taint))
+    taints.iter().find(|taint| taint.prevents_scheduling() && !is_tolerated(tolerations, taint))
 }

@@ -1,25 +1,25 @@
-//! Moments and spans of time.
+//! Arithmetic on moments and durations.
 
 use std::time::Duration;
 
 use model::Moment;
 
-/// A duration in nanoseconds; one that is too long is as long as can be told.
+/// A duration in nanoseconds, saturating.
 pub fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A moment so much later.
+/// The moment plus a duration.
 pub fn after(moment: Moment, duration: Duration) -> Moment {
     moment.plus_nanos(nanos(duration))
 }
 
-/// The second a moment lies in, as Kubernetes writes times: it keeps no fractions.
+/// The moment truncated to the second, the resolution in which Kubernetes writes times.
 pub fn whole_second(moment: Moment) -> Moment {
     Moment::from_nanos(seconds(moment.nanos().div_euclid(1_000_000_000)))
 }
 
-/// So many seconds in nanoseconds.
+/// Seconds in nanoseconds.
 pub const fn seconds(seconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000)
 }

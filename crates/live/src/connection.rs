@@ -1,6 +1,6 @@
-//! A connection to an API server: bodies of lists and lines of watches as bytes.
+//! The connection to an API server, which returns the bodies of lists and the lines of watches as bytes.
 
-mod origin;
+mod config_source;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -17,132 +17,133 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::url::encoded;
-use crate::watching::Failure;
+use crate::list_watch::RequestFailure;
+use crate::url::percent_encode;
 use crate::{Error, Result};
-use origin::Origin;
+use config_source::ConfigSource;
 
-/// A connection to an API server. A clone is the same connection.
+/// A connection to an API server. Clones share it.
 ///
-/// Credentials expire, and authorities are replaced: when the server no longer takes what was once read, or is no longer
-/// trusted, the same kubeconfig is read again.
+/// Credentials expire and certificate authorities are rotated: after a 401 response or a TLS error the kubeconfig is
+/// read again.
 #[derive(Clone)]
 pub struct Connection {
-    inner: Arc<Inner>,
+    inner: Arc<ConnectionState>,
 }
 
-struct Inner {
-    origin: Origin,
-    /// How often it was read again, and what came of it.
+struct ConnectionState {
+    source: ConfigSource,
+    /// The generation of the credentials, and the client that uses them.
     client: RwLock<(u64, Client)>,
-    /// When it was last read again. Held while that goes on.
-    renewed: Arc<Mutex<Option<Instant>>>,
-    /// What time it is at the server, and when it said so.
+    /// When the credentials were last renewed. Locked during a renewal.
+    last_renewal: Arc<Mutex<Option<Instant>>>,
+    /// The server's time, and when it was received.
     server_time: RwLock<Option<(Moment, Instant)>>,
 }
 
-/// The lines of a watch that is going on.
-pub(crate) struct Lines {
+/// The lines of an open watch.
+pub(crate) struct WatchLines {
     body: Body,
-    /// What was received, from `start` on not yet given out; up to `searched` there is no end of a line.
+    /// Received bytes: unread from `start` on, without a line end up to `searched`.
     buffer: Vec<u8>,
     start: usize,
     searched: usize,
 }
 
-/// What a request that writes sends.
-pub(crate) struct Sent {
+/// A write request.
+pub(crate) struct WriteRequest {
     pub(crate) method: Method,
-    pub(crate) content: &'static str,
+    pub(crate) content_type: &'static str,
     pub(crate) body: Vec<u8>,
 }
 
-/// For a whole page, or the beginning of a watch.
-const ANSWER: Duration = Duration::from_secs(120);
-/// What is taken at once: no line is this big, and pages that are get asked for in parts. Claimed lengths are not
-/// believed: it is counted as it comes.
-const MOST: usize = 32 << 20;
-/// Not more often than this are credentials read again: it may cost a program run, or a user's patience.
-const BETWEEN_RENEWALS: Duration = Duration::from_secs(30);
+/// The timeout for a complete page, or for the response headers of a watch.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The maximum size of a body or line; larger pages are requested in parts. Received bytes are counted, because
+/// Content-Length is not trusted.
+const MAX_BODY_BYTES: usize = 32 << 20;
+/// The minimum interval between renewals: they may run an exec plugin, or prompt the user.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(30);
 const JSON: &str = "application/json";
-/// Marks a node whose kubelet KWOK plays.
-const PLAYED: &str = "kwok.x-k8s.io/node";
-/// What is kept of the words with which a server refuses.
-const MOST_WORDS: usize = 64 << 10;
+/// The annotation of nodes that KWOK simulates.
+const KWOK_NODE_ANNOTATION: &str = "kwok.x-k8s.io/node";
+/// The maximum size of an error body.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 // === impl Connection ===
 
 impl Connection {
-    /// Connects as a kubeconfig says: the file, or those of `$KUBECONFIG`, or `~/.kube/config`; without any of them as
-    /// a pod does in its cluster. Nothing is sent yet.
+    /// Connects by a kubeconfig: the given file, those of `$KUBECONFIG`, or `~/.kube/config`; without any of them by
+    /// the in-cluster configuration. Sends no request.
     pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Connection> {
-        let origin = Origin::find(kubeconfig, context)?;
+        let origin = ConfigSource::find(kubeconfig, context)?;
         let client = RwLock::new((0, origin.client().await?));
         Ok(Connection {
-            inner: Arc::new(Inner {
-                origin,
+            inner: Arc::new(ConnectionState {
+                source: origin,
                 client,
-                renewed: Arc::default(),
+                last_renewal: Arc::default(),
                 server_time: RwLock::default(),
             }),
         })
     }
 
-    /// The name of the context that would be opened: `in-cluster` if that is where this runs.
-    pub fn name(kubeconfig: Option<&Path>, context: Option<&str>) -> String {
-        let context = context.map(str::to_owned).or_else(|| origin::current_context(kubeconfig));
-        context.unwrap_or_else(|| origin::IN_CLUSTER.to_owned())
+    /// The name of the context that would be used; `in-cluster` for the in-cluster configuration.
+    pub fn context_name(kubeconfig: Option<&Path>, context: Option<&str>) -> String {
+        let context = context.map(str::to_owned).or_else(|| config_source::current_context(kubeconfig));
+        context.unwrap_or_else(|| config_source::IN_CLUSTER.to_owned())
     }
 
     /// The name of the context, for messages and as the name of a recording.
     pub fn context(&self) -> &str {
-        self.inner.origin.context()
+        self.inner.source.context()
     }
 
-    /// What the server says of its version, as it says it.
+    /// The body of `/version`, unchanged.
     pub async fn version(&self) -> Result<String> {
         let version = self.get("/version", "application/json").await.and_then(|body| {
             serde_json::from_slice::<serde::de::IgnoredAny>(&body)
-                .map_err(|error| Failure::said(error.to_string()))?;
-            String::from_utf8(body).map_err(|error| Failure::said(error.to_string()))
+                .map_err(|error| RequestFailure::from_message(error.to_string()))?;
+            String::from_utf8(body).map_err(|error| RequestFailure::from_message(error.to_string()))
         });
         version.map_err(|failure| Error::Server { doing: "ask for the server's version", failure })
     }
 
-    /// What time it was at the server when it last answered, by the `Date` of the answer, and when that came; `None` before
-    /// the first. It is exact to a second, and as late as answers are.
+    /// The server's time, from the `Date` header of the last response, and when that was received; `None` before the
+    /// first. Accurate to a second plus the latency of the response.
     pub fn server_time(&self) -> Option<(Moment, Instant)> {
         *self.inner.server_time.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells the cluster from others: the uid of the namespace that every cluster has. `None` if it has none.
-    pub async fn uid(&self) -> Result<Option<String>> {
+    /// The identity of the cluster: the uid of the namespace `kube-system`. `None` if there is none.
+    pub async fn cluster_uid(&self) -> Result<Option<String>> {
         let doing = "ask which cluster it is";
         let namespace = match self.get("/api/v1/namespaces/kube-system", JSON).await {
             Err(failure) if failure.status == Some(404) => return Ok(None),
             answer => answer.map_err(|failure| Error::Server { doing, failure })?,
         };
-        let namespace = understood(&namespace, doing)?;
+        let namespace = parse_json(&namespace, doing)?;
         match namespace.pointer("/metadata/uid").and_then(Value::as_str) {
             Some(uid) if !uid.is_empty() => Ok(Some(uid.to_owned())),
-            _ => Err(not_understood(doing, "a namespace without a uid")),
+            _ => Err(unreadable_response(doing, "a namespace without a uid")),
         }
     }
 
-    /// The name of a node that KWOK does not play and that this run did not make: it may have a real kubelet.
-    pub async fn real_node(&self, run: &str) -> Result<Option<String>> {
+    /// The name of a node that neither KWOK simulates nor this run created: it may have a real kubelet.
+    pub async fn find_real_node(&self, run: &str) -> Result<Option<String>> {
         let doing = "ask which nodes there are";
         let is_real = |node: &&Value| {
             let has = |place: &str, key: &str| node.pointer(place).and_then(|it| it.get(key));
-            has("/metadata/annotations", PLAYED).is_none()
-                && has("/metadata/labels", crate::run_label::RUN).is_none_or(|label| label != run)
+            has("/metadata/annotations", KWOK_NODE_ANNOTATION).is_none()
+                && has("/metadata/labels", crate::run_label::RUN_LABEL).is_none_or(|label| label != run)
         };
         let mut next = String::new();
         loop {
-            let page = self.get(&format!("/api/v1/nodes?limit=500&continue={}", encoded(&next)), JSON).await;
-            let page = understood(&page.map_err(|failure| Error::Server { doing, failure })?, doing)?;
+            let page =
+                self.get(&format!("/api/v1/nodes?limit=500&continue={}", percent_encode(&next)), JSON).await;
+            let page = parse_json(&page.map_err(|failure| Error::Server { doing, failure })?, doing)?;
             let Some(nodes) = page["items"].as_array() else {
-                return Err(not_understood(doing, "an answer that is no list"));
+                return Err(unreadable_response(doing, "an answer that is no list"));
             };
             if let Some(node) = nodes.iter().find(is_real) {
                 let name = node.pointer("/metadata/name").and_then(Value::as_str);
@@ -155,63 +156,72 @@ impl Connection {
         }
     }
 
-    /// The body of an answer.
-    pub(crate) async fn get(&self, path: &str, accept: &str) -> std::result::Result<Vec<u8>, Failure> {
-        self.whole(path, accept, None).await
+    /// Sends a GET request and returns the body.
+    pub(crate) async fn get(&self, path: &str, accept: &str) -> std::result::Result<Vec<u8>, RequestFailure> {
+        self.read_body(path, accept, None).await
     }
 
-    /// The body of the answer to a request that writes.
-    pub(crate) async fn write(&self, path: &str, sent: &Sent) -> std::result::Result<Vec<u8>, Failure> {
-        self.whole(path, JSON, Some(sent)).await
+    /// Sends a write request and returns the body.
+    pub(crate) async fn write(
+        &self,
+        path: &str,
+        sent: &WriteRequest,
+    ) -> std::result::Result<Vec<u8>, RequestFailure> {
+        self.read_body(path, JSON, Some(sent)).await
     }
 
-    async fn whole(
+    async fn read_body(
         &self,
         path: &str,
         accept: &str,
-        sent: Option<&Sent>,
-    ) -> std::result::Result<Vec<u8>, Failure> {
+        sent: Option<&WriteRequest>,
+    ) -> std::result::Result<Vec<u8>, RequestFailure> {
         let whole = async {
             let mut body = self.send(path, accept, sent).await?.into_body();
             let mut bytes = Vec::new();
-            while let Some(piece) = next(&mut body).await? {
-                if bytes.len() + piece.len() > MOST {
-                    return Err(Failure::said(format!("an answer of more than {} MiB", MOST >> 20)));
+            while let Some(piece) = next_chunk(&mut body).await? {
+                if bytes.len() + piece.len() > MAX_BODY_BYTES {
+                    return Err(RequestFailure::from_message(format!(
+                        "an answer of more than {} MiB",
+                        MAX_BODY_BYTES >> 20
+                    )));
                 }
                 bytes.extend_from_slice(&piece);
             }
             Ok(bytes)
         };
-        timeout(ANSWER, whole).await.unwrap_or_else(|_| Err(late()))
+        timeout(RESPONSE_TIMEOUT, whole).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// The lines of an answer that goes on.
-    pub(crate) async fn lines(&self, path: &str) -> std::result::Result<Lines, Failure> {
-        let answer = timeout(ANSWER, self.send(path, JSON, None)).await.unwrap_or_else(|_| Err(late()))?;
-        Ok(Lines { body: answer.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
+    /// Opens a watch.
+    pub(crate) async fn watch(&self, path: &str) -> std::result::Result<WatchLines, RequestFailure> {
+        let answer = timeout(RESPONSE_TIMEOUT, self.send(path, JSON, None))
+            .await
+            .unwrap_or_else(|_| Err(timed_out()))?;
+        Ok(WatchLines { body: answer.into_body(), buffer: Vec::new(), start: 0, searched: 0 })
     }
 
     async fn send(
         &self,
         path: &str,
         accept: &str,
-        sent: Option<&Sent>,
-    ) -> std::result::Result<Response<Body>, Failure> {
+        sent: Option<&WriteRequest>,
+    ) -> std::result::Result<Response<Body>, RequestFailure> {
         let (age, client) = self.client();
-        let mut answer = ask(&client, path, accept, sent).await;
-        if is_estranged(&answer)
+        let mut answer = send_request(&client, path, accept, sent).await;
+        if is_credential_failure(&answer)
             && let Some(client) = self.renew(age).await
         {
-            answer = ask(&client, path, accept, sent).await;
+            answer = send_request(&client, path, accept, sent).await;
         }
-        if let Some(date) = answer.as_ref().ok().and_then(date) {
+        if let Some(date) = answer.as_ref().ok().and_then(response_date) {
             *self.inner.server_time.write().unwrap_or_else(PoisonError::into_inner) =
                 Some((date, Instant::now()));
         }
         match answer {
             Ok(answer) if answer.status().is_success() => Ok(answer),
-            Ok(answer) => Err(refusal(answer).await),
-            Err(error) => Err(Failure::said(in_words(&error))),
+            Ok(answer) => Err(read_failure(answer).await),
+            Err(error) => Err(RequestFailure::from_message(with_sources(&error))),
         }
     }
 
@@ -219,16 +229,16 @@ impl Connection {
         self.inner.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A client with other credentials than that one; `None` if there is none yet.
+    /// A client with newer credentials than those of generation `age`; `None` if there is none yet.
     async fn renew(&self, age: u64) -> Option<Client> {
-        let mut renewed = self.inner.renewed.clone().lock_owned().await;
-        let is_due = renewed.is_none_or(|last| last.elapsed() >= BETWEEN_RENEWALS);
+        let mut renewed = self.inner.last_renewal.clone().lock_owned().await;
+        let is_due = renewed.is_none_or(|last| last.elapsed() >= RENEWAL_INTERVAL);
         if self.client().0 == age && is_due {
             *renewed = Some(Instant::now());
             let inner = self.inner.clone();
-            // By a task of its own: whoever gives up waiting must not make others begin anew.
+            // In its own task: a caller that is cancelled must not abort the renewal for the others.
             let renewing = tokio::spawn(async move {
-                let outcome = inner.origin.client().await;
+                let outcome = inner.source.client().await;
                 if let Ok(client) = outcome {
                     *inner.client.write().unwrap_or_else(PoisonError::into_inner) = (age + 1, client);
                 }
@@ -241,43 +251,47 @@ impl Connection {
     }
 }
 
-fn understood(answer: &[u8], doing: &'static str) -> Result<Value> {
-    serde_json::from_slice(answer).map_err(|error| not_understood(doing, &error.to_string()))
+fn parse_json(answer: &[u8], doing: &'static str) -> Result<Value> {
+    serde_json::from_slice(answer).map_err(|error| unreadable_response(doing, &error.to_string()))
 }
 
-/// Who cannot be understood is not taken for somebody harmless.
-fn not_understood(doing: &'static str, why: &str) -> Error {
-    Error::Server { doing, failure: Failure::said(format!("the answer cannot be understood: {why}")) }
+/// An unreadable response is an error: the safety checks on the target must not pass by it.
+fn unreadable_response(doing: &'static str, why: &str) -> Error {
+    Error::Server {
+        doing,
+        failure: RequestFailure::from_message(format!("the answer cannot be understood: {why}")),
+    }
 }
 
-async fn ask(
+async fn send_request(
     client: &Client,
     path: &str,
     accept: &str,
-    sent: Option<&Sent>,
+    sent: Option<&WriteRequest>,
 ) -> std::result::Result<Response<Body>, kube::Error> {
     let mut request = Request::builder()
         .uri(path)
         .header(header::ACCEPT, accept)
-        // Kubernetes 1.37 compresses each event of a watch by itself, which clients take for the end after the first.
+        // Kubernetes 1.37 compresses each watch event separately, and clients take the end of the first for the end of
+        // the body.
         .header(header::ACCEPT_ENCODING, "identity");
     let mut body = Body::empty();
     if let Some(sent) = sent {
-        request = request.method(sent.method.clone()).header(header::CONTENT_TYPE, sent.content);
+        request = request.method(sent.method.clone()).header(header::CONTENT_TYPE, sent.content_type);
         body = Body::from(sent.body.clone());
     }
     client.send(request.body(body).map_err(kube::Error::HttpError)?).await
 }
 
-/// When the server says that it answered: in the middle of the second that it names.
-fn date(answer: &Response<Body>) -> Option<Moment> {
+/// The time of the `Date` header, in the middle of its second.
+fn response_date(answer: &Response<Body>) -> Option<Moment> {
     let text = answer.headers().get(header::DATE)?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(text).ok()?;
     Some(Moment::from(date.timestamp()).plus_nanos(500_000_000))
 }
 
-/// Whether the server does not know us, or we do not know the server.
-fn is_estranged(answer: &std::result::Result<Response<Body>, kube::Error>) -> bool {
+/// Whether credentials were rejected, or the server's certificate was.
+fn is_credential_failure(answer: &std::result::Result<Response<Body>, kube::Error>) -> bool {
     match answer {
         Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
         Err(error) => {
@@ -285,22 +299,22 @@ fn is_estranged(answer: &std::result::Result<Response<Body>, kube::Error>) -> bo
                 std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| {
                     error.source()
                 });
-            reasons.any(is_of_tls)
+            reasons.any(is_tls_error)
         }
     }
 }
 
-/// An error of the system may hold another one without naming it as its source.
-fn is_of_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+/// An io::Error may wrap another error without returning it as its source.
+fn is_tls_error(error: &(dyn std::error::Error + 'static)) -> bool {
     let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.is::<rustls::Error>() || held.is_some_and(|held| is_of_tls(held))
+    error.is::<rustls::Error>() || held.is_some_and(|held| is_tls_error(held))
 }
 
-// === impl Lines ===
+// === impl WatchLines ===
 
-impl Lines {
-    /// The next line that has already come, without its end.
-    pub(crate) fn come(&mut self) -> Option<&[u8]> {
+impl WatchLines {
+    /// The next complete line in the buffer, without its line end.
+    pub(crate) fn next_buffered(&mut self) -> Option<&[u8]> {
         let end = memchr::memchr(b'\n', &self.buffer[self.searched..]);
         let Some(end) = end.map(|end| self.searched + end) else {
             self.searched = self.buffer.len();
@@ -311,14 +325,14 @@ impl Lines {
         Some(&self.buffer[start..end])
     }
 
-    /// Waits for more. `false` at the end, in whatever way it came, and if nothing comes for so long; a line without an
-    /// end is lost then.
-    pub(crate) async fn wait(&mut self, patience: Duration) -> bool {
+    /// Waits for more bytes. `false` at the end of the body, on an error, and after the timeout; an incomplete line is
+    /// lost then.
+    pub(crate) async fn fill_buffer(&mut self, patience: Duration) -> bool {
         self.buffer.drain(..self.start);
         self.searched -= self.start;
         self.start = 0;
-        match timeout(patience, next(&mut self.body)).await {
-            Ok(Ok(Some(piece))) if self.buffer.len() + piece.len() <= MOST => {
+        match timeout(patience, next_chunk(&mut self.body)).await {
+            Ok(Ok(Some(piece))) if self.buffer.len() + piece.len() <= MAX_BODY_BYTES => {
                 self.buffer.extend_from_slice(&piece);
                 true
             }
@@ -327,12 +341,12 @@ impl Lines {
     }
 }
 
-async fn next(
+async fn next_chunk(
     body: &mut Body,
-) -> std::result::Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, Failure> {
+) -> std::result::Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, RequestFailure> {
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Failure::said(in_words(&error)))?;
-        // What is no data is a trailer.
+        let frame = frame.map_err(|error| RequestFailure::from_message(with_sources(&error)))?;
+        // Other frames are trailers.
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }
@@ -340,27 +354,27 @@ async fn next(
     Ok(None)
 }
 
-async fn refusal(answer: Response<Body>) -> Failure {
+async fn read_failure(answer: Response<Body>) -> RequestFailure {
     let status = answer.status();
     let seconds =
         answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let mut body = answer.into_body();
     let mut words = Vec::new();
-    while words.len() < MOST_WORDS
-        && let Ok(Some(piece)) = next(&mut body).await
+    while words.len() < MAX_ERROR_BYTES
+        && let Ok(Some(piece)) = next_chunk(&mut body).await
     {
         words.extend_from_slice(&piece);
     }
-    let failure = Failure::of_status(&String::from_utf8_lossy(&words), Some(status.as_u16()));
-    Failure { retry_after: seconds.map(Duration::from_secs).or(failure.retry_after), ..failure }
+    let failure = RequestFailure::from_status(&String::from_utf8_lossy(&words), Some(status.as_u16()));
+    RequestFailure { retry_after: seconds.map(Duration::from_secs).or(failure.retry_after), ..failure }
 }
 
-fn late() -> Failure {
-    Failure::said(format!("no answer within {} s", ANSWER.as_secs()))
+fn timed_out() -> RequestFailure {
+    RequestFailure::from_message(format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs()))
 }
 
-/// An error with its reasons, of which the last says most.
-fn in_words(error: &dyn std::error::Error) -> String {
+/// An error with its sources, of which the last is the most specific.
+fn with_sources(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(reason) = source {

@@ -1,31 +1,31 @@
-//! What can keep a recording or a replay from beginning.
+//! Errors that prevent a recording or a replay from starting.
 
-use crate::watching::Failure;
+use crate::list_watch::RequestFailure;
 
-/// What can keep a recording or a replay from beginning. What goes wrong later is told as an event, or counted.
+/// An error that prevents a recording or a replay from starting. Later failures are reported as events, or counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Who and where the server is cannot be read.
+    /// The kubeconfig cannot be read.
     #[error("cannot read the kubeconfig {from}")]
     Kubeconfig {
-        /// The file, or where it was looked for.
+        /// The file, or where it was searched for.
         from: String,
         /// The reason.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// There is no such context.
+    /// The kubeconfig has no such context.
     #[error("the kubeconfig {from} has no context {context}; it has {has}")]
     Context {
-        /// The file, or where it was looked for.
+        /// The file, or where it was searched for.
         from: String,
         /// The context.
         context: String,
-        /// Those that there are.
+        /// The existing contexts.
         has: String,
     },
-    /// No client can be made of what the kubeconfig says.
+    /// No client can be created from the kubeconfig.
     #[error("cannot connect as context {context} says")]
     Client {
         /// The context.
@@ -34,23 +34,23 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The server does not answer, or not what it should.
+    /// A request failed, or its response is not as expected.
     #[error("cannot {doing}: {failure}")]
     Server {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
-        /// What went wrong.
-        failure: Failure,
+        /// The failure.
+        failure: RequestFailure,
     },
-    /// A run that cannot be begun or gone on with.
+    /// A run cannot be started or resumed.
     #[error("{0}")]
     Run(String),
-    /// A word for a kind that cannot be recorded.
+    /// A name that does not stand for a kind that can be recorded.
     #[error("{word}: {why}")]
-    Word {
-        /// The word.
+    InvalidKind {
+        /// The name.
         word: String,
-        /// Why not, and what would be right.
+        /// Why not, and what would be valid.
         why: String,
     },
 }
@@ -61,8 +61,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 // === impl Error ===
 
 impl Error {
-    /// Whether the server knows the account and refuses.
+    /// Whether the account is authenticated but not authorized (403).
     pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self, Error::Server { failure: Failure { status: Some(403), .. }, .. })
+        matches!(self, Error::Server { failure: RequestFailure { status: Some(403), .. }, .. })
     }
 }

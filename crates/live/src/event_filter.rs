@@ -1,4 +1,4 @@
-//! The choice of Events that are recorded.
+//! Selection of the Events that are recorded, by reporting component.
 
 use std::borrow::Cow;
 
@@ -9,30 +9,31 @@ use serde::Deserialize;
 /// Which Events are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventChoice {
-    /// Those of every reporter.
+    /// Events of every reporting component.
     #[default]
     All,
-    /// Those of schedulers and autoscalers.
+    /// Events of schedulers and autoscalers.
     Scheduling,
-    /// None.
+    /// No Events.
     None,
 }
 
-/// Which objects of a kind are told of. What of them is told is decided by [`kubernetes::rules::disclosed`].
+/// A predicate for the objects of a kind that are recorded. Which of their fields are recorded is decided by
+/// [`kubernetes::rules::disclosed`].
 pub(crate) fn event_filter(kind: &Kind, events: EventChoice) -> fn(&Object) -> bool {
     match events {
-        EventChoice::Scheduling if is_event(kind) => is_of_schedulers,
+        EventChoice::Scheduling if is_event(kind) => is_from_scheduler,
         EventChoice::None if is_event(kind) => |_| false,
         EventChoice::All | EventChoice::Scheduling | EventChoice::None => |_| true,
     }
 }
 
-/// Whether a kind is one of Events.
+/// Whether a kind is Event, of either API group.
 pub(crate) fn is_event(kind: &Kind) -> bool {
     *kind.kind == *"Event" && matches!(&*kind.group, "" | "events.k8s.io")
 }
 
-fn is_of_schedulers(event: &Object) -> bool {
+fn is_from_scheduler(event: &Object) -> bool {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Source<'a> {
@@ -44,7 +45,7 @@ fn is_of_schedulers(event: &Object) -> bool {
     struct Reporters<'a> {
         #[serde(borrow, default)]
         reporting_controller: Cow<'a, str>,
-        /// What the core group calls it.
+        /// The field's name in the core group.
         #[serde(borrow, default)]
         reporting_component: Cow<'a, str>,
         #[serde(borrow, default)]
@@ -60,11 +61,11 @@ fn is_of_schedulers(event: &Object) -> bool {
         &reporters.source.component,
     ]
     .into_iter()
-    .any(|reporter| decides(reporter))
+    .any(|reporter| is_scheduling_component(reporter))
 }
 
-/// Whether a component of that name schedules or scales.
-fn decides(component: &str) -> bool {
+/// Whether a component of that name is a scheduler or an autoscaler.
+fn is_scheduling_component(component: &str) -> bool {
     SCHEDULING_REPORTER_PARTS.iter().any(|part| component.contains(part))
         || SCHEDULING_REPORTERS.contains(&component)
 }
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn if_it_is_wanted_only_those_who_schedule_and_scale_are_heard() {
+    fn with_the_scheduling_choice_only_events_of_schedulers_and_autoscalers_pass() {
         let said = |by: &str| {
             format!(
                 r#"{{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{{"name":"e","namespace":"d"}},{by}}}"#
@@ -112,7 +113,7 @@ mod tests {
         }
         let core = r#"{"apiVersion":"v1","kind":"Event","metadata":{"name":"e","namespace":"d"},"source":{"component":"my-scheduler"}}"#;
         check(core, true);
-        // The words of one kind are another kind's own business.
+        // The filter does not apply to other kinds.
         let pod = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"e"},"data":{}}"#;
         check(pod, true);
     }

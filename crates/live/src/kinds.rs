@@ -1,4 +1,4 @@
-//! Which kinds are recorded: a default set, a user's words, and what the server has.
+//! Selection of the kinds to record: a default set, the names that a user gives, and the kinds that the server has.
 
 mod discovery;
 #[cfg(test)]
@@ -11,22 +11,22 @@ use kubernetes::recording::{DEFAULT_KINDS, EXCLUDED_OBJECTS, kinds_of};
 use model::Kind;
 
 use crate::{Error, Result};
-pub(crate) use discovery::{Served, discover};
+pub(crate) use discovery::{ServedKind, discover};
 
-/// Which kinds to record, in the words kubectl takes for them. By default those that matter to scheduling.
+/// The kinds to record, named as kubectl accepts them. By default those that matter to scheduling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KindChoice {
-    /// These instead of the default set.
+    /// Kinds that replace the default set.
     pub only: Option<Vec<String>>,
-    /// These too.
+    /// Additional kinds.
     pub also: Vec<String>,
-    /// These too, as soon as the server has them.
-    pub if_there: Vec<Kind>,
-    /// But not these.
+    /// Additional kinds, recorded as soon as the server has them.
+    pub if_served: Vec<Kind>,
+    /// Excluded kinds.
     pub skip: Vec<String>,
 }
 
-/// The kinds that are recorded by default, each with its plural: what an account must be allowed to list and watch.
+/// The kinds that are recorded by default, with their plurals: an account must be allowed to list and watch these.
 pub fn default_resources() -> Vec<(Kind, String)> {
     let plural = |kind: &Kind| match kubernetes::kinds::of(kind) {
         Some(known) => known.plural.to_owned(),
@@ -39,7 +39,7 @@ fn default_kinds() -> impl Iterator<Item = Kind> {
     kinds_of(DEFAULT_KINDS)
 }
 
-/// A field selector for the objects of a kind that are recorded, unless their namespace is asked for.
+/// The field selector that excludes objects of a kind; not used when namespaces are given.
 pub(crate) fn field_selector(kind: &Kind) -> Option<&'static str> {
     let of = EXCLUDED_OBJECTS.iter().find(|(group, name, _)| *kind.group == **group && *kind.kind == **name);
     of.map(|(_, _, selector)| *selector)
@@ -48,46 +48,46 @@ pub(crate) fn field_selector(kind: &Kind) -> Option<&'static str> {
 // === impl KindChoice ===
 
 impl KindChoice {
-    /// Refuses what can be refused before a server is asked: words and kinds that mean Secrets.
+    /// Rejects Secrets as far as possible without contacting a server.
     pub fn check(&self) -> Result<()> {
         let words = self.only.iter().flatten().chain(&self.also);
         let named = words.filter_map(|word| {
             let info = kubernetes::kinds::find(word)?;
             Some((word.clone(), Kind::new(info.group, info.kind)))
         });
-        let mut named = named.chain(self.if_there.iter().map(|kind| (kind.to_string(), kind.clone())));
+        let mut named = named.chain(self.if_served.iter().map(|kind| (kind.to_string(), kind.clone())));
         match named.find(|(_, kind)| is_secret(kind)) {
-            Some((word, _)) => Err(secrets(word)),
+            Some((word, _)) => Err(secrets_refused(word)),
             None => Ok(()),
         }
     }
 
-    /// The kinds chosen of those served, each once. No kind is watched that did not come from here, and none that comes
-    /// from here holds Secrets.
-    pub(crate) fn of(&self, served: &[Served]) -> Result<Vec<Served>> {
+    /// Selects from the served kinds, without duplicates. This is the only source of watched kinds, and it never
+    /// returns Secrets.
+    pub(crate) fn select(&self, served: &[ServedKind]) -> Result<Vec<ServedKind>> {
         self.check()?;
         let found = |kind: &Kind| served.iter().find(|one| one.kind == *kind && one.can_be_watched);
-        let mut chosen: Vec<&Served> = Vec::new();
+        let mut chosen: Vec<&ServedKind> = Vec::new();
         match &self.only {
             Some(words) => {
                 for word in words {
-                    chosen.push(find(word, served)?);
+                    chosen.push(resolve(word, served)?);
                 }
             }
             None => chosen.extend(default_kinds().filter_map(|kind| found(&kind))),
         }
         for word in &self.also {
-            chosen.push(find(word, served)?);
+            chosen.push(resolve(word, served)?);
         }
-        chosen.extend(self.if_there.iter().filter_map(found));
+        chosen.extend(self.if_served.iter().filter_map(found));
         if let Some(one) = chosen.iter().find(|one| one.is_secret()) {
-            return Err(secrets(one.words()));
+            return Err(secrets_refused(one.qualified_name()));
         }
         let mut skipped = HashSet::new();
         for word in &self.skip {
-            match find(word, served) {
+            match resolve(word, served) {
                 Ok(found) => drop(skipped.insert(&found.kind)),
-                // What is not here need not be left out.
+                // A known kind that the server does not have needs no exclusion.
                 Err(_) if kubernetes::kinds::find(word).is_some() || is_default(word) => {}
                 Err(error) => return Err(error),
             }
@@ -97,24 +97,25 @@ impl KindChoice {
         Ok(chosen.into_iter().cloned().collect())
     }
 
-    /// The same, but for words that mean nothing now: what they meant may have gone.
-    pub(crate) fn of_those_there(&self, served: &[Served]) -> Result<Vec<Served>> {
+    /// Like [`select`](Self::select), but ignores names that match no served kind: the kind may have been removed.
+    pub(crate) fn select_available(&self, served: &[ServedKind]) -> Result<Vec<ServedKind>> {
         let there = |words: &Vec<String>| -> Vec<String> {
-            let is_there = |word: &&String| find(word, served).is_ok_and(|one| !one.is_secret());
+            let is_there = |word: &&String| resolve(word, served).is_ok_and(|one| !one.is_secret());
             words.iter().filter(is_there).cloned().collect()
         };
         let (also, skip) = (there(&self.also), there(&self.skip));
-        let (only, if_there) = (self.only.as_ref().map(there), self.if_there.clone());
-        KindChoice { only, also, if_there, skip }.of(served)
+        let (only, if_there) = (self.only.as_ref().map(there), self.if_served.clone());
+        KindChoice { only, also, if_served: if_there, skip }.select(served)
     }
 }
 
-/// What a word means. Events are those of `events.k8s.io`: the core group shows the same ones with less in them.
-fn find<'a>(word: &str, served: &'a [Served]) -> Result<&'a Served> {
-    let wrong = |why: String| Error::Word { word: word.to_owned(), why };
+/// The served kind that a name stands for. `events` are those of `events.k8s.io`: the core group has the same Events
+/// with fewer fields.
+fn resolve<'a>(word: &str, served: &'a [ServedKind]) -> Result<&'a ServedKind> {
+    let wrong = |why: String| Error::InvalidKind { word: word.to_owned(), why };
     let found = candidates(word, served);
     let Some(mut first) = found.first().copied() else {
-        let near = near(word, served);
+        let near = similar_names(word, served);
         return Err(wrong(match near.is_empty() {
             true => "the server has nothing of that name; kubectl api-resources shows what it has".to_owned(),
             false => format!("the server has nothing of that name; it has {}", near.join(", ")),
@@ -130,16 +131,16 @@ fn find<'a>(word: &str, served: &'a [Served]) -> Result<&'a Served> {
     }
 }
 
-fn secrets(word: String) -> Error {
-    Error::Word { word, why: "Secrets are never recorded; leave it out".to_owned() }
+fn secrets_refused(word: String) -> Error {
+    Error::InvalidKind { word, why: "Secrets are never recorded; leave it out".to_owned() }
 }
 
-/// What a word may stand for, the one kubectl takes first: the rule of [`kubernetes::kinds::candidates`], for what a
-/// server has.
-fn candidates<'a>(word: &str, served: &'a [Served]) -> Vec<&'a Served> {
+/// The kinds that a name may stand for, kubectl's choice first: the rule of [`kubernetes::kinds::candidates`], applied
+/// to the kinds of a server.
+fn candidates<'a>(word: &str, served: &'a [ServedKind]) -> Vec<&'a ServedKind> {
     let (name, group) = word.split_once('.').unwrap_or((word, ""));
-    let matching = |fits: &dyn Fn(&Served) -> bool| -> Vec<&'a Served> {
-        served.iter().filter(|one| one.is_called(name) && fits(one)).collect()
+    let matching = |fits: &dyn Fn(&ServedKind) -> bool| -> Vec<&'a ServedKind> {
+        served.iter().filter(|one| one.has_name(name) && fits(one)).collect()
     };
     if let Some((version, group)) = group.split_once('.') {
         let found = matching(&|one| {
@@ -156,7 +157,7 @@ fn candidates<'a>(word: &str, served: &'a [Served]) -> Vec<&'a Served> {
     }
 }
 
-/// Whether a word names a kind of the default set that the server may not have.
+/// Whether a name stands for a kind of the default set, which the server may not have.
 fn is_default(word: &str) -> bool {
     let (name, group) = word.split_once('.').unwrap_or((word, ""));
     default_resources().iter().any(|(kind, plural)| {
@@ -165,20 +166,22 @@ fn is_default(word: &str) -> bool {
     })
 }
 
-/// Up to three names that the user may have meant.
-fn near(word: &str, served: &[Served]) -> Vec<String> {
+/// Up to three similar names, for the error message.
+fn similar_names(word: &str, served: &[ServedKind]) -> Vec<String> {
     let name = word.split_once('.').map_or(word, |(name, _)| name).to_lowercase();
-    let mut near: Vec<(usize, &Served)> = served
+    let mut near: Vec<(usize, &ServedKind)> = served
         .iter()
-        .map(|one| (distance(&name, &one.plural).min(distance(&name, &one.kind.kind.to_lowercase())), one))
+        .map(|one| {
+            (edit_distance(&name, &one.plural).min(edit_distance(&name, &one.kind.kind.to_lowercase())), one)
+        })
         .filter(|(distance, _)| *distance <= 2 && *distance < name.chars().count())
         .collect();
     near.sort_by_key(|(distance, _)| *distance);
-    near.into_iter().take(3).map(|(_, one)| one.words()).collect()
+    near.into_iter().take(3).map(|(_, one)| one.qualified_name()).collect()
 }
 
-/// How many letters must be put in, taken out or replaced to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
+/// The Levenshtein distance.
+fn edit_distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.chars().enumerate() {

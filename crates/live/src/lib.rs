@@ -1,25 +1,25 @@
-//! Real Kubernetes API servers, watched without losing anything unsaid.
+//! Recording from and replaying to real Kubernetes API servers. Every loss of events is reported as a gap.
 //!
-//! What is asked and what the answers mean is decided in [`watching`], which knows no socket and no clock, and so is in
-//! [`transplant`] what is to be done to a server; the rest carries both there.
+//! [`list_watch`] decides which requests to send and how to interpret the responses, [`translate`] which writes a
+//! replay sends; neither uses a socket or a clock. The other modules do the I/O.
 
-pub mod applying;
+pub mod apply;
 mod connection;
 mod error;
 mod event_filter;
+mod events;
 mod kinds;
-mod news;
+pub mod list_watch;
+mod panics;
 mod recording;
 mod run_label;
-mod supervision;
-pub mod transplant;
+pub mod translate;
 mod url;
-pub mod watching;
 
 pub use connection::Connection;
 pub use error::{Error, Result};
 pub use event_filter::EventChoice;
+pub use events::{KindStatus, ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch, WatchState};
 pub use kinds::{KindChoice, default_resources};
-pub use news::{Event, KindStatus, Known, Name, News, Seen, State};
-pub use recording::{Target, Wanted, end, namespaces_of, record};
-pub use supervision::{Panic, caught};
+pub use panics::{Panic, catch_panic};
+pub use recording::{RecordedCluster, WatchScope, end_recording, namespaces_in_position, record};

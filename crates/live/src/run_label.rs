@@ -1,4 +1,4 @@
-//! The label of objects that a replay has made.
+//! The label of objects created by a replay.
 
-/// The label of all that a replay creates: the name of the run.
-pub const RUN: &str = "replay.kinescope.io/run";
+/// The label of every object that a replay creates; its value is the name of the run.
+pub const RUN_LABEL: &str = "replay.kinescope.io/run";

@@ -1,7 +1,7 @@
-//! Values in addresses of an API server.
+//! Percent-encoding of values in API server URLs.
 
-/// A text as it may stand in a URL.
-pub(crate) fn encoded(text: &str) -> String {
+/// Percent-encodes a text for use in a URL.
+pub(crate) fn percent_encode(text: &str) -> String {
     let mut url = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

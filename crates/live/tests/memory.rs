@@ -1,21 +1,21 @@
-//! What is remembered of an object is small, whatever its size.
+//! Test that the memory per watched object is small, independent of its size.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-use live::watching::{Reply, Subject, Watching};
+use live::list_watch::{KindWatch, WatchResponse, WatchSubject};
 use model::{Kind, Moment};
 
-/// Of this process, in bytes; zero where the system does not say.
+/// The resident memory of this process in bytes; zero if unknown.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).map_or(0, |pages| pages.parse::<usize>().unwrap() * 4096)
 }
 
 #[test]
-fn a_hundred_thousand_pods_take_little_room() {
+fn a_hundred_thousand_pods_use_little_memory() {
     let kind = Kind::new("", "Pod");
-    let subject = Subject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: |_| true };
-    let mut watching = Watching::new(subject, None, [], None);
+    let subject = WatchSubject { source: "s".into(), api_version: "v1".to_owned(), kind, keep: |_| true };
+    let mut watching = KindWatch::new(subject, None, [], None);
     let before = resident();
     for page in 0..200 {
         let item = |number: u32| {
@@ -30,10 +30,10 @@ fn a_hundred_thousand_pods_take_little_room() {
         let items: Vec<String> = (0..500).map(item).collect();
         let next = if page < 199 { r#","continue":"c""# } else { "" };
         let list = format!(r#"{{"metadata":{{"resourceVersion":"9"{next}}},"items":[{}]}}"#, items.join(","));
-        watching.hear(Reply::Page(list.as_bytes()), Moment::from_nanos(1), 0.5);
-        assert_eq!(watching.take().news.changes.len(), 500);
+        watching.handle(WatchResponse::Page(list.as_bytes()), Moment::from_nanos(1), 0.5);
+        assert_eq!(watching.take_output().batch.changes.len(), 500);
     }
-    assert_eq!(watching.objects(), 100_000);
-    let each = resident().saturating_sub(before) / watching.objects();
+    assert_eq!(watching.object_count(), 100_000);
+    let each = resident().saturating_sub(before) / watching.object_count();
     assert!(each <= 600, "{each} bytes for each object");
 }

@@ -1,4 +1,4 @@
-//! A real API server is recorded without a loss that is not said.
+//! Tests that a real API server is recorded without unreported losses.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -7,14 +7,17 @@ mod common;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use live::{Connection, Event, KindChoice, Known, State, Target, Wanted};
-use model::{Gap, Key, Kind, Object, Observed};
+use live::{Connection, KindChoice, RecordedCluster, RecordingEvent, ResumeState, WatchScope, WatchState};
+use model::{Gap, IncomingChange, Key, Kind, Object};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use testcluster::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 use tokio::sync::{mpsc, watch};
 
-use common::{Film, Recording, Sight, churn, client, listed, now, recorded, send, start, undisturbed};
+use common::{
+    ReceivedEvent, RecordedEvents, RunningRecording, churn, client, listed, now, recorded, send, start,
+    watch_undisturbed,
+};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
@@ -27,13 +30,13 @@ fn nodes() -> Kind {
     Kind::new("", "Node")
 }
 
-fn only(kinds: &[&str]) -> Wanted {
+fn only(kinds: &[&str]) -> WatchScope {
     let only = Some(kinds.iter().map(|kind| (*kind).to_owned()).collect());
-    Wanted { kinds: KindChoice { only, ..KindChoice::default() }, ..Wanted::default() }
+    WatchScope { kinds: KindChoice { only, ..KindChoice::default() }, ..WatchScope::default() }
 }
 
-/// Says by a pod and a node that there will be nothing more.
-async fn end(client: &kube::Client, name: &str) {
+/// Marks the end of the test's changes with a pod and a node.
+async fn create_end_markers(client: &kube::Client, name: &str) {
     let object = |kind: &str, spec: &str| {
         format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"{name}"}}{spec}}}"#)
     };
@@ -42,14 +45,14 @@ async fn end(client: &kube::Client, name: &str) {
     send(client, "POST", NODES, &object("Node", "")).await;
 }
 
-fn has_end(film: &Film, name: &str) -> bool {
+fn has_end_markers(film: &RecordedEvents, name: &str) -> bool {
     film.has("Pod", name) && film.has("Node", name)
 }
 
-/// What is recorded is what the server has, byte by byte.
-async fn check_state(client: &kube::Client, films: &[&Film]) {
+/// Checks that the recorded objects equal the server's, byte by byte.
+async fn check_state(client: &kube::Client, films: &[&RecordedEvents]) {
     let events = films.iter().flat_map(|film| film.events.clone()).collect();
-    let state = Film { events }.state();
+    let state = RecordedEvents { events }.state();
     for (path, kind) in [(PODS, pods()), (NODES, nodes())] {
         let (found, expected) = (recorded(&state, &kind), listed(client, path).await);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -58,47 +61,50 @@ async fn check_state(client: &kube::Client, films: &[&Film]) {
     }
 }
 
-fn mark(word: &str, object: &Object) -> String {
+fn event_key(word: &str, object: &Object) -> String {
     let meta = object.meta();
     format!("{word} {} {}", meta.name, meta.resource_version.unwrap())
 }
 
-fn marks(film: &Film, kind: &Kind) -> Vec<String> {
-    let of_kind = film.changes().filter(|change: &&Observed| change.key.kind == *kind && !change.inferred);
-    of_kind.map(|change| mark(change.what.word(), change.what.object())).collect()
+fn event_keys(film: &RecordedEvents, kind: &Kind) -> Vec<String> {
+    let of_kind =
+        film.changes().filter(|change: &&IncomingChange| change.key.kind == *kind && !change.inferred);
+    of_kind.map(|change| event_key(change.what.event_type(), change.what.object())).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_churning_cluster_is_recorded_without_a_loss() {
     let Some(mut cluster) = start(Options::default()) else { return };
     let client = client(&cluster).await;
-    let recording = Recording::start(cluster.kubeconfig(), Wanted::default(), Known::default()).await;
-    let watches = |film: &Film| {
-        let is_watched = |event: &&Event| matches!(event, Event::Status(one) if one.state == State::Watching);
+    let recording =
+        RunningRecording::start(cluster.kubeconfig(), WatchScope::default(), ResumeState::default()).await;
+    let watches = |film: &RecordedEvents| {
+        let is_watched = |event: &&RecordingEvent| matches!(event, RecordingEvent::Status(one) if one.state == WatchState::Watching);
         film.events.iter().filter(is_watched).count()
     };
     recording.wait("all default kinds are watched", |film| watches(film) >= 31).await;
 
-    // Some thousand changes, all of them told in the server's order.
-    let seen_pods = undisturbed(client.clone(), PODS, "the-end").await;
-    let seen_nodes = undisturbed(client.clone(), NODES, "the-end").await;
+    // Some thousand changes, all reported in the server's order.
+    let seen_pods = watch_undisturbed(client.clone(), PODS, "the-end").await;
+    let seen_nodes = watch_undisturbed(client.clone(), NODES, "the-end").await;
     churn(&client, "churn", 240).await;
-    end(&client, "the-end").await;
-    recording.wait("the end is heard", |film| has_end(film, "the-end")).await;
-    let film = recording.film();
+    create_end_markers(&client, "the-end").await;
+    recording.wait("the end is heard", |film| has_end_markers(film, "the-end")).await;
+    let film = recording.events_so_far();
     for (seen, kind) in [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())] {
-        let expected: Vec<String> = seen.iter().map(|sight| mark(&sight.word, &sight.object)).collect();
+        let expected: Vec<String> =
+            seen.iter().map(|sight| event_key(&sight.event_type, &sight.object)).collect();
         assert!(expected.len() > 1000, "{}", expected.len());
-        assert_eq!(marks(&film, &kind), expected);
+        assert_eq!(event_keys(&film, &kind), expected);
     }
 
-    // Kinds that appear later are recorded too, config maps without their data, and the server's version.
+    // Kinds that appear later are recorded too, ConfigMaps without their data, and the server version.
     cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
     cluster.kubectl(&["create", "configmap", "web", "--from-literal=a=b"]).unwrap();
     cluster.kubectl(&["create", "configmap", "cluster-autoscaler-status", "--from-literal=a=b"]).unwrap();
     recording.wait("node pools are watched", |film| {
         let is_watched =
-            |event: &Event| matches!(event, Event::Status(one) if *one.kind.kind == *"NodePool" && one.state == State::Watching);
+            |event: &RecordingEvent| matches!(event, RecordingEvent::Status(one) if *one.kind.kind == *"NodePool" && one.state == WatchState::Watching);
         film.events.iter().any(is_watched)
     })
     .await;
@@ -108,33 +114,37 @@ async fn a_churning_cluster_is_recorded_without_a_loss() {
     recording.wait("the config map is told", |film| film.has("ConfigMap", "cluster-autoscaler-status")).await;
     let first = recording.stop().await;
     check_state(&client, &[&first]).await;
-    assert_eq!(first.gaps().count(), 0, "{}", first.in_words());
+    assert_eq!(first.gaps().count(), 0, "{}", first.summary());
     let state = first.state();
     let find = |name: &str| state.iter().find(|(key, _)| *key.name == *name).unwrap().1.as_str();
     assert!(find("cluster-autoscaler-status").contains(r#""data":{"a":"b"}"#));
     assert!(!find("web").contains("\"data\"") && find("web").contains("\"metadata\""));
     assert!(find("version").contains(r#""gitVersion":"v1.36.4""#), "{}", find("version"));
 
-    // A recorder that was away goes on where it was, without a gap.
-    let seen = undisturbed(client.clone(), PODS, "the-end-2").await;
+    // A restarted recorder resumes without a gap.
+    let seen = watch_undisturbed(client.clone(), PODS, "the-end-2").await;
     churn(&client, "away", 30).await;
-    end(&client, "the-end-2").await;
-    let recording = Recording::start(cluster.kubeconfig(), Wanted::default(), first.known()).await;
-    recording.wait("what happened while it was away is told", |film| has_end(film, "the-end-2")).await;
+    create_end_markers(&client, "the-end-2").await;
+    let recording =
+        RunningRecording::start(cluster.kubeconfig(), WatchScope::default(), first.resume_state()).await;
+    recording
+        .wait("what happened while it was away is told", |film| has_end_markers(film, "the-end-2"))
+        .await;
     let second = recording.stop().await;
-    assert_eq!(second.gaps().count(), 0, "{}", second.in_words());
+    assert_eq!(second.gaps().count(), 0, "{}", second.summary());
     check_state(&client, &[&first, &second]).await;
     let seen = seen.await.unwrap();
-    let expected: Vec<String> = seen.iter().map(|sight| mark(&sight.word, &sight.object)).collect();
-    assert_eq!(marks(&second, &pods()), expected);
+    let expected: Vec<String> =
+        seen.iter().map(|sight| event_key(&sight.event_type, &sight.object)).collect();
+    assert_eq!(event_keys(&second, &pods()), expected);
 
-    check_choice(&cluster, &client).await;
-    check_nobody_listens(&cluster).await;
+    check_scope(&cluster, &client).await;
+    check_unread_events(&cluster).await;
     check_restart(&mut cluster, &client, first, second).await;
 }
 
-/// Namespaces and labels are chosen, and a recording goes on with them.
-async fn check_choice(cluster: &Cluster, client: &kube::Client) {
+/// Checks a scope of namespaces and labels, and its resumption.
+async fn check_scope(cluster: &Cluster, client: &kube::Client) {
     let create = |namespace: &str, name: &str, app: &str| {
         let manifest = format!(
             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}, namespace: {namespace}, labels: {{app: {app}}}}}\n\
@@ -147,39 +157,45 @@ async fn check_choice(cluster: &Cluster, client: &kube::Client) {
         create(namespace, "one", "a");
         create(namespace, "two", "b");
     }
-    let wanted = Wanted {
+    let wanted = WatchScope {
         namespaces: vec!["shop".to_owned(), "web".to_owned()],
         labels: Some("app in (a,c)".to_owned()),
         ..only(&["pvc"])
     };
-    let claims = |film: &Film| -> Vec<String> {
+    let claims = |film: &RecordedEvents| -> Vec<String> {
         let of_claims = |key: &&Key| *key.kind.kind == *"PersistentVolumeClaim";
         film.state().keys().filter(of_claims).map(|key| format!("{}/{}", key.namespace, key.name)).collect()
     };
-    let recording = Recording::start(cluster.kubeconfig(), wanted.clone(), Known::default()).await;
+    let recording =
+        RunningRecording::start(cluster.kubeconfig(), wanted.clone(), ResumeState::default()).await;
     recording
         .wait("both are told", |film| {
             claims(film).len() == 2
-                && film.known().positions.values().any(|text| text.contains("shop=") && text.contains("web="))
+                && film
+                    .resume_state()
+                    .positions
+                    .values()
+                    .any(|text| text.contains("shop=") && text.contains("web="))
         })
         .await;
     let first = recording.stop().await;
     assert_eq!(claims(&first), ["shop/one", "web/one"]);
     create("web", "three", "c");
     send(client, "DELETE", "/api/v1/namespaces/shop/persistentvolumeclaims/one", "").await;
-    let recording = Recording::start(cluster.kubeconfig(), wanted, first.known()).await;
+    let recording = RunningRecording::start(cluster.kubeconfig(), wanted, first.resume_state()).await;
     recording.wait("the new one is told", |film| film.has("PersistentVolumeClaim", "three")).await;
     let second = recording.stop().await;
-    assert_eq!(second.gaps().count(), 0, "{}", second.in_words());
+    assert_eq!(second.gaps().count(), 0, "{}", second.summary());
 }
 
-/// A recording whose words nobody takes waits, and stops all the same.
-async fn check_nobody_listens(cluster: &Cluster) {
+/// Checks that a recording whose events are not received waits, and still stops.
+async fn check_unread_events(cluster: &Cluster) {
     let connection = Connection::open(Some(cluster.kubeconfig()), None).await.unwrap();
-    let target = Target { source: "real".into(), connection };
+    let target = RecordedCluster { source: "real".into(), connection };
     let (out, mut heard) = mpsc::channel(1);
     let (stop, stopped) = watch::channel(false);
-    let task = tokio::spawn(live::record(target, Wanted::default(), Known::default(), now, out, stopped));
+    let task =
+        tokio::spawn(live::record(target, WatchScope::default(), ResumeState::default(), now, out, stopped));
     heard.recv().await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let began = Instant::now();
@@ -188,55 +204,66 @@ async fn check_nobody_listens(cluster: &Cluster) {
     assert!(began.elapsed() < Duration::from_millis(1100), "stopped after {:?}", began.elapsed());
 }
 
-/// A server that has forgotten the past: what was deleted meanwhile is inferred, inside a gap.
-async fn check_restart(cluster: &mut Cluster, client: &kube::Client, first: Film, second: Film) {
-    let film = Film { events: [first.events, second.events].concat() };
+/// Checks a server that has compacted its history: deletions in the meantime are inferred, inside a gap.
+async fn check_restart(
+    cluster: &mut Cluster,
+    client: &kube::Client,
+    first: RecordedEvents,
+    second: RecordedEvents,
+) {
+    let film = RecordedEvents { events: [first.events, second.events].concat() };
     send(client, "DELETE", "/api/v1/nodes/away-0", "").await;
     cluster.restart_apiserver().unwrap();
-    let recording = Recording::start(cluster.kubeconfig(), only(&["po", "no"]), film.known()).await;
+    let recording =
+        RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), film.resume_state()).await;
     recording.wait("the gap is told", |film| film.gaps().any(|gap| gap.kinds == [nodes()])).await;
-    // A restart while it watches is only a pause, or another gap.
+    // A restart during a watch causes a pause, or another gap.
     cluster.restart_apiserver().unwrap();
-    end(client, "the-end-3").await;
-    recording.wait("what happened after the restart is told", |film| has_end(film, "the-end-3")).await;
+    create_end_markers(client, "the-end-3").await;
+    recording
+        .wait("what happened after the restart is told", |film| has_end_markers(film, "the-end-3"))
+        .await;
     let last = recording.stop().await;
-    let is_it = |change: &&Observed| *change.key.name == *"away-0" && change.what.state().is_none();
-    let gone: Vec<&Observed> = last.changes().filter(is_it).collect();
+    let is_it = |change: &&IncomingChange| *change.key.name == *"away-0" && change.what.state().is_none();
+    let gone: Vec<&IncomingChange> = last.changes().filter(is_it).collect();
     assert!(gone.len() == 1 && gone[0].inferred, "{gone:?}");
-    let until = film.known().until.unwrap();
+    let until = film.resume_state().until.unwrap();
     let covers = |gap: &Gap| gap.from <= until && gone[0].seen <= gap.to && gap.kinds == [nodes()];
-    assert!(last.gaps().any(covers), "{}", last.in_words());
+    assert!(last.gaps().any(covers), "{}", last.summary());
     check_state(client, &[&film, &last]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_faults_take_away_is_said() {
+async fn losses_caused_by_faults_are_reported() {
     let Some(cluster) = start(Options::default()) else { return };
     let client = client(&cluster).await;
     let mut recordings = Vec::new();
     for seed in [1, 20_261_115, 77] {
-        let proxy = Proxy::start(&cluster, plan(seed)).unwrap();
+        let proxy = Proxy::start(&cluster, fault_plan(seed)).unwrap();
         let recording =
-            Recording::start(proxy.kubeconfig(), only(&["pods", "nodes"]), Known::default()).await;
+            RunningRecording::start(proxy.kubeconfig(), only(&["pods", "nodes"]), ResumeState::default())
+                .await;
         recordings.push((seed, proxy, recording));
     }
-    let seen_pods = undisturbed(client.clone(), PODS, "the-end").await;
-    let seen_nodes = undisturbed(client.clone(), NODES, "the-end").await;
+    let seen_pods = watch_undisturbed(client.clone(), PODS, "the-end").await;
+    let seen_nodes = watch_undisturbed(client.clone(), NODES, "the-end").await;
     for round in 0..8 {
         churn(&client, &format!("churn-{round}"), 24).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    end(&client, "the-end").await;
+    create_end_markers(&client, "the-end").await;
     let seen = [(seen_pods.await.unwrap(), pods()), (seen_nodes.await.unwrap(), nodes())];
     for (seed, proxy, recording) in recordings {
-        recording.wait(&format!("the end is heard, seed {seed}"), |film| has_end(film, "the-end")).await;
+        recording
+            .wait(&format!("the end is heard, seed {seed}"), |film| has_end_markers(film, "the-end"))
+            .await;
         let film = recording.stop().await;
         check_state(&client, &[&film]).await;
         let faults = proxy.faults();
         assert!(faults.len() >= 12, "seed {seed}: {faults:?}");
-        assert!(film.gaps().count() >= 2, "seed {seed}: {}", film.in_words());
+        assert!(film.gaps().count() >= 2, "seed {seed}: {}", film.summary());
         for (seen, kind) in &seen {
-            check_said(seed, &film, kind, seen);
+            check_reported(seed, &film, kind, seen);
         }
     }
 }
@@ -252,7 +279,7 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
     };
     let create = |version: &str, name: &str| {
         let widget = format!("apiVersion: example.com/{version}\nkind: Widget\nmetadata: {{name: {name}}}\n");
-        // The server learns of new versions with some delay.
+        // The server serves new versions with some delay.
         let end = Instant::now() + Duration::from_secs(30);
         while let Err(error) = cluster.kubectl_reading(&["create", "-f", "-"], &widget) {
             assert!(Instant::now() < end, "{error}");
@@ -261,9 +288,9 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
     widgets(&[("v1beta1", true)]);
     create("v1beta1", "one");
     let kinds = KindChoice { also: vec!["widgets".to_owned()], ..KindChoice::default() };
-    let wanted = Wanted { kinds, ..Wanted::default() };
-    let recording = Recording::start(cluster.kubeconfig(), wanted, Known::default()).await;
-    let has = |name: &'static str| move |film: &Film| film.has("Widget.example.com", name);
+    let wanted = WatchScope { kinds, ..WatchScope::default() };
+    let recording = RunningRecording::start(cluster.kubeconfig(), wanted, ResumeState::default()).await;
+    let has = |name: &'static str| move |film: &RecordedEvents| film.has("Widget.example.com", name);
     recording.wait("the first version is told", has("one")).await;
 
     widgets(&[("v1beta1", false), ("v1", true)]);
@@ -272,44 +299,50 @@ async fn custom_kinds_may_change_their_version_go_and_come_back() {
     cluster.kubectl(&["delete", "crd", "widgets.example.com"]).unwrap();
     recording.wait("all have gone", |film| !has("one")(film) && !has("two")(film)).await;
 
-    // What has gone hides nothing of what comes.
+    // A removed kind does not hide a new one.
     cluster.kubectl_reading(&["apply", "-f", "-"], NODE_POOLS).unwrap();
-    let is_watched = |film: &Film, kind: &str| {
+    let is_watched = |film: &RecordedEvents, kind: &str| {
         let last = film.events.iter().rev().find_map(|event| match event {
-            Event::Status(status) if status.kind.to_string() == kind => Some(&status.state),
-            Event::Status(_) | Event::News(_) | Event::Trouble { .. } => None,
+            RecordingEvent::Status(status) if status.kind.to_string() == kind => Some(&status.state),
+            RecordingEvent::Status(_) | RecordingEvent::Batch(_) | RecordingEvent::Warning { .. } => None,
         });
-        last == Some(&State::Watching)
+        last == Some(&WatchState::Watching)
     };
     recording.wait("node pools are watched", |film| is_watched(film, "NodePool.karpenter.sh")).await;
     widgets(&[("v1", true)]);
     create("v1", "three");
     recording.wait("they are told again", has("three")).await;
     let film = recording.stop().await;
-    let told: Vec<&Observed> = film.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
-    // None was inferred: the server says so when it deletes a definition.
+    let told: Vec<&IncomingChange> =
+        film.changes().filter(|change| *change.key.kind.kind == *"Widget").collect();
+    // No deletion was inferred: the server sends events when a definition is deleted.
     let words: Vec<String> =
-        told.iter().map(|change| format!("{} {}", change.what.word(), change.key.name)).collect();
+        told.iter().map(|change| format!("{} {}", change.what.event_type(), change.key.name)).collect();
     assert_eq!(words.iter().filter(|word| word.starts_with("DELETED")).count(), 2, "{words:?}");
     assert!(told.iter().all(|change| !change.inferred), "{words:?}");
-    assert!(film.gaps().all(|gap| gap.kinds == [Kind::new("example.com", "Widget")]), "{}", film.in_words());
+    assert!(film.gaps().all(|gap| gap.kinds == [Kind::new("example.com", "Widget")]), "{}", film.summary());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_went_back_to_an_earlier_state_is_listed() {
+async fn a_server_restored_to_an_earlier_state_is_listed() {
     let Some(cluster) = start(Options::default()) else { return };
     let client = client(&cluster).await;
-    end(&client, "before").await;
-    let recording = Recording::start(cluster.kubeconfig(), only(&["po", "no"]), Known::default()).await;
-    recording.wait("all is told", |film| has_end(film, "before") && film.known().positions.len() == 2).await;
+    create_end_markers(&client, "before").await;
+    let recording =
+        RunningRecording::start(cluster.kubeconfig(), only(&["po", "no"]), ResumeState::default()).await;
+    recording
+        .wait("all is told", |film| {
+            has_end_markers(film, "before") && film.resume_state().positions.len() == 2
+        })
+        .await;
     let first = recording.stop().await;
-    // As if the server had been much further then.
-    let mut known = first.known();
+    // As if the server's version had been much higher.
+    let mut known = first.resume_state();
     for position in known.positions.values_mut() {
         let (version, moment) = position.split_once('@').unwrap();
         *position = format!("{}@{moment}", version.parse::<u64>().unwrap() + 1_000_000);
     }
-    end(&client, "after").await;
+    create_end_markers(&client, "after").await;
     let step = |path: &str| Step {
         path: path.to_owned(),
         asked: Asked::Watch,
@@ -318,16 +351,16 @@ async fn a_server_that_went_back_to_an_earlier_state_is_listed() {
     };
     let plan = Plan { seed: None, steps: vec![step(PODS), step(NODES)] };
     let proxy = Proxy::start(&cluster, plan).unwrap();
-    let recording = Recording::start(proxy.kubeconfig(), only(&["po", "no"]), known).await;
-    recording.wait("what it would have been silent of is told", |film| has_end(film, "after")).await;
+    let recording = RunningRecording::start(proxy.kubeconfig(), only(&["po", "no"]), known).await;
+    recording.wait("what it would have been silent of is told", |film| has_end_markers(film, "after")).await;
     let second = recording.stop().await;
-    assert_eq!(second.gaps().count(), 2, "{}", second.in_words());
-    assert!(second.gaps().all(|gap| gap.why.contains("went back")), "{}", second.in_words());
+    assert_eq!(second.gaps().count(), 2, "{}", second.summary());
+    assert!(second.gaps().all(|gap| gap.why.contains("went back")), "{}", second.summary());
     check_state(&client, &[&first, &second]).await;
 }
 
-/// Trouble with every watch until none is left: refusals, and between them watches that go wrong in the middle.
-fn plan(seed: u64) -> Plan {
+/// Faults for every watch until none is left: rejections, and in between watches that fail in the middle.
+fn fault_plan(seed: u64) -> Plan {
     let mut chance = Pcg64::seed_from_u64(seed);
     let mut steps = Vec::new();
     for path in [PODS, NODES] {
@@ -365,23 +398,23 @@ fn plan(seed: u64) -> Plan {
     Plan { seed: Some(seed), steps }
 }
 
-/// All that the undisturbed watch saw was told, once, or is inside a gap.
-fn check_said(seed: u64, film: &Film, kind: &Kind, seen: &[Sight]) {
-    let told: Vec<String> = marks(film, kind);
+/// Checks that every event of the undisturbed watch was reported once, or lies in a gap.
+fn check_reported(seed: u64, film: &RecordedEvents, kind: &Kind, seen: &[ReceivedEvent]) {
+    let told: Vec<String> = event_keys(film, kind);
     let versions: Vec<&str> = told.iter().map(|mark| mark.split_once(' ').unwrap().1).collect();
     let once: HashSet<&str> = versions.iter().copied().collect();
     assert_eq!(once.len(), versions.len(), "seed {seed}: told twice");
     let gaps: Vec<&Gap> = film.gaps().filter(|gap| gap.kinds == [kind.clone()]).collect();
     let first = versions.iter().map(|mark| version(mark)).min().unwrap();
-    // The two watches do not see things in the same instant.
+    // The two watches receive events at slightly different times.
     const APART: i64 = 500_000_000;
     for sight in seen {
-        let mark = mark(&sight.word, &sight.object);
+        let mark = event_key(&sight.event_type, &sight.object);
         let is_told = once.contains(mark.split_once(' ').unwrap().1);
         let is_in =
             |gap: &&Gap| gap.from.plus_nanos(-APART) <= sight.at && sight.at <= gap.to.plus_nanos(APART);
         let is_said = is_told || version(&mark) < first || gaps.iter().any(is_in);
-        assert!(is_said, "seed {seed}: {mark} at {} is missed unsaid\n{}", sight.at, film.in_words());
+        assert!(is_said, "seed {seed}: {mark} at {} is missed unsaid\n{}", sight.at, film.summary());
     }
 }
 
@@ -389,7 +422,7 @@ fn version(mark: &str) -> u64 {
     mark.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// A definition of a custom kind with these versions, of which those are served that say so. The last one is stored.
+/// A CustomResourceDefinition with these versions and whether each is served. The last one is stored.
 fn definition(group: &str, kind: &str, plural: &str, versions: &[(&str, bool)]) -> String {
     let version = |(number, (name, is_served)): (usize, &(&str, bool))| {
         let is_stored = number + 1 == versions.len();

@@ -1,30 +1,31 @@
-//! What happened to an object, and when.
+//! Changes of objects: what happened to an object, and when.
 
 use std::sync::Arc;
 
 use crate::{Key, Moment, Object};
 
-/// What happened.
+/// The kind of change, with the object it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The object came to be, or was first seen.
+    /// The object was created, or first seen.
     Added(Object),
-    /// The object is now this.
+    /// The object was updated to this version.
     Modified(Object),
-    /// The object is gone. What was received with the news: the last state, or a stub where a format has no more.
+    /// The object was deleted. Holds the object received with the delete event: the last state, or a stub if the
+    /// format carries no more.
     Deleted(Object),
 }
 
-/// Something seen happening that has no place in a history yet.
+/// A change that has not been assigned a sequence number and an effective moment yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
-    /// The time on the observer's clock, however wrong.
+pub struct IncomingChange {
+    /// The time on the observer's clock, even if that clock is wrong.
     pub seen: Moment,
     /// The object's name.
     pub key: Key,
     /// What happened to it.
     pub what: What,
-    /// Worked out rather than received: a delete noticed at a relist, an object that an importer had to make up.
+    /// Derived rather than received: a delete detected by a relist, or an object synthesized by an importer.
     pub inferred: bool,
 }
 
@@ -41,21 +42,21 @@ pub struct Change {
     pub key: Key,
     /// What happened to it.
     pub what: What,
-    /// Worked out rather than received.
+    /// Derived rather than received.
     pub inferred: bool,
 }
 
 // === impl What ===
 
 impl What {
-    /// The object as it came with the news.
+    /// The object received with the change.
     pub fn object(&self) -> &Object {
         match self {
             What::Added(object) | What::Modified(object) | What::Deleted(object) => object,
         }
     }
 
-    /// The object as it stands after this: nothing after a delete.
+    /// The object's state after the change; `None` after a delete.
     pub fn state(&self) -> Option<&Object> {
         match self {
             What::Added(object) | What::Modified(object) => Some(object),
@@ -63,8 +64,8 @@ impl What {
         }
     }
 
-    /// The word the watch protocol uses.
-    pub fn word(&self) -> &'static str {
+    /// The event type in the watch protocol.
+    pub fn event_type(&self) -> &'static str {
         match self {
             What::Added(_) => "ADDED",
             What::Modified(_) => "MODIFIED",
@@ -72,9 +73,9 @@ impl What {
         }
     }
 
-    /// The same news about another form of the object.
+    /// The same kind of change with another object, such as a rewritten form of it.
     #[must_use]
-    pub fn with(&self, object: Object) -> What {
+    pub fn with_object(&self, object: Object) -> What {
         match self {
             What::Added(_) => What::Added(object),
             What::Modified(_) => What::Modified(object),
@@ -83,12 +84,12 @@ impl What {
     }
 }
 
-// === impl Observed ===
+// === impl IncomingChange ===
 
-impl Observed {
-    /// Something received at `seen` from `source`. The key is read from the object itself.
-    pub fn received(seen: Moment, source: &Arc<str>, what: What) -> Observed {
+impl IncomingChange {
+    /// A change received at `seen` from `source`. The key is read from the object.
+    pub fn received(seen: Moment, source: &Arc<str>, what: What) -> IncomingChange {
         let key = what.object().key(source);
-        Observed { seen, key, what, inferred: false }
+        IncomingChange { seen, key, what, inferred: false }
     }
 }

@@ -1,27 +1,28 @@
-//! What differs between two clusters, or between two versions of one object.
+//! Differences between two clusters, or between two versions of one object.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::{Cluster, Object, Version};
+use crate::{Cluster, Object, ObjectVersion};
 
-/// What became of one object between two moments.
+/// The difference of one object between two moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference<'a> {
-    /// It is only in the later cluster.
-    Created(&'a Version),
-    /// It is only in the earlier cluster.
-    Deleted(&'a Version),
-    /// It is in both, with other bytes.
-    Changed(&'a Version, &'a Version),
+    /// The object exists only in the later cluster.
+    Created(&'a ObjectVersion),
+    /// The object exists only in the earlier cluster.
+    Deleted(&'a ObjectVersion),
+    /// The object exists in both, with different bytes.
+    Changed(&'a ObjectVersion, &'a ObjectVersion),
 }
 
 /// One field that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// Where: `spec.containers[app].image`. List entries are named by their merge key where they have one.
+    /// The path of the field: `spec.containers[app].image`. List entries are named by their merge key where they have
+    /// one.
     pub path: String,
     /// The value before; `None` where there was no such field.
     pub before: Option<Value>,
@@ -29,7 +30,7 @@ pub struct FieldChange {
     pub after: Option<Value>,
 }
 
-/// What differs from `before` to `after`, sorted by key.
+/// The objects that differ between `before` and `after`, sorted by key.
 pub fn difference<'a>(before: &'a Cluster, after: &'a Cluster) -> Vec<Difference<'a>> {
     let (mut old, mut new) = (before.objects().iter().peekable(), after.objects().iter().peekable());
     let mut found = Vec::new();
@@ -51,8 +52,8 @@ pub fn difference<'a>(before: &'a Cluster, after: &'a Cluster) -> Vec<Difference
     }
 }
 
-/// The fields in which two versions of an object differ, in order of their paths. What is missing on one side is told
-/// field by field too.
+/// The fields in which two versions of an object differ, in order of their paths. If one side is missing, every field
+/// of the other is listed.
 pub fn changed_fields(
     before: Option<&Object>,
     after: Option<&Object>,
@@ -63,7 +64,7 @@ pub fn changed_fields(
     Ok(found)
 }
 
-/// The path of a field of what is at `parent`: `parent.name`, or `parent['a.b/c']` where the name itself has a dot.
+/// The path of a field of the value at `parent`: `parent.name`, or `parent['a.b/c']` if the name contains a dot.
 fn field_path(parent: &str, name: &str) -> String {
     if name.contains(['.', '/', '[']) {
         format!("{parent}['{name}']")
@@ -86,7 +87,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
             compare(&field_path(path, name), old.get(name), new.get(name), found);
         }
     } else if let (Some(old), Some(new)) = (entries(before, after), entries(after, before))
-        && let Some(pairs) = matched_by_name(old, new)
+        && let Some(pairs) = match_by_merge_key(old, new)
     {
         for (name, old, new) in pairs {
             compare(&format!("{path}[{name}]"), old, new, found);
@@ -100,7 +101,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, found: &mu
     }
 }
 
-/// The fields of a map; none where there is nothing and a map with fields on the other side.
+/// The fields of a map. A missing value counts as an empty map if the other side is a map with fields.
 fn fields<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a Map<String, Value>> {
     static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
     match (value, other) {
@@ -110,7 +111,7 @@ fn fields<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a Map
     }
 }
 
-/// The entries of a list; none where there is nothing and a list with entries on the other side.
+/// The entries of a list. A missing value counts as an empty list if the other side is a list with entries.
 fn entries<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a [Value]> {
     match (value, other) {
         (Some(Value::Array(entries)), _) => Some(entries),
@@ -120,17 +121,18 @@ fn entries<'a>(value: Option<&'a Value>, other: Option<&Value>) -> Option<&'a [V
 }
 
 /// An entry's name, and the entry before and after.
-type Pair<'a> = (String, Option<&'a Value>, Option<&'a Value>);
+type EntryPair<'a> = (String, Option<&'a Value>, Option<&'a Value>);
 
-/// The entries of two lists side by side, matched by what names them, if something does.
+/// Pairs the entries of two lists by their merge key. `None` if no known key identifies all entries.
 ///
-/// Conditions go by `type`, containers and volumes by `name`, owners and claims by `uid`: the keys Kubernetes
-/// itself merges such lists by. Without them a condition inserted in front would look like a change of all.
-fn matched_by_name<'a>(old: &'a [Value], new: &'a [Value]) -> Option<Vec<Pair<'a>>> {
+/// Conditions are matched by `type`, containers and volumes by `name`, owners and claims by `uid`: the keys by which
+/// Kubernetes itself merges such lists. Matched by index, a condition inserted in front would look like a change of
+/// every entry.
+fn match_by_merge_key<'a>(old: &'a [Value], new: &'a [Value]) -> Option<Vec<EntryPair<'a>>> {
     const KEYS: [&str; 8] = ["name", "type", "uid", "ip", "containerPort", "port", "key", "mountPath"];
     let (key_of_old, key_of_new) =
-        KEYS.into_iter().find_map(|key| Some((entry_names(old, key)?, entry_names(new, key)?)))?;
-    let mut pairs: Vec<Pair<'a>> = Vec::new();
+        KEYS.into_iter().find_map(|key| Some((merge_key_values(old, key)?, merge_key_values(new, key)?)))?;
+    let mut pairs: Vec<EntryPair<'a>> = Vec::new();
     for (name, entry) in key_of_old.iter().zip(old) {
         let place = key_of_new.iter().position(|other| other == name);
         pairs.push((name.clone(), Some(entry), place.map(|place| &new[place])));
@@ -143,8 +145,8 @@ fn matched_by_name<'a>(old: &'a [Value], new: &'a [Value]) -> Option<Vec<Pair<'a
     Some(pairs)
 }
 
-/// What each entry has under `key`, if every entry has it and no two have the same.
-fn entry_names(list: &[Value], key: &str) -> Option<Vec<String>> {
+/// The value of each entry under `key`; `None` unless every entry has one and all are distinct.
+fn merge_key_values(list: &[Value], key: &str) -> Option<Vec<String>> {
     let names: Vec<String> = list
         .iter()
         .map(|entry| match entry.get(key)? {
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_a_list_are_matched_by_what_names_them() {
+    fn list_entries_are_matched_by_merge_key() {
         let ready = |status| json!({"type": "Ready", "status": status});
         let scheduled = json!({"type": "PodScheduled", "status": "True"});
         check(
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_on_one_side_is_told_field_by_field() {
+    fn a_missing_side_is_listed_field_by_field() {
         check(
             json!({}),
             json!({"a": {"b": 1, "c": {}}, "l": [{"name": "x", "v": [1, 2]}], "e": []}),
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_name_are_matched_by_place() {
+    fn entries_without_a_merge_key_are_matched_by_index() {
         check(json!([1, 2]), json!([1, 3, 4]), &["[1]: 2 -> 3", "[2]: - -> 4"]);
         check(json!([{"name": "a"}, {"name": "a"}]), json!([{"name": "a"}]), &[r#"[1].name: "a" -> -"#]);
     }

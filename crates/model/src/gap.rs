@@ -1,28 +1,28 @@
-//! What was missed, recorded as missed.
+//! Gaps: times in which changes may have been missed.
 
 use std::sync::Arc;
 
 use crate::{Kind, Moment};
 
-/// A time in which something may have been missed.
+/// A time in which changes may have been missed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The recording that missed it.
+    /// The source that was not observed.
     pub source: Arc<str>,
-    /// The kinds it concerns; empty means all of the source's.
+    /// The kinds affected; empty means all kinds of the source.
     pub kinds: Vec<Kind>,
-    /// When the last thing before it was seen.
+    /// The last moment at which the source was observed before the gap.
     pub from: Moment,
-    /// When seeing began again; [`Moment::MAX`] while it has not: the gap is open.
+    /// The moment at which observation resumed; [`Moment::MAX`] while the gap is open.
     pub to: Moment,
-    /// Why, in words for the user.
+    /// The reason, as text for the user.
     pub why: String,
 }
 
 // === impl Gap ===
 
 impl Gap {
-    /// Whether it has not ended: what it concerns is not recorded any more.
+    /// Whether the gap has not ended: the kinds affected are no longer recorded.
     pub fn is_open(&self) -> bool {
         self.to == Moment::MAX
     }

@@ -1,11 +1,11 @@
-//! What names an object.
+//! Kinds and keys: the identifiers of objects.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// An API group and a kind within it: `apps` and `Deployment`. The core group is the empty string.
 ///
-/// The version is no part of it: `autoscaling/v1` and `autoscaling/v2` show the same object.
+/// The API version is not part of it: `autoscaling/v1` and `autoscaling/v2` serve the same object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     /// The API group, empty for the core group.
@@ -14,34 +14,34 @@ pub struct Kind {
     pub kind: Arc<str>,
 }
 
-/// What names an object through all of its lives: the uid, not the key, separates those.
+/// The name of an object across all of its incarnations, which are told apart by uid and not by key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The recording this object belongs to, usually a cluster's name.
     pub source: Arc<str>,
     /// Group and kind.
     pub kind: Kind,
-    /// Empty for objects of the whole cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// The object's name.
     pub name: Arc<str>,
 }
 
-/// How the source of an audit log ends, behind the name of the source that it belongs to.
+/// Suffix of an audit log's source, appended to the name of the recorded source it belongs to.
 const AUDIT_LOG: &str = " (audit log)";
 
-/// The source of an audit log that has joined the recording of `source`: a log comes later and tells of the same time,
-/// and within one source times rise.
+/// The source of an audit log imported into the recording of `source`. It needs a source of its own because it is
+/// imported later but covers the same time, and times never decrease within one source.
 pub fn audit_source(source: &str) -> Arc<str> {
     format!("{source}{AUDIT_LOG}").into()
 }
 
-/// Whether a source is that of an audit log.
+/// Whether this is the source of an audit log.
 pub fn is_audit_source(source: &str) -> bool {
     source.ends_with(AUDIT_LOG)
 }
 
-/// The source of the recording that the source of an audit log belongs to; any other source itself.
+/// The recorded source that an audit log's source belongs to; any other source is returned unchanged.
 pub fn recorded_source(source: &str) -> &str {
     source.strip_suffix(AUDIT_LOG).unwrap_or(source)
 }
@@ -49,12 +49,12 @@ pub fn recorded_source(source: &str) -> &str {
 // === impl Kind ===
 
 impl Kind {
-    /// A kind by the name of its group and its own.
+    /// A kind by group and kind name.
     pub fn new(group: &str, kind: &str) -> Kind {
         Kind { group: group.into(), kind: kind.into() }
     }
 
-    /// A kind by the `apiVersion` and `kind` an object carries.
+    /// A kind by the `apiVersion` and `kind` fields of an object.
     pub fn of(api_version: &str, kind: &str) -> Kind {
         Kind::new(api_version.split_once('/').map_or("", |(group, _)| group), kind)
     }

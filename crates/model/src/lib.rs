@@ -1,26 +1,26 @@
-//! Kinescope's nouns: what a recorded cluster is.
+//! Kinescope's data model: moments, objects, keys, changes, gaps and the state of a cluster.
 //!
 //! Everything here is plain data. Nothing in this crate reads a clock, a file, a socket or the environment, and
-//! nothing knows what scheduling is.
+//! nothing depends on scheduling.
 
 mod change;
 mod cluster;
 mod diff;
 mod gap;
+mod json_str;
 mod key;
 mod moment;
 mod name;
 mod object;
-mod text;
-mod time_words;
+mod time_parser;
 
-pub use change::{Change, Observed, What};
-pub use cluster::{Cluster, Version};
+pub use change::{Change, IncomingChange, What};
+pub use cluster::{Cluster, ObjectVersion};
 pub use diff::{Difference, FieldChange, changed_fields, difference};
 pub use gap::Gap;
+pub use json_str::JsonStr;
 pub use key::{Key, Kind, audit_source, is_audit_source, recorded_source};
 pub use moment::{BadMoment, Moment, Window};
 pub use name::NamespacedName;
 pub use object::{BadObject, ContentHash, MAX_DEPTH, Meta, Object};
-pub use text::Text;
-pub use time_words::{BadTime, TimeWords};
+pub use time_parser::{BadTime, TimeParser};

@@ -9,15 +9,16 @@ use jiff::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(i64);
 
-/// A text that is not a time with an offset, or one outside the years 1677 to 2262 that nanoseconds reach.
+/// The error for a text that is not a time with an offset, or lies outside the years 1677 to 2262, the range of `i64`
+/// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a time such as 2026-11-01T14:03:00Z between the years 1677 and 2262")]
 pub struct BadMoment {
-    /// What was given.
+    /// The rejected text.
     pub text: String,
 }
 
-/// A span of time: `from` belongs to it, `to` does not.
+/// A time range: `from` is inclusive, `to` exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The first moment inside.
@@ -29,9 +30,9 @@ pub struct Window {
 // === impl Moment ===
 
 impl Moment {
-    /// Before everything.
+    /// The earliest moment.
     pub const MIN: Moment = Moment(i64::MIN);
-    /// After everything.
+    /// The latest moment.
     pub const MAX: Moment = Moment(i64::MAX);
 
     /// From nanoseconds since 1970.
@@ -49,25 +50,25 @@ impl Moment {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to this moment, negative if that is later.
+    /// Nanoseconds from `earlier` to this moment; negative if `earlier` is later.
     pub const fn nanos_since(self, earlier: Moment) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This moment moved by so many nanoseconds, held within what can be expressed.
+    /// This moment shifted by `nanos` nanoseconds, saturating at [`MIN`](Moment::MIN) and [`MAX`](Moment::MAX).
     #[must_use]
     pub const fn plus_nanos(self, nanos: i64) -> Moment {
         Moment(self.0.saturating_add(nanos))
     }
 
-    /// The same moment for calendar arithmetic.
+    /// The moment as a [`Timestamp`], for calendar arithmetic.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::from_nanosecond(i128::from(self.0)).expect("every i64 of nanoseconds is a timestamp")
     }
 }
 
 impl From<Timestamp> for Moment {
-    /// Timestamps outside what nanoseconds reach become the first or last moment.
+    /// Timestamps outside the range of `i64` nanoseconds saturate.
     fn from(timestamp: Timestamp) -> Moment {
         let nanos = timestamp.as_nanosecond();
         Moment(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }))
@@ -85,7 +86,7 @@ impl FromStr for Moment {
 }
 
 impl fmt::Display for Moment {
-    /// RFC 3339 in UTC, with as many digits of a second as there are.
+    /// RFC 3339 in UTC, with as many fractional digits as needed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.timestamp().fmt(f)
     }
@@ -94,7 +95,7 @@ impl fmt::Display for Moment {
 // === impl Window ===
 
 impl Window {
-    /// All of time but its very last nanosecond.
+    /// All of time except its last nanosecond.
     pub const ALL: Window = Window { from: Moment::MIN, to: Moment::MAX };
 
     /// Whether the moment lies inside.

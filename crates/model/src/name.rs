@@ -1,4 +1,4 @@
-//! The name of an object of a kind that is known.
+//! Namespace and name of an object whose kind is known from the context.
 
 use std::sync::Arc;
 

@@ -9,75 +9,77 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{Key, Kind, Text};
+use crate::{JsonStr, Key, Kind};
 
-/// How deep an object may nest. JSON parsers of this program stop at 128; the difference is room for envelopes.
+/// Maximum nesting depth of an object. The JSON parsers in this program stop at 128; the difference leaves room for
+/// envelopes.
 pub const MAX_DEPTH: usize = 120;
 
-/// A Kubernetes object: the bytes received, never re-encoded, known to be JSON with an apiVersion, a kind and a name.
+/// A Kubernetes object: the bytes received, never re-encoded, validated as JSON with an apiVersion, a kind and a
+/// name.
 ///
-/// Views are parsed out of the bytes on demand, so fields that nobody here has heard of survive.
+/// Views are parsed from the bytes on demand, so unknown fields survive.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Object {
     json: Arc<str>,
 }
 
-/// What identifies an object and one version of it.
+/// The fields that identify an object and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta<'a> {
     /// `v1`, `apps/v1`.
     pub api_version: Cow<'a, str>,
     /// `Pod`.
     pub kind: Cow<'a, str>,
-    /// Empty for objects of the whole cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: Cow<'a, str>,
     /// The name; never empty.
     pub name: Cow<'a, str>,
-    /// Separates the lives of one name; absent in manifests.
+    /// Distinguishes incarnations of one name; absent in manifests.
     pub uid: Option<Cow<'a, str>>,
-    /// The API server's mark for this version.
+    /// The API server's identifier of this version.
     pub resource_version: Option<Cow<'a, str>>,
 }
 
-/// A fingerprint of an object's bytes.
+/// A hash of an object's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentHash(pub u64);
 
-/// Why bytes are not an object.
+/// The reason why a text is not a valid object.
 #[derive(Debug, thiserror::Error)]
 pub enum BadObject {
-    /// Not JSON, or a field that identifies the object is missing, doubled or of the wrong type.
+    /// Not JSON, or an identifying field is missing, duplicated or of the wrong type.
     #[error("not a Kubernetes object: {0}")]
     Json(#[from] serde_json::Error),
     /// An identifying field is empty.
     #[error("not a Kubernetes object: {0} is empty")]
-    Empty(&'static str),
+    EmptyField(&'static str),
     /// The name could not be part of an API path, so no API server ever served it.
     #[error("{0:?} cannot be the {1} of a Kubernetes object")]
-    Name(String, &'static str),
-    /// Arrays and maps inside each other beyond [`MAX_DEPTH`].
+    InvalidName(String, &'static str),
+    /// Arrays and maps nested deeper than [`MAX_DEPTH`].
     #[error("nested deeper than {MAX_DEPTH} levels at byte {0}")]
-    Deep(usize),
-    /// An escape that is half a character.
+    TooDeep(usize),
+    /// An escape that is half of a surrogate pair.
     #[error("the escape at byte {0} is no character")]
-    Escape(usize),
-    /// A number no program can hold.
+    LoneSurrogate(usize),
+    /// A number that does not fit an `f64`.
     #[error("the number {0} at byte {1} is out of range")]
-    Number(String, usize),
+    NumberOutOfRange(String, usize),
 }
 
 // === impl Object ===
 
 impl Object {
-    /// Takes the text of one JSON object, checking all that later readers rely on.
+    /// Parses the text of one JSON object, checking everything that later readers rely on.
     pub fn parse(json: &str) -> Result<Object, BadObject> {
-        check_shape(json)?;
+        check_depth_and_scalars(json)?;
         let meta = Meta::read(json)?;
         for (field, text) in
             [("apiVersion", &meta.api_version), ("kind", &meta.kind), ("metadata.name", &meta.name)]
         {
             if text.is_empty() {
-                return Err(BadObject::Empty(field));
+                return Err(BadObject::EmptyField(field));
             }
         }
         for (field, text) in [("name", &meta.name), ("namespace", &meta.namespace), ("kind", &meta.kind)] {
@@ -86,8 +88,8 @@ impl Object {
         Ok(Object { json: json.into() })
     }
 
-    /// Takes text of which [`Meta::read`] or [`Meta::read_first`] is known to succeed.
-    pub fn trusted(json: impl Into<Arc<str>>) -> Object {
+    /// Wraps text for which [`Meta::read`] or [`Meta::read_prefix`] is known to succeed.
+    pub fn from_trusted(json: impl Into<Arc<str>>) -> Object {
         Object { json: json.into() }
     }
 
@@ -96,15 +98,15 @@ impl Object {
         &self.json
     }
 
-    /// What identifies it.
+    /// The fields that identify it.
     ///
     /// # Panics
-    /// If bytes that are no object were called [`trusted`](Object::trusted).
+    /// If text that is not an object was passed to [`from_trusted`](Object::from_trusted).
     pub fn meta(&self) -> Meta<'_> {
-        Meta::read_first(&self.json).expect("an object is checked before it is made")
+        Meta::read_prefix(&self.json).expect("an object is checked before it is made")
     }
 
-    /// Its name in the history of `source`.
+    /// Its key in the history of `source`.
     pub fn key(&self, source: &Arc<str>) -> Key {
         let meta = self.meta();
         Key {
@@ -115,17 +117,17 @@ impl Object {
         }
     }
 
-    /// Some of its fields, borrowed from its bytes.
+    /// A typed view of some of its fields, borrowed from its bytes.
     pub fn view<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.json)
     }
 
-    /// All of it as a tree. This cannot fail for what [`parse`](Object::parse) let in.
+    /// The whole object as a JSON value. This cannot fail for an object that passed [`parse`](Object::parse).
     pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
         serde_json::from_str(&self.json)
     }
 
-    /// The fingerprint of its bytes.
+    /// The hash of its bytes.
     pub fn content_hash(&self) -> ContentHash {
         ContentHash::of(&self.json)
     }
@@ -140,15 +142,15 @@ impl fmt::Debug for Object {
 // === impl Meta ===
 
 impl<'a> Meta<'a> {
-    /// Reads what identifies the object of this text, going through all of it.
+    /// Reads the identifying fields, parsing the whole text.
     pub fn read(json: &'a str) -> Result<Meta<'a>, serde_json::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Outer<'b> {
             #[serde(borrow)]
-            api_version: Text<'b>,
+            api_version: JsonStr<'b>,
             #[serde(borrow)]
-            kind: Text<'b>,
+            kind: JsonStr<'b>,
             #[serde(borrow)]
             metadata: Metadata<'b>,
         }
@@ -156,17 +158,18 @@ impl<'a> Meta<'a> {
         Ok(Meta::new(api_version, kind, metadata))
     }
 
-    /// Reads what identifies the object of a text that is known to be one, stopping as soon as all is found: API
-    /// servers put it first. `None` if it is not there after all.
-    pub fn read_first(json: &'a str) -> Option<Meta<'a>> {
-        let mut found = Heading::default();
-        // Stopping in the middle of an object is an error to the parser; what counts is what was found.
+    /// Reads the identifying fields of a text that is known to be an object, and stops as soon as all are found: API
+    /// servers write them first. `None` if one is missing.
+    pub fn read_prefix(json: &'a str) -> Option<Meta<'a>> {
+        let mut found = PartialMeta::default();
+        // Stopping in the middle of an object is an error to the parser; only the fields found so far matter.
         let _ = found.deserialize(&mut serde_json::Deserializer::from_str(json));
         found.meta()
     }
 
-    fn new(api_version: Text<'a>, kind: Text<'a>, metadata: Metadata<'a>) -> Meta<'a> {
-        let unless_empty = |text: Option<Text<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
+    fn new(api_version: JsonStr<'a>, kind: JsonStr<'a>, metadata: Metadata<'a>) -> Meta<'a> {
+        let unless_empty =
+            |text: Option<JsonStr<'a>>| text.map(|text| text.0).filter(|text| !text.is_empty());
         Meta {
             api_version: api_version.0,
             kind: kind.0,
@@ -182,45 +185,46 @@ impl<'a> Meta<'a> {
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow)]
-    name: Text<'a>,
+    name: JsonStr<'a>,
     #[serde(borrow, default)]
-    namespace: Option<Text<'a>>,
+    namespace: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    uid: Option<Text<'a>>,
+    uid: Option<JsonStr<'a>>,
     #[serde(borrow, default)]
-    resource_version: Option<Text<'a>>,
+    resource_version: Option<JsonStr<'a>>,
 }
 
-/// The fields that identify an object, as far as they have been met.
+/// The identifying fields found so far.
 #[derive(Default)]
-struct Heading<'a> {
-    api_version: Option<Text<'a>>,
-    kind: Option<Text<'a>>,
-    metadata: Option<Names<'a>>,
+struct PartialMeta<'a> {
+    api_version: Option<JsonStr<'a>>,
+    kind: Option<JsonStr<'a>>,
+    metadata: Option<PartialMetadata<'a>>,
 }
 
-/// The same of its metadata.
+/// The identifying fields of `metadata` found so far.
 #[derive(Default)]
-struct Names<'a> {
-    name: Option<Text<'a>>,
-    namespace: Option<Text<'a>>,
-    uid: Option<Text<'a>>,
-    resource_version: Option<Text<'a>>,
-    /// Nothing is looked for behind them.
-    is_last: bool,
+struct PartialMetadata<'a> {
+    name: Option<JsonStr<'a>>,
+    namespace: Option<JsonStr<'a>>,
+    uid: Option<JsonStr<'a>>,
+    resource_version: Option<JsonStr<'a>>,
+    /// Whether `metadata` is the last identifying field, so that parsing can stop inside it.
+    is_last_identifying_field: bool,
 }
 
-// === impl Heading ===
+// === impl PartialMeta ===
 
-impl<'de> Heading<'de> {
+impl<'de> PartialMeta<'de> {
     fn meta(self) -> Option<Meta<'de>> {
-        let Names { name, namespace, uid, resource_version, is_last: _ } = self.metadata?;
+        let PartialMetadata { name, namespace, uid, resource_version, is_last_identifying_field: _ } =
+            self.metadata?;
         let metadata = Metadata { name: name?, namespace, uid, resource_version };
         Some(Meta::new(self.api_version?, self.kind?, metadata))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
+impl<'de> DeserializeSeed<'de> for &mut PartialMeta<'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -228,7 +232,7 @@ impl<'de> DeserializeSeed<'de> for &mut Heading<'de> {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Heading<'de> {
+impl<'de> Visitor<'de> for &mut PartialMeta<'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,12 +241,15 @@ impl<'de> Visitor<'de> for &mut Heading<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         while self.api_version.is_none() || self.kind.is_none() || self.metadata.is_none() {
-            match fields.next_key::<Text<'de>>()?.as_deref() {
+            match fields.next_key::<JsonStr<'de>>()?.as_deref() {
                 Some("apiVersion") => self.api_version = Some(fields.next_value()?),
                 Some("kind") => self.kind = Some(fields.next_value()?),
                 Some("metadata") => {
                     let is_last = self.api_version.is_some() && self.kind.is_some();
-                    let names = self.metadata.insert(Names { is_last, ..Names::default() });
+                    let names = self.metadata.insert(PartialMetadata {
+                        is_last_identifying_field: is_last,
+                        ..PartialMetadata::default()
+                    });
                     fields.next_value_seed(names)?;
                 }
                 Some(_) => drop(fields.next_value::<IgnoredAny>()?),
@@ -253,12 +260,12 @@ impl<'de> Visitor<'de> for &mut Heading<'de> {
     }
 }
 
-// === impl Names ===
+// === impl PartialMetadata ===
 
-impl Names<'_> {
-    /// API servers put what is long, and who manages which field, behind these.
-    fn is_enough(&self) -> bool {
-        self.is_last
+impl PartialMetadata<'_> {
+    /// Whether parsing can stop here. API servers write long fields and `managedFields` after these.
+    fn can_stop(&self) -> bool {
+        self.is_last_identifying_field
             && self.name.is_some()
             && self.namespace.is_some()
             && self.uid.is_some()
@@ -266,7 +273,7 @@ impl Names<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
+impl<'de> DeserializeSeed<'de> for &mut PartialMetadata<'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -274,7 +281,7 @@ impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Names<'de> {
+impl<'de> Visitor<'de> for &mut PartialMetadata<'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -282,8 +289,8 @@ impl<'de> Visitor<'de> for &mut Names<'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while !self.is_enough() {
-            match fields.next_key::<Text<'de>>()?.as_deref() {
+        while !self.can_stop() {
+            match fields.next_key::<JsonStr<'de>>()?.as_deref() {
                 Some("name") => self.name = fields.next_value()?,
                 Some("namespace") => self.namespace = fields.next_value()?,
                 Some("uid") => self.uid = fields.next_value()?,
@@ -299,23 +306,24 @@ impl<'de> Visitor<'de> for &mut Names<'de> {
 // === impl ContentHash ===
 
 impl ContentHash {
-    /// The fingerprint of an object's text.
+    /// The hash of an object's text.
     pub fn of(json: &str) -> ContentHash {
         ContentHash(xxh3_64(json.as_bytes()))
     }
 }
 
-/// Kubernetes' own rule for a name inside a URL path, and no control characters, which it refuses elsewhere.
+/// Kubernetes' rule for path segment names; control characters, which Kubernetes rejects elsewhere, are rejected too.
 fn check_name(field: &'static str, text: &str) -> Result<(), BadObject> {
     let hostile = |c: char| c == '/' || c == '%' || c.is_control();
     if text == "." || text == ".." || text.len() > 512 || text.contains(hostile) {
-        return Err(BadObject::Name(text.chars().take(80).collect(), field));
+        return Err(BadObject::InvalidName(text.chars().take(80).collect(), field));
     }
     Ok(())
 }
 
-/// Depth and numbers: what a parser that skips values does not look at, but one that builds a tree stumbles over.
-fn check_shape(json: &str) -> Result<(), BadObject> {
+/// Checks nesting depth, escapes and numbers: a parser that skips values ignores them, but one that builds a tree
+/// fails on them.
+fn check_depth_and_scalars(json: &str) -> Result<(), BadObject> {
     let bytes = json.as_bytes();
     let (mut at, mut depth) = (0, 0);
     while at < bytes.len() {
@@ -324,7 +332,7 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_DEPTH {
-                    return Err(BadObject::Deep(at));
+                    return Err(BadObject::TooDeep(at));
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
@@ -335,7 +343,7 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
                 if number.len() > 18 || number.contains(['e', 'E']) {
                     let finite = number.parse::<f64>().is_ok_and(f64::is_finite);
                     if !finite {
-                        return Err(BadObject::Number(number.chars().take(40).collect(), at));
+                        return Err(BadObject::NumberOutOfRange(number.chars().take(40).collect(), at));
                     }
                 }
                 at = end - 1;
@@ -347,7 +355,7 @@ fn check_shape(json: &str) -> Result<(), BadObject> {
     Ok(())
 }
 
-/// The index of the quote that ends the string begun at `start`, or of the last byte if none does.
+/// The index of the quote that closes the string opened at `start`, or of the last byte if it is not closed.
 fn end_of_string(bytes: &[u8], start: usize) -> Result<usize, BadObject> {
     let mut at = start + 1;
     while let Some(next) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -355,18 +363,18 @@ fn end_of_string(bytes: &[u8], start: usize) -> Result<usize, BadObject> {
         if bytes[at] == b'"' {
             return Ok(at);
         }
-        at += match (unit(bytes, at), unit(bytes, at + 6)) {
-            // Characters beyond the first 65,536 are escaped in two halves.
+        at += match (utf16_unit(bytes, at), utf16_unit(bytes, at + 6)) {
+            // Characters beyond U+FFFF are escaped as a surrogate pair.
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-            (Some(0xd800..=0xdfff), _) => return Err(BadObject::Escape(at)),
+            (Some(0xd800..=0xdfff), _) => return Err(BadObject::LoneSurrogate(at)),
             _ => 2,
         };
     }
     Ok(bytes.len() - 1)
 }
 
-/// The number of an escape such as `\u00e9`; what is no such escape is for the parser to complain about.
-fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+/// The UTF-16 code unit of an escape such as `\u00e9`; `None` for anything else, which the parser reports.
+fn utf16_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
@@ -388,15 +396,15 @@ mod tests {
     }
 
     #[test]
-    fn what_identifies_an_object_is_found_without_reading_all_of_it() {
-        assert_eq!(Meta::read_first(POD), Some(Meta::read(POD).unwrap()));
+    fn identifying_fields_are_read_without_parsing_the_whole_text() {
+        assert_eq!(Meta::read_prefix(POD), Some(Meta::read(POD).unwrap()));
         let late =
             r#"{"spec":{"a":[1,{}]},"metadata":{"name":"a"},"kind":"Pod","apiVersion":"v1","status":7}"#;
-        assert_eq!(Meta::read_first(late), Some(Meta::read(late).unwrap()));
+        assert_eq!(Meta::read_prefix(late), Some(Meta::read(late).unwrap()));
         let cut = &POD[..POD.len() - 1];
-        assert!(Meta::read_first(cut).is_some() && Meta::read(cut).is_err());
+        assert!(Meta::read_prefix(cut).is_some() && Meta::read(cut).is_err());
         for none in ["", "[]", "{}", r#"{"kind":"Pod","metadata":{"name":"a"}}"#, r#"{"kind":7}"#] {
-            assert_eq!(Meta::read_first(none), None, "{none}");
+            assert_eq!(Meta::read_prefix(none), None, "{none}");
         }
     }
 
@@ -407,31 +415,37 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(json: &str, because: &str) {
+    fn assert_rejected(json: &str, because: &str) {
         let error = Object::parse(json).expect_err(json).to_string();
         assert!(error.contains(because), "{error:?} should say {because:?}");
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_the_reason() {
-        refused("", "EOF");
-        refused("[]", "invalid");
-        refused(&POD[..POD.len() - 1], "EOF");
-        refused(r#"{"kind":"Pod","metadata":{"name":"a"}}"#, "apiVersion");
-        refused(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":""}}"#, "metadata.name is empty");
-        refused(&POD.replace("web-1", "../etc"), "cannot be the name");
-        refused(&POD.replace("web-1", r"a\u001b[31m"), "cannot be the name");
-        refused(&POD.replace(r#""name":"web-1""#, r#""name":"a","name":"b""#), "duplicate field `name`");
+    fn invalid_objects_are_rejected_with_the_reason() {
+        assert_rejected("", "EOF");
+        assert_rejected("[]", "invalid");
+        assert_rejected(&POD[..POD.len() - 1], "EOF");
+        assert_rejected(r#"{"kind":"Pod","metadata":{"name":"a"}}"#, "apiVersion");
+        assert_rejected(
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":""}}"#,
+            "metadata.name is empty",
+        );
+        assert_rejected(&POD.replace("web-1", "../etc"), "cannot be the name");
+        assert_rejected(&POD.replace("web-1", r"a\u001b[31m"), "cannot be the name");
+        assert_rejected(
+            &POD.replace(r#""name":"web-1""#, r#""name":"a","name":"b""#),
+            "duplicate field `name`",
+        );
     }
 
     #[test]
-    fn what_a_tree_could_not_hold_is_refused() {
+    fn values_that_a_tree_cannot_hold_are_rejected() {
         let with = |value: &str| POD.replace(r#""uid":"u1""#, &format!(r#""x":{value}"#));
-        refused(&with("1e999"), "out of range");
-        refused(&with(&"9".repeat(400)), "out of range");
-        refused(&with(&("[".repeat(200) + &"]".repeat(200))), "nested deeper");
-        refused(&with(r#""\ud800""#), "is no character");
-        refused(&with(r#""\udc00\ud800""#), "is no character");
+        assert_rejected(&with("1e999"), "out of range");
+        assert_rejected(&with(&"9".repeat(400)), "out of range");
+        assert_rejected(&with(&("[".repeat(200) + &"]".repeat(200))), "nested deeper");
+        assert_rejected(&with(r#""\ud800""#), "is no character");
+        assert_rejected(&with(r#""\udc00\ud800""#), "is no character");
         for fine in [
             "1e300",
             "123456789012345678901234567890",

@@ -1,4 +1,4 @@
-//! The objects of a history as of a moment, as exact as the history is.
+//! The objects of a history as of a moment, or just before one of its changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use history::Selection;
 use model::{Key, Moment, Object, What, Window};
 
-use super::Chosen;
+use super::OpenHistory;
 
-/// A moment, as exact as the history is.
+/// A moment, or a position among the changes of a moment.
 #[derive(Clone, Copy)]
 pub enum AsOf {
-    /// With all that happened at it.
+    /// After all changes at this moment.
     At(Moment),
-    /// Just before the change of that number, which took effect then.
+    /// Just before the change with that sequence number, which took effect at this moment.
     Before(Moment, i64),
 }
 
@@ -38,13 +38,17 @@ impl fmt::Display for AsOf {
 }
 
 /// The objects as of a moment.
-pub fn objects(chosen: &Chosen, selection: &Selection, as_of: AsOf) -> anyhow::Result<BTreeMap<Key, Object>> {
+pub fn objects_as_of(
+    chosen: &OpenHistory,
+    selection: &Selection,
+    as_of: AsOf,
+) -> anyhow::Result<BTreeMap<Key, Object>> {
     let (moment, rest) = match as_of {
         AsOf::At(moment) => (moment, None),
         AsOf::Before(moment, seq) => (moment.plus_nanos(-1), Some((moment, seq))),
     };
     let mut objects = BTreeMap::new();
-    chosen.history.each_at(moment, selection, |version| {
+    chosen.history.for_each_at(moment, selection, |version| {
         objects.insert(version.key, version.object);
     })?;
     if let Some((from, seq)) = rest {

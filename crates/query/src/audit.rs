@@ -1,29 +1,29 @@
-//! Who wrote the versions of an object, as the audit log says that joined its recording.
+//! Attribution of an object's versions to the writes in an audit log that was joined to the recording.
 
 use formats::audit::{self, AuditedWrite};
 use history::History;
 use model::{Change, Key, What, audit_source};
 use serde::Deserialize;
 
-use super::KindWords;
+use super::KindResolver;
 
-/// The writes to one object whose versions have not been found yet, in the order they were received.
+/// The writes to one object that are not attributed to a version yet, in the order they were received.
 pub struct AuditedWrites {
     pending: Vec<AuditedWrite>,
-    /// The deletion that made the object terminate, if the log does not say which version it made: perhaps it also
-    /// removed the object.
+    /// The write that set the deletion timestamp, if the log does not name the version it made: perhaps it also removed
+    /// the object.
     deletion: Option<AuditedWrite>,
 }
 
-/// A write that made a version of the object.
-pub struct WrittenBy {
-    /// What the audit log says of it.
+/// A write to which a version of the object is attributed.
+pub struct WriteAttribution {
+    /// The write in the audit log.
     pub write: AuditedWrite,
-    /// Whether the log says which version it made. Else it is a write before this version that could have.
+    /// Whether the log names the version. Otherwise it is an earlier write that may have made it.
     pub is_certain: bool,
 }
 
-/// What tells by which writes a version can have been made.
+/// The properties of a version that decide which writes may have made it.
 struct VersionTraits {
     is_added: bool,
     is_deleted: bool,
@@ -50,16 +50,16 @@ struct SpecView {
     node_name: Option<String>,
 }
 
-/// Nanoseconds after which a version is no longer taken for that of a write: recorders see them sooner.
-const LAG: i64 = 10_000_000_000;
+/// The longest recorder lag in nanoseconds: later versions are not attributed to a write.
+const MAX_RECORDER_LAG: i64 = 10_000_000_000;
 
 // === impl AuditedWrites ===
 
 impl AuditedWrites {
-    /// All writes to an object; none if no audit log has joined.
-    pub fn to(history: &History, key: &Key) -> anyhow::Result<AuditedWrites> {
+    /// All writes to an object; none if no audit log was joined.
+    pub fn for_object(history: &History, key: &Key) -> anyhow::Result<AuditedWrites> {
         let mut pending = Vec::new();
-        for name in audit::names(&KindWords::plural(&key.kind), &key.name) {
+        for name in audit::object_names(&KindResolver::plural(&key.kind), &key.name) {
             let kept = Key {
                 source: audit_source(&key.source),
                 kind: audit::kind(),
@@ -67,15 +67,15 @@ impl AuditedWrites {
                 name: name.into(),
             };
             for change in history.of(&kept)? {
-                pending.extend(AuditedWrite::kept_in(change?.what.object()));
+                pending.extend(AuditedWrite::from_object(change?.what.object()));
             }
         }
         pending.sort_by_key(|write| write.received);
         Ok(AuditedWrites { pending, deletion: None })
     }
 
-    /// Who made this version. Versions are asked about in their order.
-    pub fn of(&mut self, change: &Change) -> Vec<WrittenBy> {
+    /// The writes that made this version. Versions are to be passed in their order.
+    pub fn attribute(&mut self, change: &Change) -> Vec<WriteAttribution> {
         if self.pending.is_empty() && self.deletion.is_none() {
             return Vec::new();
         }
@@ -83,16 +83,19 @@ impl AuditedWrites {
         let meta = change.what.object().meta();
         let mut found = Vec::new();
         self.pending.retain(|write| {
-            let could_be = version.could_be_of(write);
+            let could_be = version.could_be_made_by(write);
             let (is_made, stays) = match &write.resource_version {
                 Some(made) => (could_be && meta.resource_version.as_deref() == Some(made), true),
                 None => {
                     let since = change.at.nanos_since(write.received);
-                    (could_be && since >= 0, since <= LAG)
+                    (could_be && since >= 0, since <= MAX_RECORDER_LAG)
                 }
             };
             if is_made {
-                found.push(WrittenBy { write: write.clone(), is_certain: write.resource_version.is_some() });
+                found.push(WriteAttribution {
+                    write: write.clone(),
+                    is_certain: write.resource_version.is_some(),
+                });
             }
             !is_made && stays
         });
@@ -100,8 +103,8 @@ impl AuditedWrites {
             self.deletion = None;
         } else if version.is_deleted {
             let deletion = self.deletion.take().filter(|_| found.is_empty());
-            found.extend(deletion.map(|write| WrittenBy { write, is_certain: false }));
-        } else if let Some(by) = found.iter().find(|by| !by.is_certain && deletes(&by.write)) {
+            found.extend(deletion.map(|write| WriteAttribution { write, is_certain: false }));
+        } else if let Some(by) = found.iter().find(|by| !by.is_certain && is_deletion(&by.write)) {
             self.deletion = Some(by.write.clone());
         }
         found
@@ -121,28 +124,28 @@ impl VersionTraits {
         }
     }
 
-    /// Whether a write leaves an object like this.
-    fn could_be_of(&self, write: &AuditedWrite) -> bool {
+    /// Whether a write may have made this version.
+    fn could_be_made_by(&self, write: &AuditedWrite) -> bool {
         match (&*write.verb, &*write.subresource) {
             ("create", "") => self.is_added,
             ("create", "binding") => self.is_bound && !self.is_deleted,
-            _ if deletes(write) => self.is_deleted || self.is_terminating,
-            // Where the log says which version it is, the recording may have begun with it.
+            _ if is_deletion(write) => self.is_deleted || self.is_terminating,
+            // If the log names the version, the recording may begin with it.
             _ => !self.is_deleted && (write.resource_version.is_some() || !self.is_added),
         }
     }
 }
 
-/// Whether a write removes an object, at once or in the end.
-fn deletes(write: &AuditedWrite) -> bool {
+/// Whether a write deletes an object, at once or after its termination.
+fn is_deletion(write: &AuditedWrite) -> bool {
     ["delete", "deletecollection"].contains(&&*write.verb) || write.subresource == "eviction"
 }
 
-// === impl WrittenBy ===
+// === impl WriteAttribution ===
 
-impl WrittenBy {
+impl WriteAttribution {
     /// `by alice (kubectl/v1.36.4): patch status`.
-    pub fn in_words(&self) -> String {
+    pub fn as_text(&self) -> String {
         let AuditedWrite { verb, subresource, user, impersonated_user, user_agent, .. } = &self.write;
         let perhaps = if self.is_certain { "" } else { "perhaps " };
         let acting_as = impersonated_user.as_ref().map(|user| format!(" as {user}")).unwrap_or_default();
@@ -152,7 +155,7 @@ impl WrittenBy {
         format!("{perhaps}by {user}{acting_as}{program}: {verb}{space}{subresource}")
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub fn as_json(&self) -> serde_json::Value {
         let write = &self.write;
         serde_json::json!({

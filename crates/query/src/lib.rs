@@ -1,29 +1,29 @@
-//! Looking into a history: what the command line and the web application have in common.
+//! Queries of a history that the command line, the server and the use cases share.
 
-mod amounts;
 mod as_of;
 mod audit;
-pub mod autoscaler_setup;
-mod chosen;
-mod edit;
-mod feed;
-mod kept;
-mod kind_words;
-mod labels;
-mod listener;
-pub mod scheduler_settings;
+pub mod autoscaler_choice;
+mod config_edit;
+mod export_stream;
+mod kind_resolver;
+mod label_match;
+mod number_format;
+mod open_history;
+mod progress_listener;
+mod replay_settings;
+pub mod scheduler_choice;
 mod summary;
 mod text_file;
 
-pub use self::amounts::{bytes, counted, grouped, span};
-pub use self::as_of::{AsOf, objects};
-pub use self::audit::{AuditedWrites, WrittenBy};
-pub use self::chosen::Chosen;
-pub use self::edit::{Edit, Root};
-pub use self::feed::{Feed, FeedSummary, Shown};
-pub use self::kept::kept;
-pub use self::kind_words::{Found, KindWords};
-pub use self::labels::has_labels;
-pub use self::listener::Listener;
-pub use self::summary::{changes, gap_as_json, gap_in_words, summary_as_json};
+pub use self::as_of::{AsOf, objects_as_of};
+pub use self::audit::{AuditedWrites, WriteAttribution};
+pub use self::config_edit::{ConfigEdit, ConfigRoot};
+pub use self::export_stream::{ExportScope, ExportStream, ExportSummary};
+pub use self::kind_resolver::{KindResolver, ResourceType};
+pub use self::label_match::matches_labels;
+pub use self::number_format::{count_noun, format_bytes, format_duration, group_digits};
+pub use self::open_history::OpenHistory;
+pub use self::progress_listener::ProgressListener;
+pub use self::replay_settings::recorded_replay_settings;
+pub use self::summary::{count_changes, gap_as_json, gap_as_text, summary_as_json};
 pub use self::text_file::{read_text, read_tracer_config, read_yaml};

@@ -1,14 +1,14 @@
-//! What is in a history.
+//! Summaries of a history and its gaps, as JSON and as text.
 
 use history::Summary;
 use model::{Gap, Kind};
 use serde_json::{Value, json};
 
-/// What a history holds, for programs.
+/// The summary of a history as JSON.
 pub fn summary_as_json(history: &str, summary: &Summary, gaps: &[Gap]) -> Value {
     json!({
         "history": history,
-        "changes": changes(summary),
+        "changes": count_changes(summary),
         "notPackedYet": summary.rows,
         "fileBytes": summary.file_bytes,
         "objectBytes": summary.raw_bytes,
@@ -34,7 +34,7 @@ pub fn summary_as_json(history: &str, summary: &Summary, gaps: &[Gap]) -> Value 
     })
 }
 
-/// A time in which something may have been missed, for programs.
+/// A gap as JSON.
 pub fn gap_as_json(gap: &Gap) -> Value {
     json!({
         "source": &*gap.source,
@@ -45,13 +45,13 @@ pub fn gap_as_json(gap: &Gap) -> Value {
     })
 }
 
-/// The changes of a whole history.
-pub fn changes(summary: &Summary) -> u64 {
+/// The number of changes in a history.
+pub fn count_changes(summary: &Summary) -> u64 {
     summary.sources.iter().flat_map(|source| &source.kinds).map(|kind| kind.changes).sum()
 }
 
-/// A gap, as one who reads the time around it should know of it.
-pub fn gap_in_words(gap: &Gap) -> String {
+/// A gap as a warning to users.
+pub fn gap_as_text(gap: &Gap) -> String {
     let kinds: Vec<String> = gap.kinds.iter().map(Kind::to_string).collect();
     let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
     let when = match gap.is_open() {

@@ -1,4 +1,4 @@
-//! Files that users write by hand: read whole, up to a size that none of them has.
+//! Files that users write by hand, read whole up to a size limit.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use formats::sktrace::TracerConfig;
 
-/// No file that is written by hand is longer.
+/// The size limit; files written by hand are shorter.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a text file. It is an error if it is longer than 16 MiB.
@@ -22,10 +22,10 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
 
 /// Reads a YAML or JSON file.
 pub fn read_yaml(path: &Path) -> anyhow::Result<serde_json::Value> {
-    Ok(formats::manifests::of_yaml(&path.display().to_string(), &read_text(path)?)?)
+    Ok(formats::manifests::parse_yaml(&path.display().to_string(), &read_text(path)?)?)
 }
 
-/// Reads a configuration of SimKube's tracer. The second value holds what the user should know about it.
+/// Reads a configuration of SimKube's tracer. The second value holds warnings for the user.
 pub fn read_tracer_config(path: &Path) -> anyhow::Result<(TracerConfig, Vec<String>)> {
     let shown = path.display();
     let text = read_text(path).with_context(|| format!("cannot read the tracer's configuration {shown}"))?;

@@ -1,4 +1,4 @@
-//! What is to be recorded, and into which history.
+//! Assignments of clusters to histories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use model::Object;
 
 use crate::policy::RecordingPolicy;
 
-/// A cluster, what of it is recorded, and where.
+/// A cluster to record, the policy, and the history to write.
 #[derive(Clone, PartialEq)]
 pub struct Assignment {
-    /// Of the recording in its history.
+    /// The name of the recording in its history.
     pub name: Arc<str>,
-    /// The history.
-    pub into: PathBuf,
-    /// Where the cluster is.
+    /// The path of the history.
+    pub history_path: PathBuf,
+    /// The API server of the cluster.
     pub cluster: ApiServerConfig,
-    /// Where the machines of the cluster are looked after, if that is another cluster.
+    /// The control plane that manages the cluster's machines, if it is in another cluster.
     pub control_plane: Option<ControlPlaneConfig>,
-    /// What of it is recorded.
+    /// The recording policy.
     pub policy: RecordingPolicy,
-    /// What no API server knows and is recorded all the same: how a scheduler or a tracer is configured.
+    /// Configurations of a scheduler or a tracer, recorded as objects although no API server has them.
     pub settings: Vec<Object>,
 }
 
-/// How an API server is found.
+/// The configuration of a connection to an API server.
 #[derive(Clone, Default, PartialEq)]
 pub struct ApiServerConfig {
-    /// The kubeconfig; `None` for that of the user or of the pod.
+    /// The kubeconfig; `None`: the user's, or the in-cluster configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// A hash of what the kubeconfig says of the context: with other words in it, it is another server.
-    pub seen: Option<u64>,
-    /// The context; `None` for the current one.
+    /// A hash of the context's content in the kubeconfig: if it changes, the connection is reopened.
+    pub context_hash: Option<u64>,
+    /// The context; `None`: the current one.
     pub context: Option<String>,
 }
 
-/// How the control plane of a cluster is found.
+/// The configuration of a cluster's control plane.
 #[derive(Clone, PartialEq)]
 pub struct ControlPlaneConfig {
-    /// The cluster that it is in.
+    /// The cluster that runs it.
     pub server: ApiServerConfig,
     /// Its namespace there.
     pub namespace: String,
@@ -48,22 +48,23 @@ pub struct ControlPlaneConfig {
 // === impl Assignment ===
 
 impl Assignment {
-    /// Whether it is the same as another one. A kubeconfig that cannot be read, as while it is written, is as it was.
-    pub(super) fn is_as(&self, before: &Assignment) -> bool {
+    /// Whether it equals an earlier one. A kubeconfig that cannot be read, as while it is being written, counts as
+    /// unchanged.
+    pub(super) fn is_unchanged_from(&self, before: &Assignment) -> bool {
         let mut now = self.clone();
-        now.cluster.seen = now.cluster.seen.or(before.cluster.seen);
+        now.cluster.context_hash = now.cluster.context_hash.or(before.cluster.context_hash);
         if let (Some(control), Some(before)) = (&mut now.control_plane, &before.control_plane) {
-            control.server.seen = control.server.seen.or(before.server.seen);
+            control.server.context_hash = control.server.context_hash.or(before.server.context_hash);
         }
         now == *before
     }
 }
 
-/// A scheduler's configuration as an object of its own kind.
-pub fn scheduler_config(path: &Path) -> anyhow::Result<Object> {
+/// Reads a KubeSchedulerConfiguration as an object.
+pub fn read_scheduler_config(path: &Path) -> anyhow::Result<Object> {
     let wrong = || format!("{} is no scheduler configuration", path.display());
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut value = formats::manifests::of_yaml(&path.display().to_string(), &text)?;
+    let mut value = formats::manifests::parse_yaml(&path.display().to_string(), &text)?;
     if value["kind"] != "KubeSchedulerConfiguration" {
         bail!("{}: its kind is not KubeSchedulerConfiguration", wrong());
     }

@@ -1,24 +1,24 @@
-//! The clock that stamps the changes of a recording: monotonic time, which follows the wall clock while both agree.
+//! The clock that timestamps the changes of a recording: monotonic time, which follows the wall clock while both agree.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use kubernetes::table::human;
+use kubernetes::table::human_duration;
 use live::Connection;
 use model::Moment;
 
-use super::figures::lock;
+use super::metrics::lock;
 
-/// Stamps the changes of one recording.
+/// Timestamps the changes of one recording.
 ///
-/// A wall clock that is set forward or back is not followed at once: changes go on to be stamped by the time that has
-/// passed. It is believed when it has been steady for some minutes and the API server says the same.
+/// A wall clock that is set forward or back is not followed immediately: timestamps continue by elapsed time. It is
+/// accepted when it has been stable for some minutes and the API server's time agrees.
 pub struct RecordingClock {
-    begun: Instant,
+    started: Instant,
     state: Mutex<ClockState>,
 }
 
-/// Something that the wall clock did and monotonic time did not, as a gap tells of it.
+/// A jump of the wall clock relative to monotonic time, reported as a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockStep {
     pub(super) from: Moment,
@@ -26,42 +26,42 @@ pub struct ClockStep {
     pub why: String,
 }
 
-/// Further apart than this, the wall clock and monotonic time disagree.
-const TOLERANCE: i64 = 5_000_000_000;
-/// Further apart than this, the wall clock and the API server's disagree.
-const SKEW: i64 = 300_000_000_000;
-/// How long a wall clock that was set must be steady to be believed.
-const STEADY: Duration = Duration::from_secs(600);
-/// How long it may take to read both clocks.
-const AT_ONCE: Duration = Duration::from_millis(100);
-/// How often it is tried to read them that fast.
-const TRIES: usize = 5;
+/// The maximum difference between wall clock and monotonic time.
+const MAX_DRIFT_NANOS: i64 = 5_000_000_000;
+/// The maximum difference between the wall clock and the API server's.
+const MAX_SERVER_SKEW_NANOS: i64 = 300_000_000_000;
+/// How long a wall clock that was set must be stable to be accepted.
+const STABLE_DURATION: Duration = Duration::from_secs(600);
+/// The maximum time to read both clocks.
+const MAX_READ_DURATION: Duration = Duration::from_millis(100);
+/// The maximum number of attempts to do so.
+const MAX_READ_ATTEMPTS: usize = 5;
 
 // === impl RecordingClock ===
 
 impl RecordingClock {
-    /// A clock that begins now: with the wall clock, unless the server says that this is wrong.
+    /// A clock that starts now, at the wall clock's time, unless that differs too much from the server's.
     pub fn new(server: Option<(Moment, Instant)>) -> RecordingClock {
         let begun = Instant::now();
-        let (wall, elapsed) = read(begun);
+        let (wall, elapsed) = read_clocks(begun);
         let server =
-            server.map(|(date, heard)| date.plus_nanos(nanos(begun.saturating_duration_since(heard))));
+            server.map(|(date, heard)| date.plus_nanos(as_nanos(begun.saturating_duration_since(heard))));
         let mut state = ClockState::new(wall, server);
-        state.suspended = suspended(elapsed);
-        RecordingClock { begun, state: Mutex::new(state) }
+        state.suspended_nanos = suspended_nanos(elapsed);
+        RecordingClock { started: begun, state: Mutex::new(state) }
     }
 
-    /// The moment to stamp a change with.
+    /// The timestamp for a change.
     pub fn now(&self) -> Moment {
         let mut state = lock(&self.state);
-        let (wall, elapsed) = read(self.begun);
-        state.read(wall, elapsed, || suspended(elapsed))
+        let (wall, elapsed) = read_clocks(self.started);
+        state.read(wall, elapsed, || suspended_nanos(elapsed))
     }
 
-    /// Compares the clocks, also with the server's. To be called from time to time. If the server has to say which is
-    /// right, it is asked, and heard the next time.
+    /// Compares the clocks, also with the server's. To be called periodically. If the server's time is needed, it is
+    /// requested and used at the next call.
     pub fn compare(&self, connection: &Connection) {
-        self.check(connection.server_time());
+        self.check_server_time(connection.server_time());
         if self.needs_server() {
             let connection = connection.clone();
             tokio::spawn(async move {
@@ -70,71 +70,71 @@ impl RecordingClock {
         }
     }
 
-    fn check(&self, server: Option<(Moment, Instant)>) {
+    fn check_server_time(&self, server: Option<(Moment, Instant)>) {
         let mut state = lock(&self.state);
-        let (wall, elapsed) = read(self.begun);
-        state.read(wall, elapsed, || suspended(elapsed));
-        let server = server.map(|(date, heard)| (date, heard.saturating_duration_since(self.begun)));
-        state.judge(server, elapsed);
-        if state.doubt.is_none() {
-            state.suspended = suspended(elapsed);
+        let (wall, elapsed) = read_clocks(self.started);
+        state.read(wall, elapsed, || suspended_nanos(elapsed));
+        let server = server.map(|(date, heard)| (date, heard.saturating_duration_since(self.started)));
+        state.accept_if_confirmed(server, elapsed);
+        if state.disagreement.is_none() {
+            state.suspended_nanos = suspended_nanos(elapsed);
         }
     }
 
-    /// Whether the server must be asked what time it is.
+    /// Whether the server's time is needed.
     fn needs_server(&self) -> bool {
-        lock(&self.state).doubt.as_ref().is_some_and(|doubt| doubt.is_right != Some(false))
+        lock(&self.state).disagreement.as_ref().is_some_and(|doubt| doubt.is_confirmed != Some(false))
     }
 
-    /// Whether the wall clock has been right for so long, as far as can be told.
-    pub(super) fn is_steady_for(&self, time: Duration) -> bool {
-        lock(&self.state).is_steady_for(time, self.begun.elapsed())
+    /// Whether the wall clock has been stable for this long.
+    pub(super) fn is_stable_for(&self, time: Duration) -> bool {
+        lock(&self.state).is_stable_for(time, self.started.elapsed())
     }
 
-    /// Counts as if the wall clock had been set just now.
-    pub(super) fn suspect(&self) {
-        lock(&self.state).last_step = Some(self.begun.elapsed());
+    /// Treats the wall clock as if it had just been set.
+    pub(super) fn note_suspected_step(&self) {
+        lock(&self.state).last_step = Some(self.started.elapsed());
     }
 
-    /// Adds something to tell of.
-    pub(super) fn note(&self, step: ClockStep) {
+    /// Adds a step to report.
+    pub(super) fn push_step(&self, step: ClockStep) {
         lock(&self.state).steps.push(step);
     }
 
-    /// What is to be told of since this was last called.
+    /// Takes the steps since the last call.
     pub fn take_steps(&self) -> Vec<ClockStep> {
         std::mem::take(&mut lock(&self.state).steps)
     }
 
     /// Nanoseconds by which the wall clock is ahead of this one.
-    pub(super) fn wall_offset(&self) -> i64 {
-        lock(&self.state).doubt.as_ref().map_or(0, |doubt| doubt.offset)
+    pub(super) fn wall_offset_nanos(&self) -> i64 {
+        lock(&self.state).disagreement.as_ref().map_or(0, |doubt| doubt.offset)
     }
 }
 
-/// What is known of the clocks. It reads none itself: monotonic time comes in as the time since the beginning.
+/// The state of the clocks. It reads none itself: monotonic time is passed in as the time since the start.
 #[derive(Debug)]
 struct ClockState {
-    /// A moment that was told, and when.
+    /// A returned moment, and when it was returned.
     anchor: (Moment, Duration),
-    /// The last moment that was told.
+    /// The last returned moment.
     last: Moment,
-    /// The wall clock says something else.
-    doubt: Option<Doubt>,
+    /// The current disagreement with the wall clock.
+    disagreement: Option<ClockDisagreement>,
     /// When the wall clock was last set.
     last_step: Option<Duration>,
-    /// Nanoseconds for which the machine was suspended, from some beginning on.
-    suspended: Option<i64>,
+    /// Nanoseconds for which the machine was suspended, relative to an arbitrary origin.
+    suspended_nanos: Option<i64>,
     steps: Vec<ClockStep>,
 }
 
 #[derive(Debug)]
-struct Doubt {
+struct ClockDisagreement {
     /// Nanoseconds by which the wall clock is ahead.
     offset: i64,
     since: Duration,
-    /// Whether it is right, as the server says; `None` if that has not been heard.
-    is_right: Option<bool>,
+    /// Whether the wall clock agrees with the server; `None` if the server's time is unknown.
+    is_confirmed: Option<bool>,
 }
 
 // === impl ClockState ===
@@ -144,140 +144,148 @@ impl ClockState {
         let mut state = ClockState {
             anchor: (wall, Duration::ZERO),
             last: wall,
-            doubt: None,
+            disagreement: None,
             last_step: None,
-            suspended: None,
+            suspended_nanos: None,
             steps: Vec::new(),
         };
-        if let Some(server) = server.filter(|server| wall.nanos_since(*server).abs() > SKEW) {
+        if let Some(server) = server.filter(|server| wall.nanos_since(*server).abs() > MAX_SERVER_SKEW_NANOS)
+        {
             let offset = wall.nanos_since(server);
             let ahead = if offset > 0 { "ahead of" } else { "behind" };
-            let why = format!("the clock is {} {ahead} the API server's, which is believed", length(offset));
+            let why = format!(
+                "the clock is {} {ahead} the API server's, which is believed",
+                describe_duration(offset)
+            );
             (state.anchor.0, state.last) = (server, server);
-            state.doubt = Some(Doubt { offset, since: Duration::ZERO, is_right: Some(false) });
+            state.disagreement =
+                Some(ClockDisagreement { offset, since: Duration::ZERO, is_confirmed: Some(false) });
             state.last_step = Some(Duration::ZERO);
             state.steps.push(ClockStep { from: server, to: server, why });
         }
         state
     }
 
-    /// The moment that the clocks tell. `suspended` is read only if they disagree.
+    /// The current moment by the clocks. `suspended` is read only if they disagree.
     fn read(&mut self, wall: Moment, elapsed: Duration, suspended: impl FnOnce() -> Option<i64>) -> Moment {
-        let steady = self.steady(elapsed);
+        let steady = self.monotonic_time(elapsed);
         let offset = wall.nanos_since(steady);
-        let before = self.doubt.as_ref().map_or(0, |doubt| doubt.offset);
+        let before = self.disagreement.as_ref().map_or(0, |doubt| doubt.offset);
         let step = offset.saturating_sub(before);
-        if step.abs() > TOLERANCE {
+        if step.abs() > MAX_DRIFT_NANOS {
             let now = suspended();
-            let slept = now.zip(self.suspended).map_or(0, |(now, before)| now.saturating_sub(before));
-            if slept > TOLERANCE && slept.saturating_sub(step).abs() <= TOLERANCE {
-                self.suspended = now;
-                return self.slept(step, elapsed);
+            let slept = now.zip(self.suspended_nanos).map_or(0, |(now, before)| now.saturating_sub(before));
+            if slept > MAX_DRIFT_NANOS && slept.saturating_sub(step).abs() <= MAX_DRIFT_NANOS {
+                self.suspended_nanos = now;
+                return self.handle_suspension(step, elapsed);
             }
-            self.set(steady, step, elapsed);
+            self.handle_step(steady, step, elapsed);
         }
-        if offset.abs() <= TOLERANCE {
-            self.doubt = None;
+        if offset.abs() <= MAX_DRIFT_NANOS {
+            self.disagreement = None;
             self.anchor = (wall, elapsed);
             self.last = wall;
             return wall;
         }
-        match &mut self.doubt {
-            Some(doubt) if step.abs() <= TOLERANCE => doubt.offset = offset,
-            doubt => *doubt = Some(Doubt { offset, since: elapsed, is_right: None }),
+        match &mut self.disagreement {
+            Some(doubt) if step.abs() <= MAX_DRIFT_NANOS => doubt.offset = offset,
+            doubt => *doubt = Some(ClockDisagreement { offset, since: elapsed, is_confirmed: None }),
         }
         self.last = steady;
         self.last
     }
 
-    /// Believes a wall clock that was set, if it is time.
-    fn judge(&mut self, server: Option<(Moment, Duration)>, elapsed: Duration) {
+    /// Accepts a wall clock that was set, if the conditions are met.
+    fn accept_if_confirmed(&mut self, server: Option<(Moment, Duration)>, elapsed: Duration) {
         let anchor = self.anchor;
-        let Some(doubt) = &mut self.doubt else { return };
+        let Some(doubt) = &mut self.disagreement else { return };
         if let Some((date, heard)) = server.filter(|(_, heard)| *heard > doubt.since) {
-            let server_offset = date.nanos_since(steady(anchor, heard));
-            doubt.is_right = Some(server_offset.saturating_sub(doubt.offset).abs() < server_offset.abs());
+            let server_offset = date.nanos_since(monotonic_time(anchor, heard));
+            doubt.is_confirmed = Some(server_offset.saturating_sub(doubt.offset).abs() < server_offset.abs());
         }
-        if doubt.is_right != Some(true) || elapsed.saturating_sub(doubt.since) < STEADY {
+        if doubt.is_confirmed != Some(true) || elapsed.saturating_sub(doubt.since) < STABLE_DURATION {
             return;
         }
         let (offset, since) = (doubt.offset, doubt.since);
-        let from = steady(anchor, elapsed);
+        let from = monotonic_time(anchor, elapsed);
         let to = from.plus_nanos(offset);
-        let ago = human(nanos(elapsed.saturating_sub(since)));
-        let why = format!("the clock, which was set {} {ago} before, is believed from here on", by(offset));
+        let ago = human_duration(as_nanos(elapsed.saturating_sub(since)));
+        let why = format!(
+            "the clock, which was set {} {ago} before, is believed from here on",
+            describe_step(offset)
+        );
         self.steps.push(ClockStep { from: from.min(to), to: from.max(to), why });
-        self.doubt = None;
+        self.disagreement = None;
         (self.anchor, self.last) = ((to, elapsed), to);
         self.last_step = Some(elapsed);
     }
 
-    fn is_steady_for(&self, time: Duration, elapsed: Duration) -> bool {
+    fn is_stable_for(&self, time: Duration, elapsed: Duration) -> bool {
         let is_old = |step: Duration| elapsed.saturating_sub(step) >= time;
-        self.doubt.is_none() && self.last_step.is_none_or(is_old)
+        self.disagreement.is_none() && self.last_step.is_none_or(is_old)
     }
 
-    /// The machine was suspended: this time has passed, though monotonic time did not count it.
-    fn slept(&mut self, time: i64, elapsed: Duration) -> Moment {
+    /// Handles a suspension of the machine: time has passed that monotonic time did not count.
+    fn handle_suspension(&mut self, time: i64, elapsed: Duration) -> Moment {
         let from = self.last;
-        let to = self.steady(elapsed).plus_nanos(time);
+        let to = self.monotonic_time(elapsed).plus_nanos(time);
         (self.anchor, self.last) = ((to, elapsed), to);
-        let why = format!("the machine was suspended for {}", length(time));
+        let why = format!("the machine was suspended for {}", describe_duration(time));
         self.steps.push(ClockStep { from, to, why });
         to
     }
 
-    /// The wall clock was set by so much.
-    fn set(&mut self, to: Moment, step: i64, elapsed: Duration) {
+    /// Handles a change of the wall clock.
+    fn handle_step(&mut self, to: Moment, step: i64, elapsed: Duration) {
         let from = self.last.min(to);
-        self.steps.push(ClockStep { from, to, why: format!("the clock was set {}", by(step)) });
+        self.steps.push(ClockStep { from, to, why: format!("the clock was set {}", describe_step(step)) });
         self.last_step = Some(elapsed);
     }
 
-    fn steady(&self, elapsed: Duration) -> Moment {
-        steady(self.anchor, elapsed)
+    fn monotonic_time(&self, elapsed: Duration) -> Moment {
+        monotonic_time(self.anchor, elapsed)
     }
 }
 
-fn steady((moment, at): (Moment, Duration), elapsed: Duration) -> Moment {
-    let passed = nanos(elapsed).saturating_sub(nanos(at));
+fn monotonic_time((moment, at): (Moment, Duration), elapsed: Duration) -> Moment {
+    let passed = as_nanos(elapsed).saturating_sub(as_nanos(at));
     moment.plus_nanos(passed)
 }
 
 /// `forward by 10y`
-fn by(step: i64) -> String {
+fn describe_step(step: i64) -> String {
     let direction = if step > 0 { "forward" } else { "back" };
-    format!("{direction} by {}", length(step))
+    format!("{direction} by {}", describe_duration(step))
 }
 
-/// A length of time, rounded to seconds: what took place between two readings is not part of it.
-fn length(nanos: i64) -> String {
-    human(nanos.saturating_abs().saturating_add(500_000_000))
+/// A duration, rounded to seconds to hide the time between two readings.
+fn describe_duration(nanos: i64) -> String {
+    human_duration(nanos.saturating_abs().saturating_add(500_000_000))
 }
 
-fn nanos(duration: Duration) -> i64 {
+fn as_nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The wall clock and the time since `begun`, read at once: a process may be held up in between.
-fn read(begun: Instant) -> (Moment, Duration) {
+/// The wall clock and the time since `begun`, read together: the process may be preempted in between.
+fn read_clocks(begun: Instant) -> (Moment, Duration) {
     let mut both = (Moment::MIN, Duration::ZERO);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_READ_ATTEMPTS {
         let before = begun.elapsed();
         both = (jiff::Timestamp::now().into(), begun.elapsed());
-        if both.1.saturating_sub(before) < AT_ONCE {
+        if both.1.saturating_sub(before) < MAX_READ_DURATION {
             break;
         }
     }
     both
 }
 
-/// Nanoseconds for which the machine was suspended, from some beginning on, where the system tells: Linux's uptime counts
-/// them, and its monotonic clock does not.
-fn suspended(elapsed: Duration) -> Option<i64> {
+/// Nanoseconds for which the machine was suspended, relative to an arbitrary origin, where the system reports it:
+/// Linux's uptime includes suspension, and its monotonic clock does not.
+fn suspended_nanos(elapsed: Duration) -> Option<i64> {
     let text = std::fs::read_to_string("/proc/uptime").ok()?;
     let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
-    Some((seconds * 1e9) as i64 - nanos(elapsed))
+    Some((seconds * 1e9) as i64 - as_nanos(elapsed))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The file that names the clusters: our own YAML, the configuration of SimKube's tracer, or Gardener's
+//! The configuration file of the clusters to record: our own YAML, SimKube's tracer configuration, or Gardener's
 //! `clusters.csv`.
 
 mod gardener;
-mod ours;
+mod native;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,52 +18,52 @@ use super::{ApiServerConfig, Assignment};
 use crate::policy::RecordingPolicy;
 use crate::secret_key;
 
-/// What a file says is to be recorded.
+/// A parsed configuration file.
 pub struct Config {
-    /// Where the histories are.
+    /// The folder of the histories.
     folder: PathBuf,
-    /// One for each cluster.
+    /// One per cluster.
     pub assignments: Vec<Assignment>,
-    /// What the user should know about it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// What is said beside a file that does not say everything itself.
+/// Command line options that complete or override a configuration file.
 #[derive(Clone, Default)]
-pub struct Beside {
-    /// Where the histories go, whatever the file says.
+pub struct ConfigOverrides {
+    /// The folder of the histories; overrides the file.
     pub folder: Option<PathBuf>,
-    /// Of the one cluster of a tracer's configuration.
+    /// The kubeconfig of the single cluster of a tracer's configuration.
     pub kubeconfig: Option<PathBuf>,
     /// The context in that kubeconfig.
     pub context: Option<String>,
-    /// Where the kubeconfigs of Gardener's shoots and of their control planes are: `{landscape}`, `{project}` and
-    /// `{shoot}` stand for a row's words.
-    pub kubeconfigs: Option<String>,
-    /// The same for their control planes.
-    pub control_kubeconfigs: Option<String>,
+    /// A pattern for the kubeconfigs of Gardener's shoots: `{landscape}`, `{project}` and `{shoot}` are replaced by the
+    /// columns of a row.
+    pub kubeconfig_pattern: Option<String>,
+    /// The same for the seeds that hold their control planes.
+    pub control_kubeconfig_pattern: Option<String>,
 }
 
-/// The key that values are hidden with, if none is named: beside the histories, not in them.
+/// The default redaction key file: in the folder of the histories, not in a history.
 const KEY_FILE: &str = "redact.key";
 
 // === impl Config ===
 
 impl Config {
-    /// Reads the file, and all that it names.
-    pub fn read(path: &Path, beside: &Beside) -> anyhow::Result<Config> {
+    /// Reads the file and the files it refers to.
+    pub fn read(path: &Path, beside: &ConfigOverrides) -> anyhow::Result<Config> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
         let at = path.parent().unwrap_or(Path::new(""));
         if path.extension().is_some_and(|extension| extension == "csv") {
             return gardener::read(&text, beside).with_context(|| file);
         }
-        let value = manifests::of_yaml(&file, &text)?;
+        let value = manifests::parse_yaml(&file, &text)?;
         if value.get("clusters").is_some() {
-            return ours::read(value, at, beside).with_context(|| file);
+            return native::read(value, at, beside).with_context(|| file);
         }
         if value.get("trackedObjects").is_some() {
-            return of_tracer(&file, &text, beside);
+            return read_tracer_config(&file, &text, beside);
         }
         bail!(
             "{file} names no clusters: it has neither `clusters:` nor, as SimKube's tracer is configured, \
@@ -71,13 +71,13 @@ impl Config {
         )
     }
 
-    /// The folder, as a user would name it.
-    pub fn place(&self) -> &Path {
+    /// The folder, `.` if it is empty.
+    pub fn folder_path(&self) -> &Path {
         if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder }
     }
 
-    /// That no two clusters have one name, and with it one history, and that no Secrets are asked for.
-    fn checked(self) -> anyhow::Result<Config> {
+    /// Validates that names are unique, since each names a history, and that no Secrets are selected.
+    fn validated(self) -> anyhow::Result<Config> {
         for (index, assignment) in self.assignments.iter().enumerate() {
             let name = &*assignment.name;
             let is_file_name = !name.is_empty()
@@ -89,49 +89,50 @@ impl Config {
                     "{name:?} cannot name a cluster: its history is called so; take letters, digits, - _ . @"
                 );
             }
-            if self.assignments[..index].iter().any(|other| other.into == assignment.into) {
+            if self.assignments[..index].iter().any(|other| other.history_path == assignment.history_path) {
                 bail!("two clusters are called {name}");
             }
             assignment.policy.check().with_context(|| name.to_owned())?;
         }
         let folder = &self.folder;
-        std::fs::create_dir_all(self.place()).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(self.folder_path())
+            .with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(self)
     }
 }
 
-/// SimKube's tracer looks at the one cluster it is in. Its kinds are recorded beside those that always are.
-fn of_tracer(file: &str, text: &str, beside: &Beside) -> anyhow::Result<Config> {
+/// SimKube's tracer watches the cluster that it runs in. Its kinds are recorded in addition to the default ones.
+fn read_tracer_config(file: &str, text: &str, beside: &ConfigOverrides) -> anyhow::Result<Config> {
     let (tracer, warnings) = TracerConfig::parse(file, text)?;
     let folder = beside.folder.clone().unwrap_or_default();
     let name = file_name(beside.context.as_deref().unwrap_or("cluster"));
     let policy = RecordingPolicy {
         if_served: tracer.kinds().collect(),
-        redaction: Some(secret_key::redact_key(&folder.join(KEY_FILE))?),
+        redaction: Some(secret_key::read_redact_key(&folder.join(KEY_FILE))?),
         ..RecordingPolicy::default()
     };
     let assignment = Assignment {
-        into: folder.join(format!("{name}.kine")),
+        history_path: folder.join(format!("{name}.kine")),
         name: name.into(),
         cluster: api_server(beside.kubeconfig.clone(), beside.context.clone()),
         control_plane: None,
         policy,
-        settings: vec![tracer.kept()],
+        settings: vec![tracer.to_object()],
     };
-    Config { folder, assignments: vec![assignment], warnings }.checked().with_context(|| file.to_owned())
+    Config { folder, assignments: vec![assignment], warnings }.validated().with_context(|| file.to_owned())
 }
 
-/// An API server that is looked for anew when what its kubeconfig says of it changes.
+/// The configuration of an API server; reconnects when its context in the kubeconfig changes.
 fn api_server(kubeconfig: Option<PathBuf>, context: Option<String>) -> ApiServerConfig {
-    let seen = kubeconfig.as_ref().and_then(|path| hash_of_context(path, context.as_deref()));
-    ApiServerConfig { kubeconfig, seen, context }
+    let seen = kubeconfig.as_ref().and_then(|path| context_hash(path, context.as_deref()));
+    ApiServerConfig { kubeconfig, context_hash: seen, context }
 }
 
-/// A hash of a context with its cluster and its user: a kubeconfig may have those of other clusters too. `None` if it cannot
-/// be read.
-fn hash_of_context(path: &Path, context: Option<&str>) -> Option<u64> {
+/// A hash of a context with its cluster and user, as a kubeconfig may hold those of other clusters too. `None` if it
+/// cannot be read.
+fn context_hash(path: &Path, context: Option<&str>) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
-    let value = manifests::of_yaml(&path.display().to_string(), &text).ok()?;
+    let value = manifests::parse_yaml(&path.display().to_string(), &text).ok()?;
     let named = |list: &str, name: &Value| {
         let entries = value[list].as_array();
         entries.and_then(|all| all.iter().find(|one| one["name"] == *name)).cloned().unwrap_or_default()
@@ -143,8 +144,8 @@ fn hash_of_context(path: &Path, context: Option<&str>) -> Option<u64> {
     Some(xxh3_64(json!([name, context, cluster, user]).to_string().as_bytes()))
 }
 
-/// A length of time: `60` and `60s` are the same, as with kube-scheduler-simulator's recorder.
-pub fn duration(text: &str) -> Result<Duration, String> {
+/// Parses a duration: `60` and `60s` are equal, as in kube-scheduler-simulator's recorder.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no length of time such as 60, 60s, 5m, 2h or 30d");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let seconds = match unit {
@@ -158,14 +159,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// A size in bytes, in the words Kubernetes has for them.
-pub fn size(text: &str) -> Result<u64, String> {
+/// Parses a size in bytes, as a Kubernetes quantity.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no size such as 500Mi or 10Gi");
     let size = Quantity::parse(text).map_err(|_| wrong())?.value();
     u64::try_from(size).ok().filter(|size| *size > 0).ok_or_else(wrong)
 }
 
-/// A context's name as the name of a file: some hold slashes and colons.
+/// A file name for a context, whose name may contain slashes and colons.
 pub fn file_name(source: &str) -> String {
     let clean: String =
         source.chars().map(|c| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '-' }).collect();
@@ -181,7 +182,7 @@ mod tests {
     use crate::policy::Detail;
 
     #[test]
-    fn contexts_become_files_beside_each_other() {
+    fn context_names_become_file_names() {
         assert_eq!(
             file_name("arn:aws:eks:eu-west-1:1234:cluster/prod"),
             "arn-aws-eks-eu-west-1-1234-cluster-prod"
@@ -191,7 +192,7 @@ mod tests {
     }
 
     /// A kubeconfig of two clusters.
-    fn kubeconfig(folder: &Path, east: &str, west: &str) {
+    fn write_kubeconfig(folder: &Path, east: &str, west: &str) {
         let entry = |name: &str, token: &str| {
             [
                 json!({"name": name, "context": {"cluster": name, "user": name}}),
@@ -207,23 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn only_the_cluster_whose_context_changed_is_begun_anew() {
+    fn only_the_cluster_whose_context_changed_is_restarted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("clusters.yaml");
         let clusters =
             "[{name: a, kubeconfig: kubeconfig}, {name: b, kubeconfig: kubeconfig, context: west}]";
         std::fs::write(&file, format!("redact: false\nclusters: {clusters}")).unwrap();
-        let read = || Config::read(&file, &Beside::default()).unwrap().assignments;
-        kubeconfig(folder.path(), "1", "1");
+        let read = || Config::read(&file, &ConfigOverrides::default()).unwrap().assignments;
+        write_kubeconfig(folder.path(), "1", "1");
         let before = read();
-        let is_as_before =
-            || -> Vec<bool> { read().iter().zip(&before).map(|(now, before)| now.is_as(before)).collect() };
+        let is_as_before = || -> Vec<bool> {
+            read().iter().zip(&before).map(|(now, before)| now.is_unchanged_from(before)).collect()
+        };
         assert_eq!(is_as_before(), [true, true]);
-        kubeconfig(folder.path(), "1", "2");
+        write_kubeconfig(folder.path(), "1", "2");
         assert_eq!(is_as_before(), [true, false]);
-        kubeconfig(folder.path(), "2", "1");
+        write_kubeconfig(folder.path(), "2", "1");
         assert_eq!(is_as_before(), [false, true]);
-        // While it is being written.
+        // While the file is being written.
         std::fs::write(folder.path().join("kubeconfig"), "contexts: [").unwrap();
         assert_eq!(is_as_before(), [true, true]);
         std::fs::write(folder.path().join("kubeconfig"), "contexts: []").unwrap();
@@ -231,11 +233,11 @@ mod tests {
     }
 
     /// The policies of a file.
-    fn policies(name: &str, text: &str, beside: Beside) -> Vec<(RecordingPolicy, Option<String>)> {
+    fn policies(name: &str, text: &str, beside: ConfigOverrides) -> Vec<(RecordingPolicy, Option<String>)> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(name);
         std::fs::write(&file, text).unwrap();
-        let beside = Beside { folder: Some(folder.path().to_owned()), ..beside };
+        let beside = ConfigOverrides { folder: Some(folder.path().to_owned()), ..beside };
         let config = Config::read(&file, &beside).unwrap();
         let of = |assignment: Assignment| {
             (assignment.policy, assignment.control_plane.map(|control| control.namespace))
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_becomes_policies() {
+    fn every_configuration_format_is_parsed_into_policies() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let ours = "{redact: false, events: scheduling, retention: {age: 1h, size: 1Ki}, clusters: [\
             {name: a, kinds: [pods], also: [ing], skip: [cm], namespaces: [web], selector: app=web, usage: 5m}, \
@@ -267,19 +269,21 @@ mod tests {
             ..RecordingPolicy::default()
         };
         let expected = [(first, None), (second, Some("shoot".to_owned()))];
-        assert_eq!(policies("clusters.yaml", ours, Beside::default()), expected);
+        assert_eq!(policies("clusters.yaml", ours, ConfigOverrides::default()), expected);
 
         let keyless = |policy: &RecordingPolicy| RecordingPolicy { redaction: None, ..policy.clone() };
         let tracer = "trackedObjects: {apps/v1.Deployment: {}}";
-        let [(policy, None)] = &policies("tracer.yml", tracer, Beside::default())[..] else { panic!() };
+        let [(policy, None)] = &policies("tracer.yml", tracer, ConfigOverrides::default())[..] else {
+            panic!()
+        };
         let if_served = vec![model::Kind::new("apps", "Deployment")];
         assert!(policy.redaction.is_some());
         assert_eq!(keyless(policy), RecordingPolicy { if_served, ..RecordingPolicy::default() });
 
-        let patterns = Beside {
-            kubeconfigs: Some("{shoot}.yaml".to_owned()),
-            control_kubeconfigs: Some("control-{shoot}.yaml".to_owned()),
-            ..Beside::default()
+        let patterns = ConfigOverrides {
+            kubeconfig_pattern: Some("{shoot}.yaml".to_owned()),
+            control_kubeconfig_pattern: Some("control-{shoot}.yaml".to_owned()),
+            ..ConfigOverrides::default()
         };
         let table = policies("clusters.csv", "live,dev,prod\n", patterns);
         let [(policy, Some(namespace))] = &table[..] else { panic!() };
@@ -288,11 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_read() {
-        assert_eq!(duration("60"), Ok(Duration::from_secs(60)));
-        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+    fn durations_are_parsed() {
+        assert_eq!(parse_duration("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
         for wrong in ["", "0", "-1", "1w", "s", "99999999999999999999", "9999999999999999d"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

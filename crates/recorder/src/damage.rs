@@ -1,4 +1,4 @@
-//! Damaged histories: set aside, and followed by new ones that tell of them.
+//! Handling of damaged histories: they are set aside and replaced by new ones with a gap that names them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::time::SystemTime;
 use history::{Batch, History, Writer};
 use model::{Gap, Moment};
 
-/// Whether an error means that the history is damaged, or gone while it was written.
+/// Whether an error means that the history is damaged, or was removed while it was written.
 pub(super) fn is_damage(error: &anyhow::Error, path: &Path) -> bool {
     match error.downcast_ref::<history::Error>() {
-        // A file that was never a history is somebody else's.
-        Some(history::Error::NotOurs { .. }) => history::has_remains(path),
-        // It was there when the recording began.
+        // A file that was never a history is not touched.
+        Some(history::Error::NotAHistory { .. }) => history::has_salvageable_data(path),
+        // It existed when the recording began.
         Some(history::Error::Missing(_)) => true,
         Some(error) => error.is_damage(),
         None => false,
     }
 }
 
-/// Sets a damaged history aside and begins another in its place, with a gap that names it. Says where it is; `None` if
-/// somebody has removed it. `since` is when its recording began.
-pub(super) fn begin_anew(
+/// Sets a damaged history aside and starts a new one, with a gap that names it. Returns the new path of the damaged
+/// file; `None` if it was removed. `since` is when its recording began.
+pub(super) fn replace_damaged(
     path: &Path,
     source: &Arc<str>,
     since: Moment,
@@ -34,7 +34,7 @@ pub(super) fn begin_anew(
         Some(aside) => {
             let name = aside.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let why = format!("the history was damaged, and is set aside as {name}");
-            (end(aside, source).unwrap_or(now), why)
+            (end_of_damaged(aside, source).unwrap_or(now), why)
         }
         None => (since, "the history was removed while it was recorded".to_owned()),
     };
@@ -45,8 +45,8 @@ pub(super) fn begin_anew(
     Ok(aside)
 }
 
-/// When the last thing in a damaged history was seen: as it says itself, or else when its file was last written.
-fn end(aside: &Path, source: &Arc<str>) -> Option<Moment> {
+/// The end of a damaged history: by its content, or else by the modification time of its file.
+fn end_of_damaged(aside: &Path, source: &Arc<str>) -> Option<Moment> {
     let span = History::open(aside).and_then(|history| history.span_of(source));
     if let Ok(Some((_, end))) = span {
         return Some(end);

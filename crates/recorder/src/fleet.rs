@@ -1,77 +1,79 @@
-//! Many clusters: each is recorded beside the others, begun when it is assigned and ended when it is not any more.
+//! The recorders of many clusters, started and stopped as the configuration file changes.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use live::caught;
+use live::catch_panic;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, block_in_place};
 use tokio::time::{sleep, timeout};
 
-use super::cluster::{FIRST_WAIT, LONGEST_WAIT, record};
-use super::figures::lock;
-use super::{Assignment, Beside, Board, Config, Notices};
+use super::cluster::{FIRST_BACKOFF, MAX_BACKOFF, record};
+use super::metrics::lock;
+use super::{Assignment, Config, ConfigOverrides, NoticeSender, RecorderMetrics};
 
 /// The clusters that are being recorded.
 struct Fleet {
-    board: Arc<Board>,
-    notices: Notices,
-    running: HashMap<Arc<str>, Running>,
+    metrics: Arc<RecorderMetrics>,
+    notices: NoticeSender,
+    running: HashMap<Arc<str>, RunningRecorder>,
 }
 
-struct Running {
+struct RunningRecorder {
     assignment: Assignment,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-/// All have ended within a second; who has not by then will not.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// The shutdown timeout: recorders normally end within a second.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Fleet ===
 
 impl Fleet {
-    fn new(board: Arc<Board>, notices: Notices) -> Fleet {
-        Fleet { board, notices, running: HashMap::new() }
+    fn new(board: Arc<RecorderMetrics>, notices: NoticeSender) -> Fleet {
+        Fleet { metrics: board, notices, running: HashMap::new() }
     }
 
-    /// Begins what is new, ends what is not there any more, and begins anew what has changed. The rest goes on.
-    fn assign(&mut self, assignments: Vec<Assignment>) {
+    /// Starts new assignments, stops removed ones, and restarts changed ones. The others continue.
+    fn update_assignments(&mut self, assignments: Vec<Assignment>) {
         let names: Vec<Arc<str>> = assignments.iter().map(|assignment| assignment.name.clone()).collect();
         self.running.retain(|name, running| {
             let stays = names.contains(name);
             if !stays {
                 let _ = running.stop.send(true);
-                self.board.remove(name);
+                self.metrics.remove(name);
             }
             stays
         });
         for assignment in assignments {
             let before = match self.running.remove(&assignment.name) {
-                // One that has ended by itself has broken.
-                Some(running) if assignment.is_as(&running.assignment) && !running.task.is_finished() => {
+                // A task that ended by itself has failed.
+                Some(running)
+                    if assignment.is_unchanged_from(&running.assignment) && !running.task.is_finished() =>
+                {
                     self.running.insert(assignment.name.clone(), running);
                     continue;
                 }
                 before => before,
             };
-            let running = self.begin(assignment, before);
+            let running = self.start_recorder(assignment, before);
             self.running.insert(running.assignment.name.clone(), running);
         }
     }
 
-    /// Does what a file says until it is told to stop. `first` is what it says now, if that is known.
+    /// Follows a configuration file until it is stopped. `first` is its current content, if known.
     async fn follow(
         mut self,
         file: &Path,
-        beside: &Beside,
+        beside: &ConfigOverrides,
         first: Option<Config>,
         mut stop: watch::Receiver<bool>,
     ) {
         let read = async || {
-            let read = caught(async { block_in_place(|| Config::read(file, beside)) });
+            let read = catch_panic(async { block_in_place(|| Config::read(file, beside)) });
             read.await.unwrap_or_else(|panic| Err(panic.into()))
         };
         let mut next = match first {
@@ -80,38 +82,38 @@ impl Fleet {
         };
         let (mut said, mut is_understood) = (Vec::new(), true);
         loop {
-            self.board.supervise();
+            self.metrics.note_config_check();
             let was_understood = std::mem::replace(&mut is_understood, next.is_ok());
             let complaints = match next {
                 Ok(config) => {
-                    self.assign(config.assignments);
+                    self.update_assignments(config.assignments);
                     config.warnings
                 }
-                // What was assigned before goes on.
+                // Earlier assignments continue.
                 Err(error) => vec![format!("{error:#}; what it said before holds")],
             };
             if is_understood && !was_understood {
-                self.say(file, "it is understood again");
+                self.notify(file, "it is understood again");
             }
             for complaint in complaints.iter().filter(|complaint| !said.contains(*complaint)) {
-                self.say(file, complaint);
+                self.notify(file, complaint);
             }
             said = complaints;
             tokio::select! {
-                () = sleep(BETWEEN_LOOKS) => {}
+                () = sleep(POLL_INTERVAL) => {}
                 _ = stop.wait_for(|is_time| *is_time) => break,
             }
             next = read().await;
         }
-        self.end().await;
+        self.stop_all().await;
     }
 
-    fn say(&self, file: &Path, words: &str) {
-        self.notices.say(file.display().to_string().into(), words.to_owned());
+    fn notify(&self, file: &Path, words: &str) {
+        self.notices.send(file.display().to_string().into(), words.to_owned());
     }
 
-    /// Ends all.
-    async fn end(self) {
+    /// Stops all recorders.
+    async fn stop_all(self) {
         for running in self.running.values() {
             let _ = running.stop.send(true);
         }
@@ -120,71 +122,80 @@ impl Fleet {
                 let _ = running.task.await;
             }
         };
-        let _ = timeout(FAREWELL, farewells).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, farewells).await;
     }
 
-    fn begin(&self, assignment: Assignment, before: Option<Running>) -> Running {
+    fn start_recorder(&self, assignment: Assignment, before: Option<RunningRecorder>) -> RunningRecorder {
         let (stop, stopped) = watch::channel(false);
-        let (board, notices, of_task) = (self.board.clone(), self.notices.clone(), assignment.clone());
+        let (board, notices, of_task) = (self.metrics.clone(), self.notices.clone(), assignment.clone());
         let task = tokio::spawn(async move {
-            // Two cannot write one file.
+            // A history has only one writer.
             if let Some(before) = before {
                 let _ = before.stop.send(true);
                 let _ = before.task.await;
             }
-            attend(&of_task, &board, &notices, stopped).await;
+            record_with_retries(&of_task, &board, &notices, stopped).await;
         });
-        Running { assignment, stop, task }
+        RunningRecorder { assignment, stop, task }
     }
 }
 
-/// Records a cluster until it is told to stop, whatever happens.
-async fn attend(assignment: &Assignment, board: &Board, notices: &Notices, mut stop: watch::Receiver<bool>) {
-    let mut wait = FIRST_WAIT;
+/// Records a cluster until it is stopped, and restarts it after errors.
+async fn record_with_retries(
+    assignment: &Assignment,
+    board: &RecorderMetrics,
+    notices: &NoticeSender,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut wait = FIRST_BACKOFF;
     let mut said = String::new();
-    // Whoever could say so may be gone.
+    // The sender may be dropped.
     while !*stop.borrow() && stop.has_changed().is_ok() {
         let begun = Instant::now();
         let Err(error) = record(assignment, board, notices, stop.clone()).await else { continue };
         let why = format!("{error:#}");
-        if begun.elapsed() > LONGEST_WAIT {
-            wait = FIRST_WAIT;
+        if begun.elapsed() > MAX_BACKOFF {
+            wait = FIRST_BACKOFF;
         }
-        let figures = board.figures(&assignment.name);
-        let was_well = !std::mem::replace(&mut lock(&figures).is_troubled, true);
+        let figures = board.recording(&assignment.name);
+        let was_well = !std::mem::replace(&mut lock(&figures).is_failing, true);
         if was_well || why != said {
-            notices.say(assignment.name.clone(), format!("{why}; trying again"));
+            notices.send(assignment.name.clone(), format!("{why}; trying again"));
             said.clone_from(&why);
         }
-        lock(&figures).restart(why);
+        lock(&figures).note_restart(why);
         tokio::select! {
             () = sleep(wait) => {}
             _ = stop.wait_for(|is_time| *is_time) => {}
         }
-        wait = (wait * 2).min(LONGEST_WAIT);
+        wait = (wait * 2).min(MAX_BACKOFF);
     }
 }
 
-/// How often the file is looked at. It is read anew each time: what a mount does to times and links is its own business.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+/// The polling interval of the file. It is read each time, since modification times and links are unreliable on mounted
+/// volumes.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Records what a file says, as it says it from time to time, until it is told to stop. `config` is what it says now.
-pub async fn follow(
+/// Records the clusters of a configuration file and follows its changes until it is stopped. `config` is its current
+/// content.
+pub async fn follow_config(
     file: &Path,
-    beside: &Beside,
+    beside: &ConfigOverrides,
     config: Config,
-    board: Arc<Board>,
-    notices: Notices,
+    board: Arc<RecorderMetrics>,
+    notices: NoticeSender,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut first = Some(config);
     loop {
         let fleet = Fleet::new(board.clone(), notices.clone());
-        let Err(panic) = caught(fleet.follow(file, beside, first.take(), stop.clone())).await else { return };
-        // With the fleet all that it recorded has ended.
-        notices.say(file.display().to_string().into(), format!("{panic}; trying again"));
+        let Err(panic) = catch_panic(fleet.follow(file, beside, first.take(), stop.clone())).await else {
+            return;
+        };
+        // Dropping the fleet has ended all its recorders.
+        notices.send(file.display().to_string().into(), format!("{panic}; trying again"));
         tokio::select! {
-            () = sleep(FIRST_WAIT) => {}
+            () = sleep(FIRST_BACKOFF) => {}
             _ = stop.wait_for(|is_time| *is_time) => return,
         }
     }

@@ -1,43 +1,43 @@
-//! What a user should know of recordings, on its way to whoever shows it.
+//! Messages of recorders for the user, sent through a bounded channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
-/// So many wait to be shown. Recorders do not wait for a terminal: more than that are counted and not kept.
-const WAITING: usize = 256;
+/// The capacity of the channel. Recorders do not wait for a terminal: further messages are only counted.
+const CAPACITY: usize = 256;
 
-/// Of which cluster, and what.
+/// The name of the cluster, and the message.
 pub type Notice = (Arc<str>, String);
 
-/// Where recorders say what a user should know.
+/// The sender of notices, used by recorders.
 #[derive(Clone)]
-pub struct Notices {
+pub struct NoticeSender {
     sender: mpsc::Sender<Notice>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
-/// Whoever shows it.
+/// The receiver of notices.
 pub struct NoticeReader {
     receiver: mpsc::Receiver<Notice>,
-    left_out: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
-/// Both ends.
-pub fn notices() -> (Notices, NoticeReader) {
-    let (sender, receiver) = mpsc::channel(WAITING);
+/// Creates the channel.
+pub fn notice_channel() -> (NoticeSender, NoticeReader) {
+    let (sender, receiver) = mpsc::channel(CAPACITY);
     let left_out = Arc::new(AtomicU64::new(0));
-    (Notices { sender, left_out: left_out.clone() }, NoticeReader { receiver, left_out })
+    (NoticeSender { sender, dropped: left_out.clone() }, NoticeReader { receiver, dropped: left_out })
 }
 
-// === impl Notices ===
+// === impl NoticeSender ===
 
-impl Notices {
-    /// Says something. It is lost on nobody but one who does not listen.
-    pub fn say(&self, cluster: Arc<str>, words: String) {
+impl NoticeSender {
+    /// Sends a notice without waiting. Without a reader it is dropped.
+    pub fn send(&self, cluster: Arc<str>, words: String) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send((cluster, words)) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -45,25 +45,25 @@ impl Notices {
 // === impl NoticeReader ===
 
 impl NoticeReader {
-    /// The next, when there is one; `None` when nobody is left to say anything.
+    /// Waits for the next notice; `None` when all senders are dropped.
     pub async fn next(&mut self) -> Option<Notice> {
-        match self.left_out() {
+        match self.dropped_notice() {
             Some(notice) => Some(notice),
             None => self.receiver.recv().await,
         }
     }
 
-    /// The next that is there already.
-    pub fn next_now(&mut self) -> Option<Notice> {
-        self.receiver.try_recv().ok().or_else(|| self.left_out())
+    /// The next notice, without waiting.
+    pub fn try_next(&mut self) -> Option<Notice> {
+        self.receiver.try_recv().ok().or_else(|| self.dropped_notice())
     }
 
-    /// That some were left out, once those before them were shown.
-    fn left_out(&self) -> Option<Notice> {
+    /// A notice about dropped notices, after the queued ones have been read.
+    fn dropped_notice(&self) -> Option<Notice> {
         if !self.receiver.is_empty() {
             return None;
         }
-        let count = self.left_out.swap(0, Ordering::Relaxed);
+        let count = self.dropped.swap(0, Ordering::Relaxed);
         (count > 0)
             .then(|| ("recorder".into(), format!("{count} more warnings came faster than they were shown")))
     }
@@ -74,18 +74,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_faster_than_it_is_shown_is_counted() {
-        let (notices, mut reader) = notices();
-        for number in 0..WAITING + 3 {
-            notices.say("prod".into(), number.to_string());
+    fn notices_beyond_the_capacity_are_counted() {
+        let (notices, mut reader) = notice_channel();
+        for number in 0..CAPACITY + 3 {
+            notices.send("prod".into(), number.to_string());
         }
-        for number in 0..WAITING {
-            assert_eq!(reader.next_now(), Some(("prod".into(), number.to_string())));
+        for number in 0..CAPACITY {
+            assert_eq!(reader.try_next(), Some(("prod".into(), number.to_string())));
         }
-        let (_, words) = reader.next_now().expect("some were left out");
+        let (_, words) = reader.try_next().expect("some were left out");
         assert_eq!(words, "3 more warnings came faster than they were shown");
-        assert_eq!(reader.next_now(), None);
-        notices.say("prod".into(), "again".to_owned());
-        assert_eq!(reader.next_now(), Some(("prod".into(), "again".to_owned())));
+        assert_eq!(reader.try_next(), None);
+        notices.send("prod".into(), "again".to_owned());
+        assert_eq!(reader.try_next(), Some(("prod".into(), "again".to_owned())));
     }
 }

@@ -1,46 +1,48 @@
-//! What a user chooses to record of a cluster, and all that follows from it.
+//! The recording policy of a cluster, and the scope and filter derived from it.
 //!
-//! The flags of `record`, our configuration file, the configuration of SimKube's tracer and Gardener's table of clusters are
-//! all parsed into a [`RecordingPolicy`]. What the watches ask a server for ([`wanted`](RecordingPolicy::wanted)) and what is
-//! written of the answers ([`filter`](RecordingPolicy::filter)) are derived from it here and nowhere else. The tables behind
-//! it, default kinds and fields that are removed, are in [`kubernetes::recording`].
+//! The flags of `record`, our configuration file, SimKube's tracer configuration and Gardener's table of clusters are
+//! all parsed into a [`RecordingPolicy`]. The scope of the watches ([`watch_scope`](RecordingPolicy::watch_scope)) and
+//! the filter of written changes ([`filter`](RecordingPolicy::filter)) are derived from it here and nowhere else. The
+//! tables of default kinds and removed fields are in [`kubernetes::recording`].
 
 use std::time::Duration;
 
 use history::Retention;
+use kubernetes::change_filter::{
+    self, ChangeFilter, FilterOptions, FilterVerdict, RedactKey, RuleDescription,
+};
 use kubernetes::recording::{CONTROL_PLANE_DEPLOYMENT, CONTROL_PLANE_KINDS, SIMULATOR_KINDS, kinds_of};
-use kubernetes::rules::{self, Description, RedactKey, Rules, Sieve, Verdict};
 use kubernetes::selector::Selector;
-use live::{EventChoice, KindChoice, Wanted};
+use live::{EventChoice, KindChoice, WatchScope};
 use model::{Key, Kind, Object, What};
 
-/// What of a cluster is recorded, and for how long.
+/// The objects and fields of a cluster that are recorded, and their retention.
 ///
-/// Whatever it says, Secrets are neither watched nor written, and [`rules::disclosed`] decides what may be written of an
-/// object.
+/// Independently of it, Secrets are neither watched nor written, and [`rules::disclosed`] decides which fields of an
+/// object may be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingPolicy {
-    /// These kinds instead of the [default ones](kubernetes::recording::DEFAULT_KINDS), in kubectl's words.
+    /// Kinds that replace the [default ones](kubernetes::recording::DEFAULT_KINDS), named as in kubectl.
     pub kinds: Option<Vec<String>>,
-    /// These kinds too, in kubectl's words.
+    /// Additional kinds, named as in kubectl.
     pub also: Vec<String>,
-    /// These kinds too, as soon as the server has them.
+    /// Additional kinds, recorded as soon as the server has them.
     pub if_served: Vec<Kind>,
-    /// But not these kinds, in kubectl's words.
+    /// Excluded kinds, named as in kubectl.
     pub skip: Vec<String>,
-    /// Objects in these namespaces, and those in none; all objects if it is empty.
+    /// Namespaces, in addition to cluster-scoped objects; all objects if it is empty.
     pub namespaces: Vec<String>,
-    /// Only objects with these labels: a selector in kubectl's words.
+    /// A label selector, in kubectl's syntax.
     pub selector: Option<String>,
-    /// Which Events.
+    /// The Events.
     pub events: EventChoice,
-    /// How often the usage of nodes and pods is sampled from `metrics.k8s.io`; `None`: never.
+    /// The interval at which usage is sampled from `metrics.k8s.io`; `None`: never.
     pub usage: Option<Duration>,
     /// Which changes and fields are written.
     pub detail: Detail,
-    /// The key by which values of environment variables are replaced with tokens; `None`: they are written as they are.
+    /// The key by which values of environment variables are replaced with tokens; `None`: they are written unchanged.
     pub redaction: Option<RedactKey>,
-    /// How long what was written is kept.
+    /// How long written data is kept.
     pub retention: Retention,
     /// The kinds are listed one after the other, in the order of `kinds`.
     pub in_order: bool,
@@ -56,15 +58,15 @@ pub enum Detail {
     Everything,
 }
 
-/// Decides what is written of each change, in the order of the changes.
+/// The filter that decides, change by change, what is written.
 pub struct RecordFilter {
     /// `None`: every change is written.
-    sieve: Option<Sieve>,
+    change_filter: Option<ChangeFilter>,
     redaction: Option<RedactKey>,
 }
 
-/// The names of [`EventChoice`] that users type.
-pub fn event_choice(text: &str) -> Result<EventChoice, String> {
+/// Parses an [`EventChoice`].
+pub fn parse_event_choice(text: &str) -> Result<EventChoice, String> {
     match text {
         "all" => Ok(EventChoice::All),
         "scheduling" => Ok(EventChoice::Scheduling),
@@ -73,27 +75,27 @@ pub fn event_choice(text: &str) -> Result<EventChoice, String> {
     }
 }
 
-/// The rules by which fields and changes are left out, in words.
-pub fn describe() -> Vec<Description> {
-    rules::describe()
+/// Descriptions of the rules by which fields and changes are omitted.
+pub fn describe_rules() -> Vec<RuleDescription> {
+    change_filter::describe_rules()
 }
 
 // === impl RecordingPolicy ===
 
 impl RecordingPolicy {
-    /// The policy of kube-scheduler-simulator's recorder, for what a user does not choose: seven kinds, one after the other,
-    /// with all fields. Its replayer creates a pod only where its namespace is.
-    pub fn of_simulator(self) -> RecordingPolicy {
+    /// Fills in the policy of kube-scheduler-simulator's recorder: seven kinds, listed one after the other, with all
+    /// fields. The order matters because its replayer creates a pod only if its namespace exists.
+    pub fn with_simulator_defaults(self) -> RecordingPolicy {
         let kinds = self.kinds.unwrap_or_else(|| SIMULATOR_KINDS.map(str::to_owned).to_vec());
         RecordingPolicy { kinds: Some(kinds), detail: Detail::Everything, in_order: true, ..self }
     }
 
-    /// Refuses words that mean Secrets, before a server is asked.
+    /// Rejects Secrets without contacting a server.
     pub fn check(&self) -> live::Result<()> {
         self.kind_choice().check()
     }
 
-    /// Refuses a selector that cannot be read.
+    /// Validates the selector.
     pub fn check_selector(&self) -> anyhow::Result<()> {
         if let Some(selector) = &self.selector {
             Selector::parse(selector)?;
@@ -101,9 +103,9 @@ impl RecordingPolicy {
         Ok(())
     }
 
-    /// What is watched of the cluster. Kinds, namespaces, labels and events are also the scope that positions are kept for.
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    /// The watched scope of the cluster. Positions are stored for its kinds, namespaces, labels and events.
+    pub fn watch_scope(&self) -> WatchScope {
+        WatchScope {
             kinds: self.kind_choice(),
             namespaces: self.namespaces.clone(),
             labels: self.selector.clone(),
@@ -113,33 +115,38 @@ impl RecordingPolicy {
         }
     }
 
-    /// What is watched of the control plane of the cluster, which has a namespace in another cluster.
-    pub fn wanted_of_control_plane(&self, namespace: &str) -> Wanted {
+    /// The watched scope of the cluster's control plane, which is a namespace in another cluster.
+    pub fn control_plane_scope(&self, namespace: &str) -> WatchScope {
         let if_there = kinds_of(CONTROL_PLANE_KINDS).collect();
-        let kinds = KindChoice { only: Some(Vec::new()), if_there, ..KindChoice::default() };
-        Wanted { kinds, namespaces: vec![namespace.to_owned()], events: self.events, ..Wanted::default() }
+        let kinds = KindChoice { only: Some(Vec::new()), if_served: if_there, ..KindChoice::default() };
+        WatchScope {
+            kinds,
+            namespaces: vec![namespace.to_owned()],
+            events: self.events,
+            ..WatchScope::default()
+        }
     }
 
-    /// What is written of what is watched.
+    /// The filter of written changes.
     pub fn filter(&self) -> RecordFilter {
         let sieve = match self.detail {
-            Detail::Significant => Some(Sieve::new(Rules { redact: self.redaction.clone() })),
+            Detail::Significant => Some(ChangeFilter::new(FilterOptions { redact: self.redaction.clone() })),
             Detail::Everything => None,
         };
-        RecordFilter { sieve, redaction: self.redaction.clone() }
+        RecordFilter { change_filter: sieve, redaction: self.redaction.clone() }
     }
 
     fn kind_choice(&self) -> KindChoice {
         KindChoice {
             only: self.kinds.clone(),
             also: self.also.clone(),
-            if_there: self.if_served.clone(),
+            if_served: self.if_served.clone(),
             skip: self.skip.clone(),
         }
     }
 }
 
-/// Whether an object that was seen in a control plane belongs to the recording. A control plane has a version of its own, and
+/// Whether an object of a control plane's cluster belongs to the recording: not the server version of that cluster, nor
 /// other Deployments.
 pub(crate) fn is_of_control_plane(key: &Key) -> bool {
     match &*key.kind.kind {
@@ -151,22 +158,22 @@ pub(crate) fn is_of_control_plane(key: &Key) -> bool {
 // === impl RecordFilter ===
 
 impl RecordFilter {
-    /// Takes it that an object was written like this by an earlier run.
-    pub fn know(&mut self, key: &Key, written: &Object) {
-        if let Some(sieve) = &mut self.sieve {
-            sieve.know(key, written);
+    /// Primes the filter with the object's version that an earlier run wrote.
+    pub fn prime(&mut self, key: &Key, written: &Object) {
+        if let Some(sieve) = &mut self.change_filter {
+            sieve.remember_stored(key, written);
         }
     }
 
-    /// What to write of the next change; `None` if it is nothing.
-    pub fn pass(&mut self, key: &Key, what: &What) -> Option<What> {
-        // The sieve replaces values itself.
-        let redaction = if self.sieve.is_some() { None } else { self.redaction.as_ref() };
-        let what = what.with(rules::disclosed(what.object().clone(), &key.kind, redaction)?);
-        let Some(sieve) = &mut self.sieve else { return Some(what) };
-        match sieve.pass(key, &what) {
-            Verdict::Keep(what) => Some(what),
-            Verdict::Drop(_) => None,
+    /// The change to write; `None` if it is dropped.
+    pub fn apply(&mut self, key: &Key, what: &What) -> Option<What> {
+        // The change filter redacts values itself.
+        let redaction = if self.change_filter.is_some() { None } else { self.redaction.as_ref() };
+        let what = what.with_object(change_filter::sanitize(what.object().clone(), &key.kind, redaction)?);
+        let Some(sieve) = &mut self.change_filter else { return Some(what) };
+        match sieve.filter(key, &what) {
+            FilterVerdict::Keep(what) => Some(what),
+            FilterVerdict::Drop(_) => None,
         }
     }
 }
@@ -175,11 +182,11 @@ impl RecordFilter {
 mod tests {
     use super::*;
 
-    /// What is written of an object that is added.
+    /// The written form of an added object.
     fn written(policy: &RecordingPolicy, json: &str) -> Option<String> {
         let object = Object::parse(json).unwrap();
         let key = object.key(&"s".into());
-        policy.filter().pass(&key, &What::Added(object)).map(|what| what.object().as_str().to_owned())
+        policy.filter().apply(&key, &What::Added(object)).map(|what| what.object().as_str().to_owned())
     }
 
     /// With every combination of detail and redaction.
@@ -205,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_go_with_detail_and_values_with_a_key() {
+    fn fields_depend_on_detail_and_values_on_redaction() {
         let pod = |fields: &str, value: &str| {
             format!(
                 r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p"{fields}}},"spec":{{"containers":[{{"env":[{{"name":"A","value":{value}}}]}}]}}}}"#
@@ -223,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_means_the_same_is_written_again_only_with_everything() {
+    fn an_insignificant_version_is_written_only_with_everything() {
         let node = |version: &str| {
             let text = format!(
                 r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#
@@ -233,22 +240,22 @@ mod tests {
         let key = node("1").key(&"s".into());
         for policy in policies() {
             let mut filter = policy.filter();
-            filter.know(&key, &node("1"));
-            let again = filter.pass(&key, &What::Modified(node("2")));
+            filter.prime(&key, &node("1"));
+            let again = filter.apply(&key, &What::Modified(node("2")));
             assert_eq!(again.is_some(), policy.detail == Detail::Everything);
-            assert!(filter.pass(&key, &What::Deleted(node("3"))).is_some());
+            assert!(filter.apply(&key, &What::Deleted(node("3"))).is_some());
         }
     }
 
     #[test]
-    fn of_a_control_plane_its_autoscaler_and_machines_are_recorded() {
+    fn autoscaler_and_machines_of_a_control_plane_are_recorded() {
         let policy = RecordingPolicy {
             kinds: Some(vec!["pods".to_owned()]),
             selector: Some("app=web".to_owned()),
             events: EventChoice::Scheduling,
             ..RecordingPolicy::default()
         };
-        let wanted = policy.wanted_of_control_plane("shoot--dev--prod");
+        let wanted = policy.control_plane_scope("shoot--dev--prod");
         assert_eq!((wanted.namespaces, wanted.events), (vec!["shoot--dev--prod".to_owned()], policy.events));
         assert_eq!((wanted.kinds.only, wanted.labels), (Some(Vec::new()), None));
         let named = |kind: &str, name: &str| Key {
@@ -264,12 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn the_simulators_kinds_stand_where_a_user_chooses_none() {
+    fn the_simulators_kinds_are_used_unless_the_user_selects_kinds() {
         let policy = RecordingPolicy { also: vec!["jobs".to_owned()], ..RecordingPolicy::default() };
-        let wanted = policy.of_simulator().wanted();
+        let wanted = policy.with_simulator_defaults().watch_scope();
         assert_eq!(wanted.kinds.only.map(|kinds| kinds.len()), Some(7));
         assert!(wanted.in_order && wanted.kinds.also == ["jobs"]);
         let chosen = RecordingPolicy { kinds: Some(vec!["po".to_owned()]), ..RecordingPolicy::default() };
-        assert_eq!(chosen.of_simulator().wanted().kinds.only, Some(vec!["po".to_owned()]));
+        assert_eq!(chosen.with_simulator_defaults().watch_scope().kinds.only, Some(vec!["po".to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! A cluster into kube-scheduler-simulator's recording, as its own recorder would have written it.
+//! Recording of a cluster into kube-scheduler-simulator's file format, as its own recorder writes it.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,92 +9,100 @@ use std::time::Duration;
 use anyhow::Context;
 use formats::{Writer as _, sched_record};
 use jiff::tz::Offset;
-use live::{Connection, Event, Known, News, Target};
-use model::{Change, Moment, Observed};
+use live::{Connection, RecordedCluster, RecordingEvent, ResumeState, WatchBatch};
+use model::{Change, IncomingChange, Moment};
 use tokio::sync::{mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::interval;
 
 use super::policy::{RecordFilter, RecordingPolicy};
-use super::{Board, Figures, Notices, RecordingClock, lock};
+use super::{NoticeSender, RecorderMetrics, RecordingClock, RecordingMetrics, lock};
 
-/// News that may wait for the disk.
-const QUEUE: usize = 8;
+/// The capacity of the event queue.
+const QUEUE_CAPACITY: usize = 8;
 
-/// The simulator's recorder knows seven kinds; its replayer takes any.
+/// The kinds to record: the simulator's recorder knows seven; its replayer accepts any.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kinds {
-    /// Those seven.
+pub enum SimulatorKinds {
+    /// The simulator's seven kinds.
     Seven,
-    /// Whichever are recorded.
+    /// All recorded kinds.
     Any,
 }
 
-/// The file, a line a change.
+/// A record file with one line per change.
 pub struct SchedRecord {
     path: PathBuf,
-    writer: sched_record::Writer<BufWriter<File>>,
+    writer: sched_record::SchedRecordWriter<BufWriter<File>>,
     policy: RecordingPolicy,
     filter: RecordFilter,
     seq: i64,
-    /// The time of the line above: times do not go back.
-    last: Moment,
+    /// The time of the previous line: times must not decrease.
+    last_time: Moment,
 }
 
 impl SchedRecord {
-    /// Makes the file. One that is there is not overwritten: the simulator's recorder would.
-    pub fn create(path: &Path, kinds: Kinds, policy: RecordingPolicy) -> anyhow::Result<SchedRecord> {
+    /// Creates the file. Unlike the simulator's recorder, it does not overwrite an existing one.
+    pub fn create(
+        path: &Path,
+        kinds: SimulatorKinds,
+        policy: RecordingPolicy,
+    ) -> anyhow::Result<SchedRecord> {
         let mut options = File::options();
         options.write(true).create_new(true);
-        // What it holds is the owner's, as a history is.
+        // Readable only by the owner, like a history.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options
             .open(path)
             .with_context(|| format!("cannot make {}: is there one already?", path.display()))?;
-        let writer = sched_record::Writer::new(BufWriter::new(file), Offset::UTC, kinds == Kinds::Any);
+        let writer = sched_record::SchedRecordWriter::new(
+            BufWriter::new(file),
+            Offset::UTC,
+            kinds == SimulatorKinds::Any,
+        );
         let filter = policy.filter();
-        Ok(SchedRecord { path: path.to_owned(), writer, policy, filter, seq: 0, last: Moment::MIN })
+        Ok(SchedRecord { path: path.to_owned(), writer, policy, filter, seq: 0, last_time: Moment::MIN })
     }
 
-    /// Records until it is told to stop. What was taken is in the file after `between` at the latest.
+    /// Records until it is stopped. Changes are flushed to the file at the interval `between`.
     pub async fn record(
         mut self,
         connection: Connection,
         between: Duration,
-        board: &Board,
-        notices: &Notices,
+        board: &RecorderMetrics,
+        notices: &NoticeSender,
         stop: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let source: Arc<str> = connection.context().into();
-        let figures = board.figures(&source);
-        let (sender, mut events) = mpsc::channel(QUEUE);
+        let figures = board.recording(&source);
+        let (sender, mut events) = mpsc::channel(QUEUE_CAPACITY);
         let clock = Arc::new(RecordingClock::new(connection.server_time()));
-        let target = Target { source: source.clone(), connection: connection.clone() };
+        let target = RecordedCluster { source: source.clone(), connection: connection.clone() };
         let stamps = clock.clone();
         let now = move || stamps.now();
-        let wanted = self.policy.wanted();
-        let recording = tokio::spawn(live::record(target, wanted, Known::default(), now, sender, stop));
+        let wanted = self.policy.watch_scope();
+        let recording = tokio::spawn(live::record(target, wanted, ResumeState::default(), now, sender, stop));
         let mut flushes = interval(between);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
                     None => break,
-                    Some(Event::News(news)) => {
-                        lock(&figures).missed(&news.gaps, &news.closed_gaps);
-                        block_in_place(|| self.take(news, &figures))?;
+                    Some(RecordingEvent::Batch(news)) => {
+                        lock(&figures).note_gaps(&news.gaps, &news.closed_gaps);
+                        block_in_place(|| self.write_batch(news, &figures))?;
                     }
-                    Some(Event::Status(status)) => {
-                        lock(&figures).heard(status);
+                    Some(RecordingEvent::Status(status)) => {
+                        lock(&figures).note_status(status);
                     }
-                    Some(Event::Trouble { kind, words: what }) => {
-                        notices.say(source.clone(), format!("{kind}: {what}"));
+                    Some(RecordingEvent::Warning { kind, message: what }) => {
+                        notices.send(source.clone(), format!("{kind}: {what}"));
                     }
                 },
                 _ = flushes.tick() => {
                     clock.compare(&connection);
                     for step in clock.take_steps() {
-                        notices.say(source.clone(), step.why);
+                        notices.send(source.clone(), step.why);
                     }
                     block_in_place(|| self.flush())?;
                 }
@@ -103,25 +111,25 @@ impl SchedRecord {
         block_in_place(|| self.flush())?;
         let recorded = recording.await.context("the recorder broke")?;
         if recorded.is_err() && self.seq == 0 {
-            // Of what could not be begun nothing is left behind.
+            // A recording that could not start leaves no file.
             let _ = std::fs::remove_file(&self.path);
         }
         Ok(recorded?)
     }
 
-    fn take(&mut self, news: News, figures: &Mutex<Figures>) -> anyhow::Result<()> {
+    fn write_batch(&mut self, news: WatchBatch, figures: &Mutex<RecordingMetrics>) -> anyhow::Result<()> {
         for observed in news.changes {
-            // What the server has no object for, its version, has no place here.
+            // The server version is not an object of the server, and is not written.
             if observed.inferred && observed.what.state().is_some() {
                 continue;
             }
-            let Observed { seen, key, what, inferred } = observed;
-            let Some(what) = self.filter.pass(&key, &what) else { continue };
-            lock(figures).kinds.entry(key.kind.clone()).or_default().kept += 1;
+            let IncomingChange { seen, key, what, inferred } = observed;
+            let Some(what) = self.filter.apply(&key, &what) else { continue };
+            lock(figures).kinds.entry(key.kind.clone()).or_default().recorded += 1;
             self.seq += 1;
-            // Each kind stamps what it sees, and two may meet on their way here.
-            let seen = self.last.max(seen);
-            self.last = seen;
+            // Each kind is timestamped by its own task, so changes may arrive out of order.
+            let seen = self.last_time.max(seen);
+            self.last_time = seen;
             self.writer
                 .change(&Change { seq: self.seq, at: seen, seen, key, what, inferred })
                 .with_context(|| format!("cannot write {}", self.path.display()))?;

@@ -1,25 +1,25 @@
-//! Keys that make the same word always become the same token.
+//! Keys for redaction, by which equal values become equal tokens.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use kubernetes::rules::RedactKey;
+use kubernetes::change_filter::RedactKey;
 
-/// Thirty-two bytes that nobody guesses.
-pub fn random() -> anyhow::Result<[u8; 32]> {
+/// A random key of 32 bytes.
+pub fn random_key() -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)
         .map_err(|error| anyhow::anyhow!("the system gives no random numbers: {error}"))?;
     Ok(key)
 }
 
-/// The key in a file, which is made if it is not there: 64 hexadecimal digits.
-pub fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
+/// Reads a key of 64 hexadecimal digits from a file; creates the file if it does not exist.
+pub fn read_or_create(path: &Path) -> anyhow::Result<[u8; 32]> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(text.trim()).with_context(|| format!("{} holds no key", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let key = random()?;
+            let key = random_key()?;
             save(path, &key).with_context(|| format!("cannot save a new key in {}", path.display()))?;
             Ok(key)
         }
@@ -27,12 +27,12 @@ pub fn in_file(path: &Path) -> anyhow::Result<[u8; 32]> {
     }
 }
 
-/// The key in a file by which values are replaced with tokens.
-pub fn redact_key(path: &Path) -> anyhow::Result<RedactKey> {
-    Ok(RedactKey(*in_file(path)?.first_chunk().expect("32 bytes begin with 16")))
+/// Reads the redaction key from a file.
+pub fn read_redact_key(path: &Path) -> anyhow::Result<RedactKey> {
+    Ok(RedactKey(*read_or_create(path)?.first_chunk().expect("32 bytes begin with 16")))
 }
 
-/// Where the recorder's key is kept: with the user, never in a history.
+/// The default path of the recorder's key: in the user's data folder, never in a history.
 pub fn default_path() -> anyhow::Result<PathBuf> {
     let folder = std::env::var_os("XDG_DATA_HOME")
         .filter(|folder| !folder.is_empty())
@@ -56,11 +56,11 @@ fn parse(text: &str) -> anyhow::Result<[u8; 32]> {
     Ok(key)
 }
 
-/// Whole or not at all: half a key would be refused for ever.
+/// Writes the key atomically: a partial key would be rejected for ever.
 fn save(path: &Path, key: &[u8; 32]) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // Only its owner can read it.
+    // Temporary files are readable only by their owner.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     writeln!(file, "{text}")?;
@@ -74,12 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_read_again() {
+    fn a_key_is_created_once_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/key");
-        let key = in_file(&path).unwrap();
-        assert_eq!(in_file(&path).unwrap(), key);
+        let key = read_or_create(&path).unwrap();
+        assert_eq!(read_or_create(&path).unwrap(), key);
         std::fs::write(&path, "short").unwrap();
-        assert!(in_file(&path).is_err());
+        assert!(read_or_create(&path).is_err());
     }
 }

@@ -1,123 +1,139 @@
-//! What was recorded beside what was replayed, decision by decision.
+//! The comparison of a replay with its recording, decision by decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Moment, Object, What};
-use scheduler::{Inclined, Placement};
+use scheduler::{Placement, RecordedNodeOutcome};
 use serde::Serialize;
-use simulation::{Decided, Demand, LostTo, Observer, PodId};
+use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
 
-use crate::causes::{Causes, Lost};
+use crate::demand_cache::DemandCache;
+use crate::demands::{EvictionKind, RecordedDemands};
 use crate::error::Error;
-use crate::figures::{Figures, Ledger, Waits};
-use crate::play::Follower;
-use crate::record::Record;
-use crate::recorded::Curve;
+use crate::metrics::{MetricsAccumulator, ReplayMetrics, WaitComparison};
+use crate::play::ReplayObserver;
+use crate::recording_metrics::NodeCountCurve;
 
-/// Follows a replay, and holds it against the record.
-pub struct Comparison<'a> {
-    record: Record<'a>,
-    ledger: Ledger,
+/// Observes a replay, and compares it with the recording.
+pub struct RunComparison<'a> {
+    demands: DemandCache<'a>,
+    metrics: MetricsAccumulator,
     start: Moment,
-    placements: Placements,
-    evictions: Evictions,
-    /// What nodes are alike.
+    placements: PlacementFidelity,
+    evictions: EvictionFidelity,
+    /// Returns the class of a node.
     class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
-    /// What the nodes are like that are there.
+    /// The classes of existing nodes.
     classes: BTreeMap<Arc<str>, Arc<str>>,
-    curve: Curve,
+    node_counts: NodeCountCurve,
 }
 
-/// How much of what was recorded came out as recorded.
+/// How closely a replay matches the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fidelity {
-    /// Pods bound to nodes.
-    pub placements: Placements,
-    /// Pods that lost their place.
-    pub evictions: Evictions,
-    /// How long pods waited.
-    pub waits: Waits,
+    /// Bindings.
+    pub placements: PlacementFidelity,
+    /// Evictions.
+    pub evictions: EvictionFidelity,
+    /// Pending times.
+    pub waits: WaitComparison,
 }
 
-/// How recorded bindings came out.
+/// How many recorded bindings the replay matches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Placements {
-    /// All that were recorded.
+pub struct PlacementFidelity {
+    /// The recorded total.
     pub recorded: u64,
-    /// On the same node.
+    /// Bound to the same node.
     pub same_node: u64,
-    /// On another node of the same class.
+    /// Bound to another node of the same class.
     pub same_class: u64,
-    /// On a node of another class.
-    pub elsewhere: u64,
-    /// Not bound at all, or not again.
+    /// Bound to a node of another class.
+    #[serde(rename = "elsewhere")]
+    pub other_class: u64,
+    /// Not bound.
     pub not_bound: u64,
-    /// Within a second of the recorded moment, wherever.
+    /// Bound within a second of the recorded moment, to any node.
     pub within_a_second: u64,
-    /// Within ten seconds.
+    /// Bound within ten seconds.
     pub within_ten_seconds: u64,
-    /// Bound, though nothing of the sort was recorded.
+    /// Replayed bindings without a recorded counterpart.
     pub not_recorded: u64,
-    /// Why the recorded node was not taken, and how often.
+    /// Reasons why the recorded node was not chosen, with counts.
     pub reasons: BTreeMap<String, u64>,
 }
 
-/// How recorded losses of places came out.
+/// How many recorded evictions the replay matches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Evictions {
-    /// All that were recorded.
+pub struct EvictionFidelity {
+    /// The recorded total.
     pub recorded: u64,
-    /// The same life of the same demand, for the same reason.
+    /// The same incarnation of the same demand was evicted the same way.
     pub same: u64,
-    /// For another reason.
-    pub otherwise: u64,
-    /// Not at all.
-    pub not_lost: u64,
-    /// Lost, though nothing of the sort was recorded.
+    /// It was evicted another way.
+    #[serde(rename = "otherwise")]
+    pub other_kind: u64,
+    /// It was not evicted.
+    #[serde(rename = "notLost")]
+    pub not_evicted: u64,
+    /// Replayed evictions without a recorded counterpart.
     pub not_recorded: u64,
 }
 
-impl<'a> Comparison<'a> {
-    /// Nothing was replayed yet of what stands behind a recording.
+impl<'a> RunComparison<'a> {
+    /// Creates a comparison with recorded demands.
     pub fn new(
-        causes: &'a Causes,
+        demands: &'a RecordedDemands,
         start: Moment,
         class_of: &'a dyn Fn(&Object) -> Option<Arc<str>>,
-    ) -> Comparison<'a> {
-        let totals = &causes.totals;
-        let lost = totals.lost.iter().filter(|(how, _)| **how != Lost::People).map(|(_, count)| count).sum();
-        Comparison {
-            record: Record::of(causes),
-            ledger: Ledger::new(start),
+    ) -> RunComparison<'a> {
+        let totals = &demands.totals;
+        let lost = totals
+            .evictions
+            .iter()
+            .filter(|(how, _)| **how != EvictionKind::External)
+            .map(|(_, count)| count)
+            .sum();
+        RunComparison {
+            demands: DemandCache::new(demands),
+            metrics: MetricsAccumulator::new(start),
             start,
-            // Nothing came out until it is seen to.
-            placements: Placements {
+            // All recorded decisions count as unmatched until a counterpart is observed.
+            placements: PlacementFidelity {
                 recorded: totals.bound,
                 not_bound: totals.bound,
-                ..Placements::default()
+                ..PlacementFidelity::default()
             },
-            evictions: Evictions { recorded: lost, not_lost: lost, ..Evictions::default() },
+            evictions: EvictionFidelity { recorded: lost, not_evicted: lost, ..EvictionFidelity::default() },
             class_of,
             classes: BTreeMap::new(),
-            curve: Curve::default(),
+            node_counts: NodeCountCurve::default(),
         }
     }
 
-    /// What was replayed, in figures, and how much of it is as recorded.
-    pub fn finish(self, end: Moment, recorded: &Figures) -> Result<(Figures, Fidelity, Curve), Error> {
-        self.record.finish().map_err(Error::kept)?;
-        let replayed = self.ledger.finish(end);
-        let waits = replayed.waits_beside(recorded);
-        Ok((replayed, Fidelity { placements: self.placements, evictions: self.evictions, waits }, self.curve))
+    /// Returns the metrics of the replay, its fidelity, and its node counts.
+    pub fn finish(
+        self,
+        end: Moment,
+        recorded: &ReplayMetrics,
+    ) -> Result<(ReplayMetrics, Fidelity, NodeCountCurve), Error> {
+        self.demands.finish().map_err(Error::temp_file)?;
+        let replayed = self.metrics.finish(end);
+        let waits = replayed.compare_waits(recorded);
+        Ok((
+            replayed,
+            Fidelity { placements: self.placements, evictions: self.evictions, waits },
+            self.node_counts,
+        ))
     }
 
-    fn bound(&mut self, at: Moment, id: PodId, placement: &Placement) {
-        let recorded = self.record.find(id).and_then(|(life, seen)| {
-            Some((seen.bound_after(self.start)?, life.node.as_ref()?, seen.class.as_ref()))
+    fn pod_bound(&mut self, at: Moment, id: PodId, placement: &Placement) {
+        let recorded = self.demands.find(id).and_then(|(life, seen)| {
+            Some((seen.bound_after(self.start)?, life.node.as_ref()?, seen.node_class.as_ref()))
         });
         let Some((then, node, class)) = recorded else {
             self.placements.not_recorded += 1;
@@ -126,138 +142,143 @@ impl<'a> Comparison<'a> {
         let apart = at.nanos_since(then).abs();
         let is_same = *node == placement.node;
         let is_alike = class.is_some() && class == self.classes.get(&placement.node);
-        self.placements.came_out(apart, is_same, is_alike);
+        self.placements.count_binding(apart, is_same, is_alike);
         if is_same {
             return;
         }
-        *self.placements.reasons.entry(words(placement.inclined)).or_default() += 1;
+        *self.placements.reasons.entry(mismatch_reason(placement.recorded_node)).or_default() += 1;
     }
 
-    fn lost(&mut self, id: PodId, to: &LostTo) {
+    fn pod_evicted(&mut self, id: PodId, to: &EvictionCause) {
         let how = match to {
-            LostTo::Preemption(_) => Lost::Preempted,
-            LostTo::ScaleDown => Lost::ScaledDown,
-            LostTo::Taint(_) => Lost::Tainted,
-            LostTo::NodeGone => Lost::NodeGone,
+            EvictionCause::Preemption(_) => EvictionKind::Preempted,
+            EvictionCause::ScaleDown => EvictionKind::ScaledDown,
+            EvictionCause::Taint(_) => EvictionKind::TaintEvicted,
+            EvictionCause::NodeDeleted => EvictionKind::NodeDeleted,
         };
-        self.ledger.lost(how.word(), 1);
-        let recorded = self.record.find(id).and_then(|(_, seen)| seen.lost);
-        self.evictions.came_out(recorded, Some(how));
+        self.metrics.pods_evicted(how.as_str(), 1);
+        let recorded = self.demands.find(id).and_then(|(_, seen)| seen.eviction);
+        self.evictions.count_eviction(recorded, Some(how));
     }
 }
 
-impl Observer for Comparison<'_> {
+impl Observer for RunComparison<'_> {
     fn wants_changes(&self) -> bool {
         false
     }
 
-    fn changed(&mut self, _: Moment, _: What) {}
+    fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
         match decided {
-            Decided::Came { waits: true, .. } => self.ledger.waits(at, 1),
-            Decided::Went { waited: true, .. } => self.ledger.waits(at, -1),
-            Decided::Bound { id, came, placement, .. } => {
-                self.ledger.waits(at, -1);
-                self.ledger.bound(at, *came);
-                self.bound(at, *id, placement);
+            SimulationEvent::PodCreated { is_pending: true, .. } => self.metrics.add_pending(at, 1),
+            SimulationEvent::PodDeleted { was_pending: true, .. } => self.metrics.add_pending(at, -1),
+            SimulationEvent::PodBound { id, created: came, placement, .. } => {
+                self.metrics.add_pending(at, -1);
+                self.metrics.pod_bound(at, *came);
+                self.pod_bound(at, *id, placement);
             }
-            Decided::Sits { node, takes, .. } => self.ledger.sits(at, node, *takes),
-            Decided::Rises { node, takes, .. } => self.ledger.rises(at, node, *takes),
-            Decided::Refused { .. } => self.ledger.refused(),
-            Decided::Lost { id, to, .. } => self.lost(*id, to),
-            Decided::Over(demand) => self.record.forget(*demand),
-            Decided::NodeCame { node, object, .. } => {
-                self.ledger.node(at, object);
+            SimulationEvent::ResourcesClaimed { node, requests: takes, .. } => {
+                self.metrics.claim_resources(at, node, *takes)
+            }
+            SimulationEvent::ResourcesReleased { node, requests: takes, .. } => {
+                self.metrics.release_resources(at, node, *takes)
+            }
+            SimulationEvent::PodUnschedulable { .. } => self.metrics.pod_unschedulable(),
+            SimulationEvent::PodEvicted { id, cause: to, .. } => self.pod_evicted(*id, to),
+            SimulationEvent::DemandFinished(demand) => self.demands.remove(*demand),
+            SimulationEvent::NodeAdded { node, object, .. } => {
+                self.metrics.set_node(at, object);
                 if let Some(class) = (self.class_of)(object) {
                     self.classes.insert((*node).clone(), class.clone());
-                    self.curve.push(at, class, node, 1);
+                    self.node_counts.push(at, class, node, 1);
                 }
             }
-            Decided::NodeChanged { object } => self.ledger.node(at, object),
-            Decided::NodeWent { node, object } => {
-                self.ledger.node_went(at, node);
+            SimulationEvent::NodeModified { object } => self.metrics.set_node(at, object),
+            SimulationEvent::NodeDeleted { node, object } => {
+                self.metrics.remove_node(at, node);
                 self.classes.remove(*node);
                 if let Some(class) = (self.class_of)(object) {
-                    self.curve.push(at, class, node, -1);
+                    self.node_counts.push(at, class, node, -1);
                 }
             }
-            Decided::Came { .. }
-            | Decided::Went { .. }
-            | Decided::ScaledUp(_)
-            | Decided::ScaledDown { .. }
-            | Decided::NotTried { .. }
-            | Decided::Looped { .. } => {}
+            SimulationEvent::PodCreated { .. }
+            | SimulationEvent::PodDeleted { .. }
+            | SimulationEvent::ScaledUp(_)
+            | SimulationEvent::ScaledDown { .. }
+            | SimulationEvent::PodNotAttempted { .. }
+            | SimulationEvent::LoopFinished { .. } => {}
         }
     }
 }
 
-impl Follower for Comparison<'_> {
-    fn asked(&mut self, _: Moment, _: &Demand) {}
+impl ReplayObserver for RunComparison<'_> {
+    fn on_demand(&mut self, _: Moment, _: &PodDemand) {}
 
-    fn goes_on(&self) -> bool {
-        self.record.is_well()
+    fn should_continue(&self) -> bool {
+        self.demands.is_ok()
     }
 }
 
-// === impl Placements ===
+// === impl PlacementFidelity ===
 
-impl Placements {
-    /// One that was recorded came out, so many nanoseconds apart, on the same node or on one alike.
-    pub(crate) fn came_out(&mut self, apart: i64, is_same: bool, is_alike: bool) {
+impl PlacementFidelity {
+    /// Counts a recorded binding that was replayed `apart` nanoseconds earlier or later, on the same node or one of its
+    /// class.
+    pub(crate) fn count_binding(&mut self, apart: i64, is_same: bool, is_alike: bool) {
         self.not_bound = self.not_bound.saturating_sub(1);
         self.within_a_second += u64::from(apart <= 1_000_000_000);
         self.within_ten_seconds += u64::from(apart <= 10_000_000_000);
         match (is_same, is_alike) {
             (true, _) => self.same_node += 1,
             (false, true) => self.same_class += 1,
-            (false, false) => self.elsewhere += 1,
+            (false, false) => self.other_class += 1,
         }
     }
 }
 
-// === impl Evictions ===
+// === impl EvictionFidelity ===
 
-impl Evictions {
-    /// A pod lost its place, for which that was recorded.
-    pub(crate) fn came_out(&mut self, recorded: Option<Lost>, how: Option<Lost>) {
+impl EvictionFidelity {
+    /// Counts an eviction; `recorded` is that of the recorded counterpart.
+    pub(crate) fn count_eviction(&mut self, recorded: Option<EvictionKind>, how: Option<EvictionKind>) {
         match recorded {
-            None | Some(Lost::People) => self.not_recorded += 1,
+            None | Some(EvictionKind::External) => self.not_recorded += 1,
             recorded => {
-                self.not_lost = self.not_lost.saturating_sub(1);
+                self.not_evicted = self.not_evicted.saturating_sub(1);
                 if recorded == how {
                     self.same += 1;
                 } else {
-                    self.otherwise += 1;
+                    self.other_kind += 1;
                 }
             }
         }
     }
 }
 
-// === impl Lost ===
+// === impl EvictionKind ===
 
-impl Lost {
-    /// What it is called in reports.
-    pub fn word(self) -> &'static str {
+impl EvictionKind {
+    /// Its name in reports.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Lost::Preempted => "preempted",
-            Lost::ScaledDown => "scaledDown",
-            Lost::Tainted => "tainted",
-            Lost::NodeGone => "nodeGone",
-            Lost::People => "people",
+            EvictionKind::Preempted => "preempted",
+            EvictionKind::ScaledDown => "scaledDown",
+            EvictionKind::TaintEvicted => "tainted",
+            EvictionKind::NodeDeleted => "nodeGone",
+            EvictionKind::External => "people",
         }
     }
 }
 
-/// Why the recorded node was not taken.
-fn words(inclined: Option<Inclined>) -> String {
+/// Returns why the recorded node was not chosen.
+fn mismatch_reason(inclined: Option<RecordedNodeOutcome>) -> String {
     match inclined {
         None => "it was not known at that moment which node was recorded".to_owned(),
-        Some(Inclined::Taken) => "it was taken".to_owned(),
-        Some(Inclined::Worse(_)) => "its score was lower".to_owned(),
-        Some(Inclined::Refused(plugin)) => format!("{} refused it", plugin.name()),
-        Some(Inclined::NotLookedAt) => "it was not looked at".to_owned(),
-        Some(Inclined::NotThere) => "it was not there".to_owned(),
+        Some(RecordedNodeOutcome::Chosen) => "it was taken".to_owned(),
+        Some(RecordedNodeOutcome::LowerScore(_)) => "its score was lower".to_owned(),
+        Some(RecordedNodeOutcome::Rejected(plugin)) => format!("{} refused it", plugin.name()),
+        Some(RecordedNodeOutcome::NotEvaluated) => "it was not looked at".to_owned(),
+        Some(RecordedNodeOutcome::NoSuchNode) => "it was not there".to_owned(),
     }
 }

@@ -1,30 +1,31 @@
-//! The decisions of a replay, as a report lists them and as lines of `decisions.jsonl`.
+//! The decisions of a replay, in reports and as lines of `decisions.jsonl`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use autoscaler::{RemovedNode, ScaleUp};
+use autoscaler::{RemovedNode, ScaleUpStatus};
 use model::{Moment, NamespacedName, What};
-use scheduler::{Inclined, Placement};
+use scheduler::{Placement, RecordedNodeOutcome};
 use serde::{Serialize, Serializer};
-use simulation::{Decided, Demand, LostTo, Observer, PodId};
+use simulation::{EvictionCause, Observer, PodDemand, PodId, SimulationEvent};
 
-use crate::causes::Causes;
-use crate::play::Follower;
-use crate::record::Record;
-use crate::recorded::{Curve, Sizes};
+use crate::demand_cache::DemandCache;
+use crate::demands::RecordedDemands;
+use crate::play::ReplayObserver;
+use crate::recording_metrics::{ClassSizes, NodeCountCurve};
 
-/// Something that was decided: when and why, and beside it what was recorded.
+/// A decision, its reason, and its recorded counterpart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// When.
+    /// When it was made.
     #[serde(serialize_with = "as_text")]
     pub at: Moment,
-    /// What.
-    pub what: DecisionKind,
-    /// The pod it is about: `namespace/name`.
+    /// Its kind.
+    #[serde(rename = "what")]
+    pub kind: DecisionKind,
+    /// The pod, as `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// The node.
@@ -33,57 +34,63 @@ pub struct Decision {
     /// The node group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Arc<str>>,
-    /// The sizes of the group.
+    /// The sizes of the group before and after, and its maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<GroupSize>,
-    /// How many nodes its group had then in the record.
+    /// The recorded number of nodes of its group at that moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_nodes: Option<i64>,
-    /// Why, in words.
+    /// The reason, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub why: String,
+    #[serde(rename = "why")]
+    pub reason: String,
     /// Why a pod was evicted.
     #[serde(skip)]
-    pub lost_to: Option<LostTo>,
-    /// How long the pod had waited, in seconds.
+    pub eviction_cause: Option<EvictionCause>,
+    /// How long the pod had been pending, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited: Option<f64>,
-    /// How often it had been refused.
+    /// The number of unschedulable attempts before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refusals: Option<u64>,
-    /// What the record has for the same pod; `Some(None)`, or null, if it has none.
+    #[serde(rename = "refusals")]
+    pub failed_attempts: Option<u64>,
+    /// The recorded counterpart of the pod; `Some(None)`, or null, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Option<RecordedPod>>,
-    /// What became of the node that was recorded.
+    /// Why the recorded node was not chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded_node: Option<String>,
 }
 
-/// What was decided.
+/// The kind of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DecisionKind {
     /// A pod was bound to a node.
     Bound,
-    /// No node takes a pod. It is told again only in other words.
-    Refused,
-    /// A pod makes room for another.
+    /// A pod was unschedulable. Repetitions with the same message are omitted.
+    #[serde(rename = "refused")]
+    Unschedulable,
+    /// A pod was preempted.
     Preempted,
     /// A pod was evicted.
     Evicted,
-    /// A node group was made larger.
+    /// A node group was scaled up.
     ScaledUp,
     /// The removal of a node began.
     ScaledDown,
-    /// A node came.
-    NodeCame,
-    /// A node went.
-    NodeWent,
-    /// A pod still waits at the end.
-    StillWaits,
+    /// A node was added.
+    #[serde(rename = "nodeCame")]
+    NodeAdded,
+    /// A node was removed.
+    #[serde(rename = "nodeWent")]
+    NodeDeleted,
+    /// A pod is still pending at the end.
+    #[serde(rename = "stillWaits")]
+    StillPending,
 }
 
-/// How large a node group was, is to be, and may be.
+/// The size of a node group before and after a scale-up, and its maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct GroupSize {
@@ -92,7 +99,7 @@ pub struct GroupSize {
     pub max: i64,
 }
 
-/// What was recorded of the same pod of the same demand.
+/// The recorded counterpart of a pod: the same incarnation of the same demand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordedPod {
     /// Its name.
@@ -103,35 +110,38 @@ pub struct RecordedPod {
     /// When it was bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// How it lost its place.
+    /// How it was evicted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost: Option<&'static str>,
-    /// When it did.
+    #[serde(rename = "lost")]
+    pub eviction: Option<&'static str>,
+    /// When its deletion began.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left: Option<String>,
+    #[serde(rename = "left")]
+    pub deletion_began: Option<String>,
 }
 
-/// Takes decisions one after the other.
+/// Receives decisions.
 pub trait DecisionSink {
-    /// Takes one.
+    /// Receives the next decision.
     fn take(&mut self, decision: Decision) -> io::Result<()>;
 }
 
-/// Hands every decision of a run to a sink. A refusal in the same words as the last of that pod is only counted.
+/// Passes every decision of a run to a sink. An unschedulable attempt with the message of the previous one is only
+/// counted.
 pub struct DecisionLog<'a, S> {
-    record: Record<'a>,
-    /// How large groups were.
-    sizes: Sizes<'a>,
+    demands: DemandCache<'a>,
+    /// The recorded sizes of groups.
+    sizes: ClassSizes<'a>,
     sink: S,
-    /// Pods that wait: how often they were refused, and in which words last.
-    waiting: BTreeMap<NamespacedName, Refused>,
-    trouble: Option<io::Error>,
+    /// Unschedulable pods: the number of attempts, and the last message.
+    unschedulable_pods: BTreeMap<NamespacedName, UnschedulablePod>,
+    error: Option<io::Error>,
 }
 
-struct Refused {
+struct UnschedulablePod {
     id: PodId,
-    times: u64,
-    why: String,
+    attempts: u64,
+    message: String,
 }
 
 /// Writes decisions as lines of JSON.
@@ -157,16 +167,16 @@ impl Decision {
     fn new(at: Moment, what: DecisionKind) -> Decision {
         Decision {
             at,
-            what,
+            kind: what,
             pod: None,
             node: None,
             group: None,
             size: None,
             recorded_nodes: None,
-            why: String::new(),
-            lost_to: None,
+            reason: String::new(),
+            eviction_cause: None,
             waited: None,
-            refusals: None,
+            failed_attempts: None,
             recorded: None,
             recorded_node: None,
         }
@@ -176,120 +186,139 @@ impl Decision {
 // === impl DecisionLog ===
 
 impl<'a, S: DecisionSink> DecisionLog<'a, S> {
-    /// Beside these causes, and nodes that came and went so.
-    pub fn new(causes: &'a Causes, nodes: &'a Curve, sink: S) -> DecisionLog<'a, S> {
+    /// Creates a log that adds recorded counterparts from these demands and node counts.
+    pub fn new(demands: &'a RecordedDemands, nodes: &'a NodeCountCurve, sink: S) -> DecisionLog<'a, S> {
         DecisionLog {
-            record: Record::of(causes),
-            sizes: nodes.sizes(),
+            demands: DemandCache::new(demands),
+            sizes: nodes.class_sizes(),
             sink,
-            waiting: BTreeMap::new(),
-            trouble: None,
+            unschedulable_pods: BTreeMap::new(),
+            error: None,
         }
     }
 
-    /// Says who still waits, and gives back the sink.
+    /// Adds the pods that are still pending, and returns the sink.
     pub fn finish(mut self, end: Moment) -> io::Result<S> {
-        for (pod, refused) in std::mem::take(&mut self.waiting) {
+        for (pod, refused) in std::mem::take(&mut self.unschedulable_pods) {
             let recorded = Some(self.recorded(refused.id));
             self.write(Decision {
-                pod: Some(shown(&pod)),
-                why: refused.why,
-                refusals: Some(refused.times),
+                pod: Some(qualified_name(&pod)),
+                reason: refused.message,
+                failed_attempts: Some(refused.attempts),
                 recorded,
-                ..Decision::new(end, DecisionKind::StillWaits)
+                ..Decision::new(end, DecisionKind::StillPending)
             });
         }
-        self.record.finish()?;
-        match self.trouble {
+        self.demands.finish()?;
+        match self.error {
             Some(trouble) => Err(trouble),
             None => Ok(self.sink),
         }
     }
 
     fn write(&mut self, decision: Decision) {
-        if self.trouble.is_none() {
-            self.trouble = self.sink.take(decision).err();
+        if self.error.is_none() {
+            self.error = self.sink.take(decision).err();
         }
     }
 
     fn recorded(&mut self, id: PodId) -> Option<RecordedPod> {
-        let (life, seen) = self.record.find(id)?;
+        let (life, seen) = self.demands.find(id)?;
         Some(RecordedPod {
             pod: life.name.clone(),
             node: life.node.clone(),
-            bound: seen.bound.map(|bound| bound.to_string()),
-            lost: seen.lost.map(|lost| lost.word()),
-            left: seen.lost.and(seen.leaving).map(|left| left.to_string()),
+            bound: seen.bound_at.map(|bound| bound.to_string()),
+            eviction: seen.eviction.map(|lost| lost.as_str()),
+            deletion_began: seen.eviction.and(seen.deletion_began).map(|left| left.to_string()),
         })
     }
 
-    fn bound(&mut self, at: Moment, id: PodId, pod: &NamespacedName, came: Moment, placement: &Placement) {
-        let refusals = self.waiting.remove(pod).map_or(0, |refused| refused.times);
+    fn pod_bound(
+        &mut self,
+        at: Moment,
+        id: PodId,
+        pod: &NamespacedName,
+        came: Moment,
+        placement: &Placement,
+    ) {
+        let refusals = self.unschedulable_pods.remove(pod).map_or(0, |refused| refused.attempts);
         let recorded = self.recorded(id);
         let is_elsewhere =
             recorded.as_ref().and_then(|it| it.node.as_ref()).is_some_and(|node| *node != placement.node);
         self.write(Decision {
-            pod: Some(shown(pod)),
+            pod: Some(qualified_name(pod)),
             node: Some(placement.node.clone()),
-            why: how_placed(placement),
+            reason: placement_reason(placement),
             waited: Some(at.nanos_since(came).max(0) as f64 / 1e9),
-            refusals: Some(refusals),
+            failed_attempts: Some(refusals),
             recorded: Some(recorded),
-            recorded_node: placement.inclined.filter(|_| is_elsewhere).map(not_taken),
+            recorded_node: placement.recorded_node.filter(|_| is_elsewhere).map(describe_outcome),
             ..Decision::new(at, DecisionKind::Bound)
         });
     }
 
-    fn refused(&mut self, at: Moment, id: PodId, pod: &NamespacedName, why: String) {
-        let times = match self.waiting.get_mut(pod) {
-            Some(refused) if refused.why == why => {
-                refused.times += 1;
+    fn pod_unschedulable(&mut self, at: Moment, id: PodId, pod: &NamespacedName, why: String) {
+        let times = match self.unschedulable_pods.get_mut(pod) {
+            Some(refused) if refused.message == why => {
+                refused.attempts += 1;
                 return;
             }
             Some(refused) => {
-                refused.times += 1;
-                refused.why.clone_from(&why);
-                refused.times
+                refused.attempts += 1;
+                refused.message.clone_from(&why);
+                refused.attempts
             }
             None => {
-                self.waiting.insert(pod.clone(), Refused { id, times: 1, why: why.clone() });
+                self.unschedulable_pods
+                    .insert(pod.clone(), UnschedulablePod { id, attempts: 1, message: why.clone() });
                 1
             }
         };
         let recorded = Some(self.recorded(id));
         self.write(Decision {
-            pod: Some(shown(pod)),
-            why,
-            refusals: Some(times),
+            pod: Some(qualified_name(pod)),
+            reason: why,
+            failed_attempts: Some(times),
             recorded,
-            ..Decision::new(at, DecisionKind::Refused)
+            ..Decision::new(at, DecisionKind::Unschedulable)
         });
     }
 
-    fn lost(&mut self, at: Moment, id: PodId, pod: &NamespacedName, node: Option<&Arc<str>>, to: &LostTo) {
-        self.waiting.remove(pod);
+    fn pod_evicted(
+        &mut self,
+        at: Moment,
+        id: PodId,
+        pod: &NamespacedName,
+        node: Option<&Arc<str>>,
+        to: &EvictionCause,
+    ) {
+        self.unschedulable_pods.remove(pod);
         let (what, why) = match to {
-            LostTo::Preemption(by) => (DecisionKind::Preempted, format!("makes room for {}", shown(by))),
-            LostTo::ScaleDown => (DecisionKind::Evicted, "the autoscaler drains its node".to_owned()),
-            LostTo::Taint(key) => (DecisionKind::Evicted, format!("does not tolerate the taint {key}")),
-            LostTo::NodeGone => (DecisionKind::Evicted, "its node is gone".to_owned()),
+            EvictionCause::Preemption(by) => {
+                (DecisionKind::Preempted, format!("makes room for {}", qualified_name(by)))
+            }
+            EvictionCause::ScaleDown => (DecisionKind::Evicted, "the autoscaler drains its node".to_owned()),
+            EvictionCause::Taint(key) => {
+                (DecisionKind::Evicted, format!("does not tolerate the taint {key}"))
+            }
+            EvictionCause::NodeDeleted => (DecisionKind::Evicted, "its node is gone".to_owned()),
         };
         let recorded = Some(self.recorded(id));
         self.write(Decision {
-            pod: Some(shown(pod)),
+            pod: Some(qualified_name(pod)),
             node: node.cloned(),
-            lost_to: Some(to.clone()),
-            why,
+            eviction_cause: Some(to.clone()),
+            reason: why,
             recorded,
             ..Decision::new(at, what)
         });
     }
 
-    fn scaled_up(&mut self, at: Moment, scale_up: &ScaleUp) {
-        let why = match &scale_up.triggered[..] {
+    fn scaled_up(&mut self, at: Moment, scale_up: &ScaleUpStatus) {
+        let why = match &scale_up.pods_triggered_scale_up[..] {
             [] => "its size is below what it may have".to_owned(),
-            [pod] => format!("{} waits", shown(pod)),
-            [pod, others @ ..] => format!("{} and {} others wait", shown(pod), others.len()),
+            [pod] => format!("{} waits", qualified_name(pod)),
+            [pod, others @ ..] => format!("{} and {} others wait", qualified_name(pod), others.len()),
         };
         for increase in &scale_up.increases {
             let recorded_nodes = Some(self.sizes.at(at, &increase.group));
@@ -297,7 +326,7 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
                 group: Some(increase.group.clone()),
                 size: Some(GroupSize { from: increase.from, to: increase.to, max: increase.max }),
                 recorded_nodes,
-                why: why.clone(),
+                reason: why.clone(),
                 ..Decision::new(at, DecisionKind::ScaledUp)
             });
         }
@@ -305,7 +334,7 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
 
     fn scaled_down(&mut self, at: Moment, removed: &RemovedNode, group: Option<&Arc<str>>) {
         let used = (removed.utilization * 100.0).round();
-        let why = match removed.drain.len() {
+        let why = match removed.evicted_pods.len() {
             0 => format!("{used} % used, no pods to move"),
             1 => format!("{used} % used, one pod to move"),
             pods => format!("{used} % used, {pods} pods to move"),
@@ -315,7 +344,7 @@ impl<'a, S: DecisionSink> DecisionLog<'a, S> {
             node: Some(removed.node.clone()),
             group: group.cloned(),
             recorded_nodes,
-            why,
+            reason: why,
             ..Decision::new(at, DecisionKind::ScaledDown)
         });
     }
@@ -330,36 +359,48 @@ impl<S: DecisionSink> Observer for DecisionLog<'_, S> {
         false
     }
 
-    fn changed(&mut self, _: Moment, _: What) {}
+    fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
         match decided {
-            Decided::Bound { id, pod, came, placement, .. } => self.bound(at, *id, pod, *came, placement),
-            Decided::Refused { id, pod, rejection } => self.refused(at, *id, pod, rejection.full_message()),
-            Decided::NotTried { id, pod, why } => self.refused(at, *id, pod, (*why).to_owned()),
-            Decided::Lost { id, pod, node, to } => self.lost(at, *id, pod, *node, to),
-            Decided::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
-            Decided::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
-            Decided::NodeCame { node, group, .. } => self.node(at, DecisionKind::NodeCame, node, *group),
-            Decided::NodeWent { node, .. } => self.node(at, DecisionKind::NodeWent, node, None),
-            Decided::Over(demand) => self.record.forget(*demand),
-            // Who is not wanted any more does not wait either; nobody decides that.
-            Decided::Went { pod, waited: true, .. } => drop(self.waiting.remove(*pod)),
-            Decided::Came { .. }
-            | Decided::Went { .. }
-            | Decided::Sits { .. }
-            | Decided::Rises { .. }
-            | Decided::NodeChanged { .. }
-            | Decided::Looped { .. } => {}
+            SimulationEvent::PodBound { id, pod, created: came, placement, .. } => {
+                self.pod_bound(at, *id, pod, *came, placement)
+            }
+            SimulationEvent::PodUnschedulable { id, pod, rejection } => {
+                self.pod_unschedulable(at, *id, pod, rejection.full_message())
+            }
+            SimulationEvent::PodNotAttempted { id, pod, reason: why } => {
+                self.pod_unschedulable(at, *id, pod, (*why).to_owned())
+            }
+            SimulationEvent::PodEvicted { id, pod, node, cause: to } => {
+                self.pod_evicted(at, *id, pod, *node, to)
+            }
+            SimulationEvent::ScaledUp(scale_up) => self.scaled_up(at, scale_up),
+            SimulationEvent::ScaledDown { removed, group } => self.scaled_down(at, removed, *group),
+            SimulationEvent::NodeAdded { node, group, .. } => {
+                self.node(at, DecisionKind::NodeAdded, node, *group)
+            }
+            SimulationEvent::NodeDeleted { node, .. } => self.node(at, DecisionKind::NodeDeleted, node, None),
+            SimulationEvent::DemandFinished(demand) => self.demands.remove(*demand),
+            // A deleted pod is no longer pending; that is input, not a decision.
+            SimulationEvent::PodDeleted { pod, was_pending: true, .. } => {
+                drop(self.unschedulable_pods.remove(*pod))
+            }
+            SimulationEvent::PodCreated { .. }
+            | SimulationEvent::PodDeleted { .. }
+            | SimulationEvent::ResourcesClaimed { .. }
+            | SimulationEvent::ResourcesReleased { .. }
+            | SimulationEvent::NodeModified { .. }
+            | SimulationEvent::LoopFinished { .. } => {}
         }
     }
 }
 
-impl<S: DecisionSink> Follower for DecisionLog<'_, S> {
-    fn asked(&mut self, _: Moment, _: &Demand) {}
+impl<S: DecisionSink> ReplayObserver for DecisionLog<'_, S> {
+    fn on_demand(&mut self, _: Moment, _: &PodDemand) {}
 
-    fn goes_on(&self) -> bool {
-        self.trouble.is_none() && self.record.is_well()
+    fn should_continue(&self) -> bool {
+        self.error.is_none() && self.demands.is_ok()
     }
 }
 
@@ -367,12 +408,12 @@ fn as_text<S: Serializer>(at: &Moment, serializer: S) -> Result<S::Ok, S::Error>
     serializer.collect_str(at)
 }
 
-fn shown(pod: &NamespacedName) -> String {
+fn qualified_name(pod: &NamespacedName) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-fn how_placed(placement: &Placement) -> String {
-    let Placement { looked_at, fitting, equals, .. } = placement;
+fn placement_reason(placement: &Placement) -> String {
+    let Placement { evaluated_nodes: looked_at, feasible_nodes: fitting, tied_nodes: equals, .. } = placement;
     match (*looked_at, *fitting, *equals) {
         (0, 0, _) => "another scheduler chose it".to_owned(),
         (0, ..) => "it was promised this node".to_owned(),
@@ -384,13 +425,13 @@ fn how_placed(placement: &Placement) -> String {
     }
 }
 
-fn not_taken(inclined: Inclined) -> String {
+fn describe_outcome(inclined: RecordedNodeOutcome) -> String {
     match inclined {
-        Inclined::Taken => "taken".to_owned(),
-        Inclined::Worse(0) => "equally good".to_owned(),
-        Inclined::Worse(by) => format!("its score was lower by {by}"),
-        Inclined::Refused(plugin) => format!("{} refused it", plugin.name()),
-        Inclined::NotLookedAt => "not looked at".to_owned(),
-        Inclined::NotThere => "not there".to_owned(),
+        RecordedNodeOutcome::Chosen => "taken".to_owned(),
+        RecordedNodeOutcome::LowerScore(0) => "equally good".to_owned(),
+        RecordedNodeOutcome::LowerScore(by) => format!("its score was lower by {by}"),
+        RecordedNodeOutcome::Rejected(plugin) => format!("{} refused it", plugin.name()),
+        RecordedNodeOutcome::NotEvaluated => "not looked at".to_owned(),
+        RecordedNodeOutcome::NoSuchNode => "not there".to_owned(),
     }
 }

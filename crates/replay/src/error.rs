@@ -1,26 +1,26 @@
-//! Why a history cannot be played.
+//! Errors of replays in virtual time.
 
 use std::io;
 use std::path::PathBuf;
 
-use simulation::BadGiven;
+use simulation::InvalidPod;
 
-/// Why a history cannot be played.
+/// Errors of replays in virtual time.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each says it itself")]
 pub enum Error {
     #[error(transparent)]
     History(#[from] history::Error),
     #[error(transparent)]
-    Given(#[from] BadGiven),
+    InvalidPod(#[from] InvalidPod),
     #[error("cannot keep what stands behind the recorded pods in temporary files in {}", folder.display())]
-    Kept { folder: PathBuf, source: io::Error },
+    TempFile { folder: PathBuf, source: io::Error },
     #[error("the replay was stopped")]
     Stopped,
 }
 
 impl Error {
-    pub(crate) fn kept(source: io::Error) -> Error {
-        Error::Kept { folder: std::env::temp_dir(), source }
+    pub(crate) fn temp_file(source: io::Error) -> Error {
+        Error::TempFile { folder: std::env::temp_dir(), source }
     }
 }

@@ -1,14 +1,14 @@
-//! Who works in a replay, by what is given.
+//! The controllers that are part of a replay, by replay level.
 
-use calibration::Level;
+use calibration::ReplayLevel;
 use controllers::Controller;
 
-/// Who works in a run. Budgets follow the pods that there are at either level; where nodes come and go as an autoscaler
-/// decides, so do the pods that DaemonSets want on them.
-pub fn controllers(level: Level, scales: bool) -> &'static [Controller] {
+/// Returns the controllers of a replay. PodDisruptionBudgets follow the existing pods at either level; if an autoscaler
+/// adds and removes nodes, DaemonSets create their pods on them.
+pub fn controllers(level: ReplayLevel, scales: bool) -> &'static [Controller] {
     match (level, scales) {
-        (Level::Workloads, _) => &Controller::ALL,
-        (Level::Pods, true) => &[Controller::DaemonSet, Controller::Disruption],
-        (Level::Pods, false) => &[Controller::Disruption],
+        (ReplayLevel::Workloads, _) => &Controller::ALL,
+        (ReplayLevel::Pods, true) => &[Controller::DaemonSet, Controller::Disruption],
+        (ReplayLevel::Pods, false) => &[Controller::Disruption],
     }
 }

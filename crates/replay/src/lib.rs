@@ -1,8 +1,8 @@
-//! Plays a recorded cluster again, and tells what came of it.
+//! Replays of recorded clusters, in virtual time or in a live API server, and reports on them.
 //!
-//! A [`Replayer`] opens a history, shows the cluster at any moment of it, and plays a part of it again in virtual time:
-//! with a default scheduler and the recorded autoscaler or with chosen ones, in steps, each run until the cluster has come
-//! to rest.
+//! A [`Replayer`] opens a history, shows the cluster at any moment of it, and replays a part of it in virtual time:
+//! with the default scheduler and the recorded autoscaler or with chosen ones, in batches, each run until the cluster
+//! has settled.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,7 +43,7 @@
 //! # see(600, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}}))?;
 //! # bulk.finish()?;
 //!
-//! // A shop with one node of two cores, in which three pods come that ask for one and a half each.
+//! // A shop with one node of two cores, in which three pods are created that request one and a half cores each.
 //! let replayer = Replayer::open(&path)?;
 //! let before = replayer.cluster_at(replayer.record_start())?;
 //! assert_eq!((before.nodes.len(), before.node_groups[0].max), (1, 5));
@@ -53,35 +53,35 @@
 //! assert_eq!(report.scaled_up_groups["shop.web"], 2);
 //! assert_eq!(report.end.scheduled_pods.len(), 3);
 //!
-//! // The same, if there had been no autoscaler.
+//! // The same without an autoscaler.
 //! let report = replayer.prepare().without_autoscaler().run()?;
 //! assert_eq!(report.end.unscheduled_pods.len(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod beside;
-pub mod causes;
-pub mod classes;
 pub mod compare;
+pub mod compare_histories;
 pub mod decisions;
+mod demand_cache;
+pub mod demands;
 mod error;
-pub mod figures;
-pub mod film;
+pub mod input_stream;
 pub mod level;
 #[cfg(feature = "live")]
 pub mod live_target;
+pub mod metrics;
+pub mod node_classes;
 pub mod plan;
 pub mod play;
-mod record;
-pub mod recorded;
+pub mod recording_metrics;
+pub mod replay_recording;
 pub mod replayer;
 pub mod report;
-pub mod script;
 pub mod snapshot;
 mod speed;
 
 pub use error::Error;
-/// Why a recorded cluster cannot be shown or played by a [`Replayer`].
-pub use replayer::Error as ReplayerError;
+/// Error of a [`Replayer`].
+pub use replayer::ReplayerError;
 pub use replayer::{Replay, ReplayReport, Replayer};
 pub use speed::Speed;

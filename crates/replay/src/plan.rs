@@ -1,276 +1,296 @@
-//! What is replayed, and how everything is set: asked of the user, the history and the defaults, in this order.
+//! The plan of a replay: its window and settings, taken from the user, the history and the defaults, in this order.
 
-mod nodes;
+mod analysis;
+mod node_scaling;
 mod play;
+mod recording_analysis;
+mod reported_settings;
 mod run;
-mod survey;
-mod survey_result;
-mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use calibration::{Level, NodesBy, ReplaySettings};
+use calibration::{NodesDecidedBy, ReplayLevel, ReplaySettings};
 use controllers::Controller;
 use model::{Kind, Moment, Object, Window};
-use query::autoscaler_setup::{GroupsBy, Setup};
-use query::scheduler_settings::Which;
-use query::{Chosen, Edit, Root, kept, scheduler_settings};
+use query::autoscaler_choice::{AutoscalerChoice, NodeGroupsSource};
+use query::scheduler_choice::SchedulerChoice;
+use query::{ConfigEdit, ConfigRoot, OpenHistory, recorded_replay_settings, scheduler_choice};
 use scheduler::Version;
-use simulation::pace::Pace;
+use simulation::latency::Latencies;
 
-use self::nodes::Word;
-use crate::classes::Classes;
-use crate::film::Film;
-use crate::play::{Part, whole_from};
-use crate::report::{About, Reservation};
+use self::node_scaling::AutoscalerOption;
+use crate::node_classes::NodeClasses;
+use crate::play::{HistoryPart, complete_from};
+use crate::replay_recording::ReplayRecording;
+use crate::report::{Caveat, CaveatTopic};
 
-pub use self::nodes::Nodes;
-pub use self::play::Outputs;
-pub use self::run::{MeasuredSettings, Played, RunPlan};
-pub use self::survey_result::SurveyResult;
+pub use self::node_scaling::NodeScaling;
+pub use self::play::OutputFiles;
+pub use self::recording_analysis::RecordingAnalysis;
+pub use self::run::{MeasuredSettings, RunOutcome, RunPlan};
 
-/// What a user asks of a replay. What is left out is as the history says, or as is usual.
+/// Options of a replay. Those left out are taken from the history or the defaults.
 #[derive(Clone, Default)]
 pub struct ReplayOptions {
-    /// The moment to begin at, as time words say it.
+    /// The moment to begin at, as a time expression.
     pub from: Option<String>,
     /// The moment to end at.
     pub to: Option<String>,
-    /// For so long at most.
+    /// The maximum duration.
     pub duration: Option<Duration>,
-    /// The recording, if the history holds several.
+    /// The source, if the history holds several.
     pub source: Option<String>,
-    /// What is given.
-    pub level: Option<Level>,
-    /// Decides between what is as likely.
+    /// Whether pods or workloads are taken from the recording.
+    pub level: Option<ReplayLevel>,
+    /// The seed of all random choices.
     pub seed: Option<u64>,
     /// A KubeSchedulerConfiguration in a file.
     pub scheduler_config: Option<PathBuf>,
-    /// Whose rules the scheduler follows.
+    /// The kube-scheduler version that is re-created.
     pub scheduler_version: Option<Version>,
-    /// Node groups in a file, and how their autoscaler is set.
+    /// A file of node groups and autoscaler settings.
     pub node_groups: Option<PathBuf>,
     /// `recorded`, `off`, or flags of cluster-autoscaler.
     pub autoscaler: String,
-    /// Whose rules the autoscaler follows.
+    /// The cluster-autoscaler version that is re-created.
     pub autoscaler_version: Option<autoscaler::Version>,
-    /// Places of configurations that are set otherwise.
-    pub set: Vec<Edit>,
+    /// Fields of configurations to override.
+    pub set: Vec<ConfigEdit>,
 }
 
-/// Whoever waits for a replay: is told how far it is, and may end it.
-pub trait Watcher {
-    /// It is so late in the time that is read or played. What waits here makes the replay wait.
-    fn reached(&mut self, at: Moment);
+/// Listens to the progress of a replay, and may cancel it.
+pub trait ReplayListener {
+    /// Recorded time has been read or replayed up to a moment. The replay waits while this call blocks.
+    fn on_progress(&mut self, at: Moment);
 
-    /// An error ends the replay: nobody waits any more.
-    fn check(&self) -> anyhow::Result<()>;
+    /// An error cancels the replay.
+    fn check_cancelled(&self) -> anyhow::Result<()>;
 }
 
-/// What is replayed, how, and who says so.
-pub struct Plan {
-    /// What is played.
+/// A replay with its settings and where each of them comes from.
+pub struct ReplayPlan {
+    /// The run.
     pub run: RunPlan,
     /// The scheduler.
-    pub scheduler: Which,
-    /// The autoscaler and its groups.
-    pub autoscaler: Setup,
+    pub scheduler: SchedulerChoice,
+    /// The autoscaler and its node groups.
+    pub autoscaler: AutoscalerChoice,
     edits: Vec<String>,
-    reservations: Vec<Reservation>,
+    caveats: Vec<Caveat>,
 }
 
-// === impl Plan ===
+// === impl ReplayPlan ===
 
-impl Plan {
-    /// Asks everybody. What cannot be is refused before anything is read.
-    pub fn make(asked: &ReplayOptions, chosen: &Chosen) -> anyhow::Result<Plan> {
-        let source = chosen.source(asked.source.as_deref(), "--source")?.unwrap_or_default();
-        if asked.node_groups.is_none() {
+impl ReplayPlan {
+    /// Resolves the options. Contradictory ones are refused before the recording is read.
+    pub fn make(options: &ReplayOptions, open_history: &OpenHistory) -> anyhow::Result<ReplayPlan> {
+        let source = open_history.source(options.source.as_deref(), "--source")?.unwrap_or_default();
+        if options.node_groups.is_none() {
             refuse_without(
-                chosen,
+                open_history,
                 "Node",
                 "say with --node-groups FILE what nodes an autoscaler may ask for, or nothing can be said of where pods go",
             )?;
         }
-        let (from, end) = window(asked, chosen, &source)?;
+        let (from, end) = window(options, open_history, &source)?;
         if from == end {
             bail!("--from and --to are the same moment, {from}: there is nothing between them");
         }
-        let kept = kept(chosen, &source, from)?;
-        let level = asked.level.or(kept.as_ref().map(|kept| kept.level)).unwrap_or_default();
-        if level == Level::Pods || !has_workloads(chosen)? {
-            refuse_without(chosen, "Pod", "there is nothing to replay")?;
+        let recorded = recorded_replay_settings(open_history, &source, from)?;
+        let level = options
+            .level
+            .or(recorded.as_ref().map(|recorded| recorded.level))
+            .unwrap_or_default();
+        if level == ReplayLevel::Pods || !has_workloads(open_history)? {
+            refuse_without(open_history, "Pod", "there is nothing to replay")?;
         }
-        let edits_of = |root: Root| -> Vec<Edit> {
-            asked.set.iter().filter(|edit| edit.root == root).cloned().collect()
+        let edits_of = |root: ConfigRoot| -> Vec<ConfigEdit> {
+            options.set.iter().filter(|edit| edit.root == root).cloned().collect()
         };
-        let version = match (asked.scheduler_version, &kept) {
+        let version = match (options.scheduler_version, &recorded) {
             (Some(version), _) => version,
-            (None, Some(kept)) => Version::parse(&kept.scheduler_version)?,
+            (None, Some(recorded)) => Version::parse(&recorded.scheduler_version)?,
             (None, None) => Version::V1_36,
         };
-        let scheduler = Which::choose(
-            chosen,
+        let scheduler = SchedulerChoice::resolve(
+            open_history,
             &source,
             &[from, end],
-            &scheduler_settings::Asked {
-                file: asked.scheduler_config.as_deref(),
+            &scheduler_choice::SchedulerOptions {
+                file: options.scheduler_config.as_deref(),
                 version,
-                edits: &edits_of(Root::Scheduler),
+                edits: &edits_of(ConfigRoot::Scheduler),
             },
         )?;
-        let word = Word::read(&asked.autoscaler)?;
-        let autoscaler = nodes::choose(asked, &word, chosen, &source, from, end)?;
+        let word = AutoscalerOption::parse(&options.autoscaler)?;
+        let autoscaler = node_scaling::choose_autoscaler(options, &word, open_history, &source, from, end)?;
         let mut reservations = Vec::new();
-        let nodes = Nodes::decide(asked, &word, &autoscaler, &mut reservations)?;
-        let groups = if nodes == Nodes::AsRecorded { Vec::new() } else { autoscaler.groups.clone() };
-        let start = match kept.as_ref().map(|kept| &kept.nodes) {
-            Some(NodesBy::Autoscaler { start, .. }) => {
+        let nodes = NodeScaling::decide(options, &word, &autoscaler, &mut reservations)?;
+        let groups = if nodes == NodeScaling::AsRecorded { Vec::new() } else { autoscaler.groups.clone() };
+        let start = match recorded.as_ref().map(|recorded| &recorded.nodes) {
+            Some(NodesDecidedBy::Autoscaler { start, .. }) => {
                 start.parse().context("the replay that made the history")?
             }
-            Some(NodesBy::Record | NodesBy::Nobody) | None => from,
+            Some(NodesDecidedBy::Recording | NodesDecidedBy::Nothing) | None => from,
         };
-        let is_beginning = chosen.history.span()?.is_some_and(|(start, _)| start == from);
+        let is_beginning = open_history.history.span()?.is_some_and(|(start, _)| start == from);
         let run = RunPlan {
-            part: Part { source, window: Window { from, to: end.plus_nanos(1) } },
+            part: HistoryPart { source, window: Window { from, to: end.plus_nanos(1) } },
             end,
-            seed: asked.seed.or(kept.as_ref().map(|kept| kept.seed)).unwrap_or(1),
+            seed: options
+                .seed
+                .or(recorded.as_ref().map(|recorded| recorded.seed))
+                .unwrap_or(1),
             level,
             scheduler: scheduler.settings.clone(),
             autoscaler: autoscaler.settings.clone(),
-            nodes,
+            node_scaling: nodes,
             groups,
-            classes: Classes::new(autoscaler.groups.clone()),
-            keeps_targets: matches!(autoscaler.groups_by, GroupsBy::File(_)),
+            classes: NodeClasses::new(autoscaler.groups.clone()),
+            keep_targets: matches!(autoscaler.groups_source, NodeGroupsSource::File(_)),
             pricing: autoscaler.pricing,
             gpu_label: autoscaler.gpu_label.clone(),
-            start,
+            autoscaler_start: start,
             measured: MeasuredSettings {
-                // A replay of a replay takes as long as that took, and from its beginning calls nodes as it did.
-                pace: kept.is_none(),
-                names: kept.is_none() || !is_beginning,
-                provisioning: nodes == Nodes::Autoscaled
-                    && matches!(autoscaler.groups_by, GroupsBy::History(_)),
+                // A replay of a replay uses its latencies and, from its beginning on, its node names.
+                latencies: recorded.is_none(),
+                node_names: recorded.is_none() || !is_beginning,
+                provisioning: nodes == NodeScaling::Autoscaled
+                    && matches!(autoscaler.groups_source, NodeGroupsSource::History(_)),
             },
-            names: kept.as_ref().map(|kept| kept.node_names.clone()).unwrap_or_default(),
-            pace: kept.map_or_else(Pace::usual, |kept| kept.pace),
+            node_names: recorded
+                .as_ref()
+                .map(|recorded| recorded.node_names.clone())
+                .unwrap_or_default(),
+            latencies: recorded
+                .map_or_else(Latencies::typical, |recorded| recorded.latencies),
         };
-        let edits = asked.set.iter().map(Edit::to_string).collect();
-        Ok(Plan { run, scheduler, autoscaler, edits, reservations })
+        let edits = options.set.iter().map(ConfigEdit::to_string).collect();
+        Ok(ReplayPlan { run, scheduler, autoscaler, edits, caveats: reservations })
     }
 
-    /// Reads the recording for the first time, and takes from it how long things took. One without pods or nodes is
-    /// refused.
-    pub fn survey(&mut self, chosen: &Chosen, watcher: &mut dyn Watcher) -> anyhow::Result<SurveyResult> {
-        let surveyed = self.run.survey(&chosen.history, |at| {
-            watcher.reached(at);
-            watcher.check().is_ok()
+    /// Extracts the demands and measures latencies. A recording without pods or nodes is refused.
+    pub fn analyze_recording(
+        &mut self,
+        open_history: &OpenHistory,
+        listener: &mut dyn ReplayListener,
+    ) -> anyhow::Result<RecordingAnalysis> {
+        let surveyed = self.run.analyze_recording(&open_history.history, |at| {
+            listener.on_progress(at);
+            listener.check_cancelled().is_ok()
         });
-        // A survey that was stopped says why.
-        watcher.check()?;
+        // The error of a cancelled analysis is the listener's.
+        listener.check_cancelled()?;
         let (known, unmeasured) = surveyed?;
         let (from, end) = (self.run.part.window.from, self.run.end);
-        if known.causes.totals.demands == 0 && known.causes.made.controllers().is_empty() {
+        if known.demands.totals.demands == 0 && known.demands.controller_pods.controllers().is_empty() {
             bail!("there is no pod from {from} to {end}: there is nothing to replay");
         }
-        if known.curve.0.is_empty() && self.run.nodes != Nodes::Autoscaled {
+        if known.node_counts.0.is_empty() && self.run.node_scaling != NodeScaling::Autoscaled {
             bail!("there is no node from {from} to {end}: nothing can be said of where pods go");
         }
         if unmeasured {
-            self.reservations.push(RunPlan::unmeasured());
+            self.caveats.push(RunPlan::unmeasured_caveat());
         } else if self.run.measured.provisioning {
             self.autoscaler.groups.clone_from(&self.run.groups);
         }
         Ok(known)
     }
 
-    /// What of the settings is not simulated, or does not do what it seems to.
+    /// Settings that are not simulated or have no effect.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
-        let of_autoscaler = self.autoscaler.warnings().filter(|_| self.run.nodes == Nodes::Autoscaled);
+        let of_autoscaler =
+            self.autoscaler.warnings().filter(|_| self.run.node_scaling == NodeScaling::Autoscaled);
         self.scheduler.settings.left_out.iter().chain(of_autoscaler)
     }
 
-    /// A film of the replay, which begins with how it was set.
-    pub fn film(&self, path: &Path) -> anyhow::Result<Film> {
-        let mut film = Film::into(path, self.run.part.source.clone())?;
+    /// Starts a recording of the replay. It begins with the settings.
+    pub fn start_recording(&self, path: &Path) -> anyhow::Result<ReplayRecording> {
+        let mut film = ReplayRecording::create(path, self.run.part.source.clone())?;
         let from = self.run.part.window.from;
         let mut configuration = self.scheduler.configuration.clone();
         configuration["metadata"] = serde_json::json!({"name": "kube-scheduler"});
         let configuration = Object::parse(&configuration.to_string())
             .context("the scheduler's configuration cannot be kept in a history")?;
-        film.begin(from, configuration);
-        film.begin(from, self.kept().object(from)?);
-        if self.run.nodes == Nodes::Autoscaled {
-            // What the recorded autoscaler said of itself does not hold.
+        film.push_first(from, configuration);
+        film.push_first(from, self.replay_settings().to_object(from)?);
+        if self.run.node_scaling == NodeScaling::Autoscaled {
+            // The status of the recorded autoscaler does not hold in the replay.
             let settings = &self.autoscaler.settings;
             film.skip(Kind::new("", "ConfigMap"), &settings.namespace, &settings.status_config_map_name);
         }
         Ok(film)
     }
 
-    /// Ends a film.
-    pub fn end(&self, film: &mut Film) -> anyhow::Result<()> {
-        film.end(self.run.end, self.kept().object(self.run.end)?);
+    /// Ends a recording.
+    pub fn end_recording(&self, recording: &mut ReplayRecording) -> anyhow::Result<()> {
+        recording.push_last(self.run.end, self.replay_settings().to_object(self.run.end)?);
         Ok(())
     }
 
-    /// What a history keeps of it.
-    fn kept(&self) -> ReplaySettings {
-        let nodes = match self.run.nodes {
-            Nodes::AsRecorded => NodesBy::Record,
-            Nodes::Stay => NodesBy::Nobody,
-            Nodes::Autoscaled => NodesBy::Autoscaler {
-                version: self.autoscaler.other_version.map(|version| version.to_string()),
-                settings: self.autoscaler.document.clone(),
+    /// The settings as they are stored in a history.
+    fn replay_settings(&self) -> ReplaySettings {
+        let nodes = match self.run.node_scaling {
+            NodeScaling::AsRecorded => NodesDecidedBy::Recording,
+            NodeScaling::Fixed => NodesDecidedBy::Nothing,
+            NodeScaling::Autoscaled => NodesDecidedBy::Autoscaler {
+                version: self.autoscaler.requested_version.map(|version| version.to_string()),
+                settings: self.autoscaler.settings_document.clone(),
                 flags: self.autoscaler.flags.clone(),
-                start: self.run.start.to_string(),
+                start: self.run.autoscaler_start.to_string(),
             },
         };
         ReplaySettings {
             seed: self.run.seed,
             level: self.run.level,
             scheduler_version: self.scheduler.settings.version.to_string(),
-            pace: self.run.pace.clone(),
+            latencies: self.run.latencies.clone(),
             node_groups: match nodes {
-                NodesBy::Record => serde_json::Value::Null,
-                NodesBy::Nobody | NodesBy::Autoscaler { .. } => self.autoscaler.groups_document(),
+                NodesDecidedBy::Recording => serde_json::Value::Null,
+                NodesDecidedBy::Nothing | NodesDecidedBy::Autoscaler { .. } => {
+                    self.autoscaler.groups_document()
+                }
             },
             nodes,
-            node_names: self.run.names.clone(),
+            node_names: self.run.node_names.clone(),
         }
     }
 
-    /// What makes it uncertain.
-    pub fn reservations(&self, chosen: &Chosen) -> anyhow::Result<Vec<Reservation>> {
-        let mut reservations = self.run.reservations_of_recording(&chosen.history)?;
-        reservations.extend(self.reservations.iter().cloned());
-        reservations.extend(self.run.reservations_of_settings());
-        if self.run.nodes == Nodes::Autoscaled {
-            let others = self.autoscaler.doubts().chain(&self.autoscaler.assumed);
-            reservations.extend(others.map(|text| Reservation::new(About::Autoscaler, text)));
+    /// All caveats that are known before the replay.
+    pub fn caveats(&self, open_history: &OpenHistory) -> anyhow::Result<Vec<Caveat>> {
+        let mut reservations = self.run.recording_caveats(&open_history.history)?;
+        reservations.extend(self.caveats.iter().cloned());
+        reservations.extend(self.run.settings_caveats());
+        if self.run.node_scaling == NodeScaling::Autoscaled {
+            let others = self.autoscaler.caveats().chain(&self.autoscaler.assumptions);
+            reservations.extend(others.map(|text| Caveat::new(CaveatTopic::Autoscaler, text)));
         }
         Ok(reservations)
     }
 }
 
-/// From when to when: within the history.
-pub fn window(asked: &ReplayOptions, chosen: &Chosen, source: &Arc<str>) -> anyhow::Result<(Moment, Moment)> {
-    let path = chosen.history.path().display();
-    let Some((start, end)) = chosen.history.span()? else {
+/// Returns the first and the last moment of a replay, which lie within the history.
+pub fn window(
+    options: &ReplayOptions,
+    open_history: &OpenHistory,
+    source: &Arc<str>,
+) -> anyhow::Result<(Moment, Moment)> {
+    let path = open_history.history.path().display();
+    let Some((start, end)) = open_history.history.span()? else {
         bail!("{path} is empty: there is nothing to replay")
     };
     let moment = |word: &Option<String>, usual| match word {
-        Some(word) => chosen.moment(Some(word)),
+        Some(word) => open_history.moment(Some(word)),
         None => Ok(usual),
     };
-    // A recorder lists kind after kind: before it has seen everything the cluster is not whole.
-    let (_, whole) = whole_from(&chosen.history, source, start, end)?;
+    // A recorder lists one kind after another: until it has listed all, the cluster is incomplete.
+    let (_, whole) = complete_from(&open_history.history, source, start, end)?;
     let whole = if whole < end { whole } else { start };
-    let (from, mut to) = (moment(&asked.from, whole)?, moment(&asked.to, end)?);
-    if let Some(duration) = asked.duration {
+    let (from, mut to) = (moment(&options.from, whole)?, moment(&options.to, end)?);
+    if let Some(duration) = options.duration {
         to = to.min(from.plus_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)));
     }
     for (flag, moment) in [("--from", from), ("--to", to)] {
@@ -284,14 +304,14 @@ pub fn window(asked: &ReplayOptions, chosen: &Chosen, source: &Arc<str>) -> anyh
     Ok((from, to))
 }
 
-/// Whether there is something that pods come of.
-fn has_workloads(chosen: &Chosen) -> anyhow::Result<bool> {
-    Ok(chosen.history.kinds()?.iter().any(|kind| Controller::of(&kind.kind).is_some()))
+/// Whether the history holds workloads.
+fn has_workloads(open_history: &OpenHistory) -> anyhow::Result<bool> {
+    Ok(open_history.history.kinds()?.iter().any(|kind| Controller::for_kind(&kind.kind).is_some()))
 }
 
-fn refuse_without(chosen: &Chosen, kind: &str, so: &str) -> anyhow::Result<()> {
-    if !chosen.history.kinds()?.contains(&Kind::new("", kind)) {
-        bail!("{} holds no {}s: {so}", chosen.history.path().display(), kind.to_lowercase());
+fn refuse_without(open_history: &OpenHistory, kind: &str, so: &str) -> anyhow::Result<()> {
+    if !open_history.history.kinds()?.contains(&Kind::new("", kind)) {
+        bail!("{} holds no {}s: {so}", open_history.history.path().display(), kind.to_lowercase());
     }
     Ok(())
 }

@@ -1,72 +1,72 @@
-//! A history played again in virtual time.
+//! Replays of histories in virtual time.
 
 mod batches;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
-use calibration::seen::Seen;
+use calibration::observed::ObservedChange;
 use controllers::Controller;
 use history::{Changes, History, Selection};
 use kubernetes::kinds::is_secret;
 use model::{Key, Kind, Moment, Object, What, Window};
-use simulation::{BadGiven, Demand, Given, Observer, Run, Setup};
+use simulation::{Input, InvalidPod, Observer, PodDemand, Run, RunSetup};
 
-use crate::causes::made::Recall;
-use crate::causes::{Causes, Survey};
+use crate::demands::controller_pods::ControllerPodMatcher;
+use crate::demands::{DemandExtractor, RecordedDemands};
 use crate::error::Error;
-use crate::recorded::Recorded;
-use crate::script::{self, Script};
+use crate::input_stream::{self, InputStream};
+use crate::recording_metrics::RecordingMeter;
 
-pub use batches::{StepFollower, Steps, play_in_batches};
+pub use batches::{BatchObserver, BatchSettings, play_in_batches};
 
-/// Which part of a history is played.
+/// A part of a history.
 #[derive(Clone, Debug)]
-pub struct Part {
-    /// Of which recording.
+pub struct HistoryPart {
+    /// The source.
     pub source: Arc<str>,
-    /// From when to when.
+    /// The time window.
     pub window: Window,
 }
 
-/// So many are read at once, and so many times as many ahead.
-const BATCH: usize = 256;
-const AHEAD: usize = 4;
+/// The number of items per chunk that is read ahead, and the number of such chunks.
+const CHUNK_LEN: usize = 256;
+const CHUNKS_AHEAD: usize = 4;
 
-/// A recorder's first list of everything comes within this time.
-const LISTING_NANOS: i64 = 60 * 1_000_000_000;
+/// The maximum duration of a recorder's initial lists.
+const MAX_INITIAL_LIST_NANOS: i64 = 60 * 1_000_000_000;
 
-/// Who follows a play: what is given is told too.
-pub trait Follower: Observer {
-    /// A pod is asked for.
-    fn asked(&mut self, at: Moment, demand: &Demand);
+/// Observes a replay, including its input.
+pub trait ReplayObserver: Observer {
+    /// A demand was added.
+    fn on_demand(&mut self, at: Moment, demand: &PodDemand);
 
-    /// So far it has come.
-    fn reached(&mut self, _now: Moment) {}
+    /// The replay has reached a moment.
+    fn on_progress(&mut self, _now: Moment) {}
 
-    /// Whether it is to go on.
-    fn goes_on(&self) -> bool {
+    /// Whether the replay is to continue.
+    fn should_continue(&self) -> bool {
         true
     }
 }
 
-impl<T: Follower + ?Sized> Follower for &mut T {
-    fn asked(&mut self, at: Moment, demand: &Demand) {
-        (**self).asked(at, demand);
+impl<T: ReplayObserver + ?Sized> ReplayObserver for &mut T {
+    fn on_demand(&mut self, at: Moment, demand: &PodDemand) {
+        (**self).on_demand(at, demand);
     }
 
-    fn reached(&mut self, now: Moment) {
-        (**self).reached(now);
+    fn on_progress(&mut self, now: Moment) {
+        (**self).on_progress(now);
     }
 
-    fn goes_on(&self) -> bool {
-        (**self).goes_on()
+    fn should_continue(&self) -> bool {
+        (**self).should_continue()
     }
 }
 
-/// The first moment of a source, and that at which it is whole: an object that is older than the recording and seen for
-/// the first time belongs to the recorder's first list.
-pub fn whole_from(
+/// Returns the first moment of a source, and the moment from which it is complete: an object that is older than the
+/// recording and observed for the first time belongs to the recorder's initial list.
+pub fn complete_from(
     history: &History,
     source: &Arc<str>,
     first: Moment,
@@ -77,12 +77,13 @@ pub fn whole_from(
     for change in history.between(Window { from: first, to: end.plus_nanos(1) }, &selection)? {
         let change = change?;
         let start = *start.get_or_insert(change.at);
-        if change.at.nanos_since(start) > LISTING_NANOS {
+        if change.at.nanos_since(start) > MAX_INITIAL_LIST_NANOS {
             break;
         }
-        let created = created(change.what.object()).and_then(|created| created.parse::<Moment>().ok());
-        // Without a time of creation all that comes at the first moment was there.
-        // Kubernetes tells whole seconds: what was created in the first one may be new.
+        let created =
+            creation_timestamp(change.what.object()).and_then(|created| created.parse::<Moment>().ok());
+        // Objects without a creation timestamp are old if they are observed at the first moment. Creation timestamps
+        // are whole seconds: an object created in the first one may be new.
         let second = start.plus_nanos(-start.nanos().rem_euclid(1_000_000_000));
         let is_old = created.map_or(change.at == start, |created| created < second);
         if is_old && matches!(change.what, What::Added(_)) {
@@ -93,121 +94,123 @@ pub fn whole_from(
     Ok((start, whole.max(start)))
 }
 
-/// What stands behind the pods of a part of a history, for a run that `scales` and in which these controllers work; and
-/// what it came to, if that is to be counted. `class_of` tells what nodes are alike. An error
-/// of `each` ends it.
-pub fn survey(
+/// Extracts the demands of a part of a history, for a replay whose autoscaler `scales` and that has these controllers;
+/// `recorded` collects metrics of the recording. `class_of` returns the class of a node. An error of `each` ends it.
+pub fn extract_demands(
     history: &History,
-    part: &Part,
+    part: &HistoryPart,
     scales: bool,
     controllers: &[Controller],
     class_of: &dyn Fn(&Object) -> Option<Arc<str>>,
-    mut recorded: Option<&mut Recorded>,
-    mut each: impl FnMut(Moment, &Seen) -> Result<(), Error>,
-) -> Result<Causes, Error> {
+    mut recorded: Option<&mut RecordingMeter>,
+    mut each: impl FnMut(Moment, &ObservedChange) -> Result<(), Error>,
+) -> Result<RecordedDemands, Error> {
     let from = part.window.from;
-    let mut survey = Survey::new(from, scales, controllers, class_of).map_err(Error::kept)?;
-    let mut see = |at: Moment, seen: &Seen| {
+    let mut extractor = DemandExtractor::new(from, scales, controllers, class_of).map_err(Error::temp_file)?;
+    let mut see = |at: Moment, seen: &ObservedChange| {
         if let Some(recorded) = &mut recorded {
-            recorded.see(at, seen, class_of);
+            recorded.observe(at, seen, class_of);
         }
         each(at, seen)
     };
     let everything = Selection { source: Some(part.source.clone()), ..Selection::default() };
-    for (key, object) in beginning(history, part, &everything)? {
-        let seen = Seen::of(key, What::Added(object));
-        survey.begin(&seen).map_err(Error::kept)?;
+    for (key, object) in initial_objects(history, part, &everything)? {
+        let seen = ObservedChange::parse(key, What::Added(object));
+        extractor.observe_initial(&seen).map_err(Error::temp_file)?;
         see(from, &seen)?;
     }
     let changes = changes(history, part, &everything)?;
-    each_ahead(
-        changes.map(|change| Ok(change.map(|it| (it.at, Seen::of(it.key, it.what)))?)),
+    for_each_prefetched(
+        changes.map(|change| Ok(change.map(|it| (it.at, ObservedChange::parse(it.key, it.what)))?)),
         |(at, seen)| {
-            survey.see(at, &seen).map_err(Error::kept)?;
+            extractor.observe(at, &seen).map_err(Error::temp_file)?;
             see(at, &seen)
         },
     )?;
-    survey.finish(part.window.to).map_err(Error::kept)
+    extractor.finish(part.window.to).map_err(Error::temp_file)
 }
 
-/// How a play ended.
+/// The end of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// When: in steps that may be later than the recording did.
+pub struct PlayEnd {
+    /// When it ended. In batches that may be later than the recording's end.
     pub at: Moment,
     /// Each unsupported controller feature that was requested, with its count.
     pub unsupported: BTreeMap<String, u64>,
 }
 
-/// Plays a part of a history.
+/// Replays a part of a history.
 pub fn play(
     history: &History,
-    part: &Part,
-    causes: &Causes,
+    part: &HistoryPart,
+    demands: &RecordedDemands,
     is_scaled: &(dyn Fn(&Object) -> bool + Sync),
-    setup: Setup,
-    follower: impl Follower,
-) -> Result<Ended, Error> {
+    setup: RunSetup,
+    observer: impl ReplayObserver,
+) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut script = Script::new(causes, is_scaled);
-    let mut recall = Recall::new(causes);
-    let mut run = run(setup, causes, &mut recall, follower);
-    let matters = what_matters(history, part)?;
-    for (_, object) in beginning(history, part, &matters)? {
-        if let Some(given) = script.begin(from, object)? {
-            give(&mut run, from, given)?;
+    let mut inputs = InputStream::new(demands, is_scaled);
+    let mut recall = ControllerPodMatcher::new(demands);
+    let mut run = new_run(setup, demands, &mut recall, observer);
+    let matters = input_selection(history, part)?;
+    for (_, object) in initial_objects(history, part, &matters)? {
+        if let Some(given) = inputs.initial_input(from, object)? {
+            submit(&mut run, from, given)?;
         }
     }
-    each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
-        run.advance(at);
-        give(&mut run, at, given)?;
-        run.observer_mut().reached(at);
-        if run.observer().goes_on() { Ok(()) } else { Err(Error::Stopped) }
-    })?;
+    for_each_prefetched(
+        inputs.into_inputs(changes(history, part, &matters)?, part.window.to),
+        |(at, given)| {
+            run.advance(at);
+            submit(&mut run, at, given)?;
+            run.observer_mut().on_progress(at);
+            if run.observer().should_continue() { Ok(()) } else { Err(Error::Stopped) }
+        },
+    )?;
     run.advance(part.window.to);
-    let ended = Ended::of(&run);
+    let ended = PlayEnd::of(&run);
     drop(run);
-    recall.finish().map_err(Error::kept)?;
+    recall.finish().map_err(Error::temp_file)?;
     Ok(ended)
 }
 
-/// A run with the controllers that were meant to work in it.
-fn run<'m, F: Follower>(
-    setup: Setup,
-    causes: &Causes,
-    memory: &'m mut Recall<'_>,
-    follower: F,
+/// Creates a run with the controllers of the replay.
+fn new_run<'m, F: ReplayObserver>(
+    setup: RunSetup,
+    demands: &RecordedDemands,
+    memory: &'m mut ControllerPodMatcher<'_>,
+    observer: F,
 ) -> Run<'m, F> {
-    let (run, made) = (Run::new(setup, follower), &causes.made);
+    let (run, made) = (Run::new(setup, observer), &demands.controller_pods);
     match made.controllers() {
         [] => run,
-        controllers => run.with_controllers(controllers, Some(made.words.clone()), Some(memory)),
+        controllers => run.with_controllers(controllers, Some(made.template_hashes.clone()), Some(memory)),
     }
 }
 
-fn give(run: &mut Run<'_, impl Follower>, at: Moment, given: Given) -> Result<(), BadGiven> {
-    if let Given::Asked(asked) = &given {
-        run.observer_mut().asked(at, &asked.demand);
+fn submit(run: &mut Run<'_, impl ReplayObserver>, at: Moment, input: Input) -> Result<(), InvalidPod> {
+    if let Input::Demand(asked) = &input {
+        run.observer_mut().on_demand(at, &asked.demand);
     }
-    run.give(at, given)
+    run.apply_input(at, input)
 }
 
-/// What happens in a part after its beginning.
-fn changes(history: &History, part: &Part, selection: &Selection) -> Result<Changes, history::Error> {
+/// The changes of a part after its beginning.
+fn changes(history: &History, part: &HistoryPart, selection: &Selection) -> Result<Changes, history::Error> {
     history.between(Window { from: part.window.from.plus_nanos(1), to: part.window.to }, selection)
 }
 
-/// Takes what is read one by one, in order, until the first error. It is read ahead, on a thread of its own.
-fn each_ahead<T: Send>(
+/// Calls `each` for every item, in order, until the first error. A separate thread reads ahead.
+fn for_each_prefetched<T: Send>(
     mut read: impl Iterator<Item = Result<T, Error>> + Send,
     mut each: impl FnMut(T) -> Result<(), Error>,
 ) -> Result<(), Error> {
     std::thread::scope(|scope| {
-        let (ahead, behind) = mpsc::sync_channel::<Vec<_>>(AHEAD);
+        let (ahead, behind) = mpsc::sync_channel::<Vec<_>>(CHUNKS_AHEAD);
         scope.spawn(move || {
             loop {
-                let batch: Vec<_> = read.by_ref().take(BATCH).collect();
-                // Nobody takes it if the play has ended.
+                let batch: Vec<_> = read.by_ref().take(CHUNK_LEN).collect();
+                // The receiver is gone if the replay has ended.
                 if batch.is_empty() || ahead.send(batch).is_err() {
                     return;
                 }
@@ -220,10 +223,14 @@ fn each_ahead<T: Send>(
     })
 }
 
-/// All that is there when a part begins: surroundings first, then nodes, then pods by age.
-fn beginning(history: &History, part: &Part, selection: &Selection) -> Result<Vec<(Key, Object)>, Error> {
+/// The objects at the beginning of a part: other kinds first, then nodes, then pods by creation timestamp.
+fn initial_objects(
+    history: &History,
+    part: &HistoryPart,
+    selection: &Selection,
+) -> Result<Vec<(Key, Object)>, Error> {
     let mut objects: Vec<(u8, Option<String>, Key, Object)> = Vec::new();
-    history.each_at(part.window.from, selection, |version| {
+    history.for_each_at(part.window.from, selection, |version| {
         let kind = &version.key.kind;
         let order = if *kind == Kind::new("", "Pod") {
             2
@@ -232,15 +239,15 @@ fn beginning(history: &History, part: &Part, selection: &Selection) -> Result<Ve
         } else {
             0
         };
-        let age = if order == 2 { created(&version.object) } else { None };
+        let age = if order == 2 { creation_timestamp(&version.object) } else { None };
         objects.push((order, age, version.key, version.object));
     })?;
     objects.sort_unstable_by(|a, b| (a.0, &a.1, &a.2).cmp(&(b.0, &b.1, &b.2)));
     Ok(objects.into_iter().map(|(.., key, object)| (key, object)).collect())
 }
 
-/// When an object was created, as it says itself.
-fn created(object: &Object) -> Option<String> {
+/// The creation timestamp of an object.
+fn creation_timestamp(object: &Object) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Outer {
         metadata: Inner,
@@ -253,20 +260,20 @@ fn created(object: &Object) -> Option<String> {
     object.view::<Outer>().ok()?.metadata.creation_timestamp
 }
 
-/// What a script looks at. Events and Leases, of no account to it, are most of what a recorder sees. Secrets, of which an
-/// import may have brought some, are not to be written again.
-fn what_matters(history: &History, part: &Part) -> Result<Selection, Error> {
+/// The kinds that an [`InputStream`] needs. It ignores Events and Leases, which are most of a recording. Secrets, which
+/// an import may have brought, must not be written again.
+fn input_selection(history: &History, part: &HistoryPart) -> Result<Selection, Error> {
     let sources = history.summary()?.sources.into_iter().filter(|source| source.name == part.source);
     let kinds = sources.flat_map(|source| source.kinds).map(|kind| kind.kind);
-    let kinds = kinds.filter(|kind| !script::IGNORED.contains(&&*kind.kind) && !is_secret(kind));
+    let kinds = kinds.filter(|kind| !input_stream::IGNORED_KINDS.contains(&&*kind.kind) && !is_secret(kind));
     Ok(Selection { kinds: Some(kinds.collect()), source: Some(part.source.clone()), ..Selection::default() })
 }
 
-// === impl Ended ===
+// === impl PlayEnd ===
 
-impl Ended {
-    fn of<F: Follower>(run: &Run<'_, F>) -> Ended {
+impl PlayEnd {
+    fn of<F: ReplayObserver>(run: &Run<'_, F>) -> PlayEnd {
         let unsupported = run.unsupported().map(|(what, count)| (what.to_owned(), count)).collect();
-        Ended { at: run.now(), unsupported }
+        PlayEnd { at: run.now(), unsupported }
     }
 }

@@ -1,9 +1,9 @@
-//! A recorded cluster to look at and to play again, as a library.
+//! The library interface to recorded clusters: snapshots, scaling events and replays.
 
 mod events;
-mod follow;
 mod replay;
 mod report;
+mod report_collector;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use autoscaler::NodeGroup;
-use calibration::{Derived, derive};
+use calibration::{DerivedGroups, derive_node_groups};
 use history::{History, Selection};
 use model::{Kind, Moment, Object, What, Window};
 
-use crate::play::whole_from;
-use crate::snapshot::{ClusterSnapshot, Scaling, is_node, snapshot};
+use crate::play::complete_from;
+use crate::snapshot::{ClusterSnapshot, ScalingContext, is_node, snapshot};
 
-pub use events::{ScalingEvent, ScalingTold};
+pub use events::{ScalingEvent, ScalingEventKind};
 pub use replay::Replay;
 pub use report::{Batch, ReplayReport};
 
@@ -28,21 +28,21 @@ pub struct Replayer {
     history: History,
     source: Arc<str>,
     start: Moment,
-    whole: Moment,
+    complete_from: Moment,
     end: Moment,
 }
 
-/// Why a recorded cluster cannot be shown or played.
+/// Errors of a [`Replayer`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ReplayerError {
     /// The file.
     #[error(transparent)]
     History(#[from] history::Error),
     /// The file has no changes.
     #[error("{0} holds no changes: there is nothing to replay")]
     Empty(PathBuf),
-    /// The file has several clusters, or not the one that was asked for.
+    /// The file has several sources, or not the requested one.
     #[error("{path} holds {}: choose one of them", found.join(" and "))]
     Sources {
         /// The file.
@@ -50,14 +50,14 @@ pub enum Error {
         /// The recordings in it.
         found: Vec<String>,
     },
-    /// A moment before or after all that was recorded.
+    /// A moment outside the recording.
     #[error("{asked} was not recorded: the recording goes from {start} to {end}")]
     Outside {
         /// The moment.
         asked: Moment,
-        /// The first moment that was.
+        /// The first recorded moment.
         start: Moment,
-        /// The last.
+        /// The last recorded moment.
         end: Moment,
     },
     /// A window that ends before it begins.
@@ -68,18 +68,18 @@ pub enum Error {
         /// Its end.
         to: Moment,
     },
-    /// A span of no length.
+    /// A duration of zero.
     #[error("{what} of zero means nothing: give more than zero, or leave it out for {usual}")]
     Zero {
-        /// Which span.
+        /// The name of the option.
         what: &'static str,
-        /// What it is if it is left out.
+        /// Its default.
         usual: &'static str,
     },
-    /// The recording cannot be played.
+    /// The replay failed.
     #[error(transparent)]
     Play(#[from] crate::Error),
-    /// A scenario could not be handed over.
+    /// A scenario could not be written.
     #[error("a scenario could not be written")]
     Scenario(#[source] io::Error),
 }
@@ -88,77 +88,77 @@ pub enum Error {
 
 impl Replayer {
     /// Opens a history of one cluster.
-    pub fn open(path: impl AsRef<Path>) -> Result<Replayer, Error> {
-        Replayer::begin(path.as_ref(), None)
+    pub fn open(path: impl AsRef<Path>) -> Result<Replayer, ReplayerError> {
+        Replayer::open_history(path.as_ref(), None)
     }
 
     /// Opens a history of several clusters, to replay this one.
-    pub fn open_source(path: impl AsRef<Path>, source: &str) -> Result<Replayer, Error> {
-        Replayer::begin(path.as_ref(), Some(source))
+    pub fn open_source(path: impl AsRef<Path>, source: &str) -> Result<Replayer, ReplayerError> {
+        Replayer::open_history(path.as_ref(), Some(source))
     }
 
-    fn begin(path: &Path, source: Option<&str>) -> Result<Replayer, Error> {
+    fn open_history(path: &Path, source: Option<&str>) -> Result<Replayer, ReplayerError> {
         let history = History::open(path)?;
-        let Some((first, last)) = history.span()? else { return Err(Error::Empty(path.to_owned())) };
+        let Some((first, last)) = history.span()? else { return Err(ReplayerError::Empty(path.to_owned())) };
         let mut sources = history.sources()?;
         if let Some(source) = source {
             sources.retain(|found| **found == *source);
         }
         let [source] = &sources[..] else {
             let found = history.sources()?.iter().map(ToString::to_string).collect();
-            return Err(Error::Sources { path: path.to_owned(), found });
+            return Err(ReplayerError::Sources { path: path.to_owned(), found });
         };
         let source = source.clone();
         let end = history.end_of(&source)?.unwrap_or(last);
-        let (start, whole) = whole_from(&history, &source, first, end)?;
-        Ok(Replayer { history, source, start, whole, end })
+        let (start, whole) = complete_from(&history, &source, first, end)?;
+        Ok(Replayer { history, source, start, complete_from: whole, end })
     }
 
-    /// The first moment that was recorded. A recorder lists kind after kind, so the cluster is not whole yet.
+    /// The first recorded moment. A recorder lists one kind after another, so the cluster may be incomplete.
     pub fn record_start(&self) -> Moment {
         self.start
     }
 
-    /// The first moment at which everything had been seen that was there before the recording began.
-    pub fn whole_from(&self) -> Moment {
-        self.whole
+    /// The moment at which the recorder's initial lists were complete.
+    pub fn complete_from(&self) -> Moment {
+        self.complete_from
     }
 
-    /// The last moment that was recorded.
+    /// The last recorded moment.
     pub fn record_end(&self) -> Moment {
         self.end
     }
 
-    /// The cluster as it was recorded at a moment.
-    pub fn cluster_at(&self, t: Moment) -> Result<ClusterSnapshot, Error> {
+    /// Returns the recorded cluster at a moment.
+    pub fn cluster_at(&self, t: Moment) -> Result<ClusterSnapshot, ReplayerError> {
         self.check(t)?;
         let objects = self.objects(t)?;
-        let derived = derive(objects.iter());
-        Ok(shown(t, &objects, &derived.groups, &derived))
+        let derived = derive_node_groups(objects.iter());
+        Ok(recorded_snapshot(t, &objects, &derived.groups, &derived))
     }
 
-    /// What the recording tells of scaling, from a moment to another, both included: what the autoscaler said, and the
-    /// nodes of groups that came and went.
-    pub fn scaling_events(&self, t1: Moment, t2: Moment) -> Result<Vec<ScalingEvent>, Error> {
+    /// Returns the recorded scaling events from one moment to another, both included: Events of the autoscaler, and the
+    /// nodes of groups that were added and removed.
+    pub fn scaling_events(&self, t1: Moment, t2: Moment) -> Result<Vec<ScalingEvent>, ReplayerError> {
         self.check(t1)?;
         self.check(t2)?;
         if t2 < t1 {
-            return Err(Error::Backwards { from: t1, to: t2 });
+            return Err(ReplayerError::Backwards { from: t1, to: t2 });
         }
         let window = Window { from: t1, to: t2.plus_nanos(1) };
-        let (derived, _) = self.derived(window, &self.objects(t1)?)?;
-        // What came at that very moment came within the window.
+        let (derived, _) = self.derive_groups(window, &self.objects(t1)?)?;
+        // A node that was added at that very moment was added within the window.
         let nodes = self.objects(t1.plus_nanos(-1))?.iter().filter_map(node_name).collect();
         Ok(events::scaling_events(&self.history, &self.source, window, &derived.groups, nodes)?)
     }
 
-    /// Plays the recording from where it is whole, for so long, in steps of `batch_interval` or of the autoscaler's scan
-    /// interval: see [`Replay`] for all that can be set.
+    /// Replays the recording from where it is complete, for a duration, in batches of `batch_interval` or of the
+    /// autoscaler's scan interval: see [`Replay`] for all settings.
     pub fn replay(
         &self,
         duration: Duration,
         batch_interval: impl Into<Option<Duration>>,
-    ) -> Result<ReplayReport, Error> {
+    ) -> Result<ReplayReport, ReplayerError> {
         let replay = self.prepare().lasting(duration);
         match batch_interval.into() {
             Some(interval) => replay.batch_interval(interval).run(),
@@ -166,14 +166,14 @@ impl Replayer {
         }
     }
 
-    /// A replay with all that can be set.
+    /// Prepares a replay with further settings.
     pub fn prepare(&self) -> Replay<'_> {
-        Replay::of(self)
+        Replay::new(self)
     }
 
-    fn check(&self, asked: Moment) -> Result<(), Error> {
+    fn check(&self, at: Moment) -> Result<(), ReplayerError> {
         let (start, end) = (self.start, self.end);
-        if asked < start || asked > end { Err(Error::Outside { asked, start, end }) } else { Ok(()) }
+        if at < start || at > end { Err(ReplayerError::Outside { asked: at, start, end }) } else { Ok(()) }
     }
 
     /// All objects at a moment, by kind and name.
@@ -183,30 +183,34 @@ impl Replayer {
         Ok(cluster.into_objects().into_iter().map(|version| version.object).collect())
     }
 
-    /// What tells of groups and the autoscaler in a window that begins with these objects, and what was taken for granted.
-    /// An autoscaler that came within the window is taken to have been there.
-    fn derived(&self, window: Window, objects: &[Object]) -> Result<(Derived, Vec<String>), history::Error> {
-        let nodes = self.nodes_within(window, objects)?;
-        let derived = derive(objects.iter().chain(&nodes));
+    /// Derives groups and autoscaler of a window that begins with these objects, and returns the assumptions made. An
+    /// autoscaler that was deployed within the window is assumed to have been there from the beginning.
+    fn derive_groups(
+        &self,
+        window: Window,
+        objects: &[Object],
+    ) -> Result<(DerivedGroups, Vec<String>), history::Error> {
+        let nodes = self.nodes_added_within(window, objects)?;
+        let derived = derive_node_groups(objects.iter().chain(&nodes));
         if derived.settings.is_none() {
             let objects = self.objects(window.to.plus_nanos(-1))?;
-            let later = derive(objects.iter().chain(&self.nodes_within(window, &objects)?));
+            let later = derive_node_groups(objects.iter().chain(&self.nodes_added_within(window, &objects)?));
             if later.settings.is_some() {
                 let early =
                     "the autoscaler came within the window, and is taken to have been there".to_owned();
-                let assumed = later.assumed.iter().cloned().chain([early]).collect();
+                let assumed = later.assumptions.iter().cloned().chain([early]).collect();
                 return Ok((later, assumed));
             }
         }
-        let mut assumed = derived.assumed.clone();
+        let mut assumed = derived.assumptions.clone();
         if derived.settings.is_none() {
             assumed.push("no autoscaler was recorded".to_owned());
         }
         Ok((derived, assumed))
     }
 
-    /// Nodes that came within a window beside those that are known, each as it was when it came.
-    fn nodes_within(&self, window: Window, known: &[Object]) -> Result<Vec<Object>, history::Error> {
+    /// Nodes that were added within a window to those known, each in its first version.
+    fn nodes_added_within(&self, window: Window, known: &[Object]) -> Result<Vec<Object>, history::Error> {
         let mut names: BTreeSet<Arc<str>> = known.iter().filter_map(node_name).collect();
         let mut nodes = Vec::new();
         let kinds = Some(vec![Kind::new("", "Node")]);
@@ -227,10 +231,15 @@ fn node_name(object: &Object) -> Option<Arc<str>> {
     is_node(object).then(|| (*object.meta().name).into())
 }
 
-/// A cluster as it was recorded.
-fn shown(at: Moment, objects: &[Object], groups: &[NodeGroup], derived: &Derived) -> ClusterSnapshot {
+/// Returns the snapshot of a recorded cluster.
+fn recorded_snapshot(
+    at: Moment,
+    objects: &[Object],
+    groups: &[NodeGroup],
+    derived: &DerivedGroups,
+) -> ClusterSnapshot {
     let targets: BTreeMap<Arc<str>, i64> =
         derived.groups.iter().filter_map(|group| Some((group.name.clone(), group.target?))).collect();
     let autoscaler = derived.settings.as_ref();
-    snapshot(at, objects.iter(), Scaling { groups, targets: &targets, autoscaler })
+    snapshot(at, objects.iter(), ScalingContext { groups, targets: &targets, autoscaler })
 }

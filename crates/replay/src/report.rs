@@ -1,174 +1,181 @@
-//! `report.json`: what happened, what would have happened, and how far the two are apart.
+//! `report.json`: the metrics of a recording and of its replay, and how they differ.
 
-mod moves;
 mod scaling;
+mod scaling_fidelity;
 
 use std::fmt;
 
-use calibration::Level;
+use calibration::ReplayLevel;
 use model::{Gap, Moment};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::causes::Causes;
 use crate::compare::Fidelity;
-use crate::figures::Figures;
+use crate::demands::RecordedDemands;
+use crate::metrics::ReplayMetrics;
 
-pub use moves::Moves;
-pub use scaling::{GroupScaling, NodeCurves, Scaling, Size};
+pub use scaling::{GroupScaling, GroupSizeStats, NodeCountDifference, ScalingComparison};
+pub use scaling_fidelity::ScalingFidelity;
 
-/// What came of a replay. The fields are documented in `docs/replay-report.md`.
+/// The report of a replay. The fields are documented in `docs/replay-report.md`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The file that was replayed.
+    /// The name of the replayed file.
     pub history: String,
-    /// The recording in it.
+    /// The source in it.
     pub source: String,
-    /// The real API server that it was played into, if it was.
+    /// The live API server that it was replayed into, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// From when to when.
-    pub window: Span,
-    /// What was taken for given: `pods` or `workloads`.
-    pub level: Level,
-    /// Decided between what is as likely.
+    /// The replayed window.
+    pub window: TimeSpan,
+    /// What was taken from the recording: `pods` or `workloads`.
+    pub level: ReplayLevel,
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How it was set, and who says so.
-    pub settings: Settings,
-    /// What happened.
-    pub recorded: Figures,
-    /// What would have happened.
-    pub replayed: Figures,
-    /// How much came out as recorded.
+    /// The settings, and where they come from.
+    pub settings: ReportedSettings,
+    /// The metrics of the recording.
+    pub recorded: ReplayMetrics,
+    /// The metrics of the replay.
+    pub replayed: ReplayMetrics,
+    /// How closely the replay matches the recording.
     pub fidelity: Fidelity,
-    /// How groups of nodes grew and shrank.
-    pub scaling: Scaling,
-    /// What makes it uncertain.
-    pub reservations: Vec<Reservation>,
+    /// The sizes of node groups in both.
+    pub scaling: ScalingComparison,
+    /// What makes the report uncertain.
+    #[serde(rename = "reservations")]
+    pub caveats: Vec<Caveat>,
 }
 
-/// From one moment to another.
+/// A time span.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
-pub struct Span {
+pub struct TimeSpan {
     pub from: String,
     pub to: String,
 }
 
-/// How a replay was set.
+/// The settings of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settings {
+pub struct ReportedSettings {
     /// The scheduler.
     pub scheduler: SchedulerSettings,
-    /// The autoscaler, and who makes nodes come and go.
+    /// The autoscaler, and what adds and removes nodes.
     pub autoscaler: AutoscalerSettings,
-    /// How long things take.
-    pub pace: PaceSettings,
-    /// What the user set otherwise.
-    pub set: Vec<String>,
+    /// The latencies.
+    #[serde(rename = "pace")]
+    pub latencies: LatencySettings,
+    /// Overrides by the user.
+    #[serde(rename = "set")]
+    pub overrides: Vec<String>,
 }
 
-/// How the scheduler was set.
+/// The settings of the scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulerSettings {
-    /// Whose rules it followed.
+    /// The version that was re-created.
     pub version: String,
-    /// Whether those are held against the real one.
+    /// Whether this version is verified against the original.
     pub verified: bool,
-    /// Who says how it is set.
-    pub from: From,
+    /// Where the settings come from.
+    pub from: SettingsOrigin,
     /// Its KubeSchedulerConfiguration.
     pub configuration: Value,
-    /// What of that is not simulated.
+    /// Parts of the configuration that are not simulated.
     pub left_out: Vec<String>,
 }
 
-/// How the autoscaler was set.
+/// The settings of the autoscaler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerSettings {
-    /// Who makes nodes come and go: `autoscaler`, `record` or `nobody`.
+    /// What adds and removes nodes: `autoscaler`, `record` or `nobody`.
     pub nodes: &'static str,
-    /// Whose rules it followed.
+    /// The version that was re-created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether those are held against the real one.
+    /// Whether this version is verified against the original.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
-    /// Who says how it is set.
+    /// Where the settings come from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<From>,
-    /// Flags on top of that.
+    pub from: Option<SettingsOrigin>,
+    /// Additional flags.
     pub flags: Vec<String>,
-    /// Who says which groups there are.
-    pub groups_from: From,
-    /// The groups, as `node-groups.yaml` has them.
+    /// Where the node groups come from.
+    pub groups_from: SettingsOrigin,
+    /// The groups, in the format of `node-groups.yaml`.
     pub groups: Value,
-    /// What was taken for granted.
-    pub assumed: Vec<String>,
-    /// What of its flags is not simulated.
+    /// Assumptions about groups and settings.
+    #[serde(rename = "assumed")]
+    pub assumptions: Vec<String>,
+    /// Flags that are not simulated.
     pub left_out: Vec<String>,
 }
 
-/// How long things take.
+/// The settings of latencies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PaceSettings {
-    /// Who says so.
-    pub from: From,
+pub struct LatencySettings {
+    /// Where the latencies come from.
+    pub from: SettingsOrigin,
 }
 
-/// Who says how something is set.
+/// Where settings come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "by", content = "name")]
-pub enum From {
-    /// Nobody.
+pub enum SettingsOrigin {
+    /// Defaults.
     Defaults,
-    /// This file.
+    /// A file.
     File(String),
-    /// The history, by that.
+    /// The history: the named object.
     History(String),
-    /// The replay that the history was made by.
+    /// The settings of the replay that wrote the history.
     Replay,
     /// The program that uses the library.
     Program,
 }
 
-/// What makes a report uncertain.
+/// A reason why a report is uncertain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reservation {
-    /// What it is about.
-    pub about: About,
-    /// In a sentence.
+pub struct Caveat {
+    /// The topic.
+    #[serde(rename = "about")]
+    pub topic: CaveatTopic,
+    /// The caveat as a sentence.
     pub text: String,
-    /// When, if it holds for a part of the time.
+    /// The time for which it holds, if not for all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub during: Option<Span>,
+    pub during: Option<TimeSpan>,
 }
 
-/// What a reservation is about.
+/// The topic of a caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum About {
-    /// Something may have been missed.
+pub enum CaveatTopic {
+    /// Changes may have been missed.
     Gap,
-    /// Times were not recorded but worked out.
+    /// Times were inferred.
     Times,
-    /// What stands behind pods could not be told.
-    Causes,
-    /// Controllers, and what they leave out.
+    /// Demands could not be extracted.
+    #[serde(rename = "causes")]
+    Demands,
+    /// Unsupported controller features.
     Controllers,
-    /// The scheduler and how it is set.
+    /// The scheduler and its settings.
     Scheduler,
-    /// The autoscaler and how it is set.
+    /// The autoscaler and its settings.
     Autoscaler,
-    /// How long things take.
-    Pace,
-    /// The real cluster that it was played into.
+    /// The latencies.
+    #[serde(rename = "pace")]
+    Latencies,
+    /// The live cluster that it was replayed into.
     Target,
 }
 
@@ -181,25 +188,25 @@ impl Report {
     }
 }
 
-// === impl Span ===
+// === impl TimeSpan ===
 
-impl Span {
-    /// Between two moments.
-    pub fn new(from: Moment, to: Moment) -> Span {
-        Span { from: from.to_string(), to: to.to_string() }
+impl TimeSpan {
+    /// The span between two moments.
+    pub fn new(from: Moment, to: Moment) -> TimeSpan {
+        TimeSpan { from: from.to_string(), to: to.to_string() }
     }
 }
 
-// === impl Reservation ===
+// === impl Caveat ===
 
-impl Reservation {
-    /// One that holds all the time.
-    pub fn new(about: About, text: impl Into<String>) -> Reservation {
-        Reservation { about, text: text.into(), during: None }
+impl Caveat {
+    /// A caveat for the whole time.
+    pub fn new(about: CaveatTopic, text: impl Into<String>) -> Caveat {
+        Caveat { topic: about, text: text.into(), during: None }
     }
 
-    /// What a gap makes uncertain.
-    pub fn of_gap(gap: &Gap) -> Reservation {
+    /// The caveat of a gap.
+    pub fn of_gap(gap: &Gap) -> Caveat {
         let kinds: Vec<String> = gap.kinds.iter().map(|kind| kind.kind.to_string()).collect();
         let concerns = |kind: &str| gap.kinds.is_empty() || kinds.iter().any(|it| it == kind);
         let mut unsure = Vec::new();
@@ -216,29 +223,30 @@ impl Reservation {
             unsure.push("what the scheduler knew of them may differ");
         }
         let of = if kinds.is_empty() { String::new() } else { format!(" of {}", kinds.join(", ")) };
-        Reservation {
-            about: About::Gap,
+        Caveat {
+            topic: CaveatTopic::Gap,
             text: format!("changes{of} may have been missed ({}): {}", gap.why, unsure.join("; ")),
-            during: Some(Span::new(gap.from, gap.to)),
+            during: Some(TimeSpan::new(gap.from, gap.to)),
         }
     }
 
-    /// What could not be told of the causes.
-    pub fn of_causes(causes: &Causes) -> Vec<Reservation> {
-        let told = |(what, count): (&&str, &u64)| Reservation::new(About::Causes, format!("{count} {what}"));
-        causes.untold.iter().map(told).collect()
+    /// The caveats of unexplained observations.
+    pub fn of_demands(demands: &RecordedDemands) -> Vec<Caveat> {
+        let told =
+            |(what, count): (&&str, &u64)| Caveat::new(CaveatTopic::Demands, format!("{count} {what}"));
+        demands.unexplained.iter().map(told).collect()
     }
 
-    /// What controllers were asked for and do not do, so many times.
-    pub fn of_controllers(sentence: &str, times: u64) -> Reservation {
+    /// The caveat of an unsupported controller feature that was requested.
+    pub fn of_controllers(sentence: &str, times: u64) -> Caveat {
         let text = if times == 1 { sentence.to_owned() } else { format!("{sentence}, {times} times") };
-        Reservation::new(About::Controllers, text)
+        Caveat::new(CaveatTopic::Controllers, text)
     }
 }
 
-impl fmt::Display for Reservation {
+impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Span { from, to }) = &self.during {
+        if let Some(TimeSpan { from, to }) = &self.during {
             write!(f, "from {from} to {to} ")?;
         }
         f.write_str(&self.text)

@@ -1,4 +1,4 @@
-//! The cluster at one moment, as the library shows it: Gardener's types, whatever the cluster runs on.
+//! Snapshots of a cluster at one moment, in Gardener's types whatever the cluster runs on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ pub use formats::scaling_history::{
 };
 pub use formats::scaling_scenario::{ClusterSnapshot, NodeGroupInfo, NodeTemplate};
 
-/// What is known of groups and their autoscaler beside the objects.
+/// Node groups and their autoscaler, in addition to the objects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scaling<'a> {
+pub(crate) struct ScalingContext<'a> {
     pub(crate) groups: &'a [NodeGroup],
-    /// How many nodes groups are to have, where that is known better than their nodes tell.
+    /// Target sizes of groups, where they are known better than from the existing nodes.
     pub(crate) targets: &'a BTreeMap<Arc<str>, i64>,
-    /// The one that works here, which an object may tell or not.
+    /// The autoscaler at work, whether or not an object describes it.
     pub(crate) autoscaler: Option<&'a Settings>,
 }
 
@@ -46,11 +46,11 @@ struct SpecJson {
     provider_id: Option<String>,
 }
 
-/// A cluster of these objects.
+/// Returns the snapshot of a cluster with these objects.
 pub(crate) fn snapshot<'a>(
     at: Moment,
     objects: impl Iterator<Item = &'a Object> + Clone,
-    scaling: Scaling<'_>,
+    scaling: ScalingContext<'_>,
 ) -> ClusterSnapshot {
     let mut cluster = ClusterSnapshot::of(at, objects.clone());
     let mut there: BTreeMap<Arc<str>, i64> = BTreeMap::new();
@@ -67,7 +67,7 @@ pub(crate) fn snapshot<'a>(
         let template = NodeTemplate::of(&group.name, &group.template).unwrap_or_default();
         let (pool, zone) = match machines {
             Some(machines) => {
-                // In Gardener the autoscaler makes a group larger by this number.
+                // In Gardener the autoscaler scales a group by setting the replicas.
                 machines.replicas = scaling.targets.get(&group.name).copied().unwrap_or(machines.replicas);
                 (machines.pool.clone(), machines.zone.clone())
             }
@@ -101,7 +101,7 @@ pub(crate) fn group_of(groups: &[NodeGroup], node: &Object) -> Option<Arc<str>> 
     let is_of = |group: &&NodeGroup| {
         let label = |key: &str| labels.get(key).map(String::as_str);
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
-        group.members.has(&name, &provider_id, label, annotation)
+        group.members.matches_node(&name, &provider_id, label, annotation)
     };
     groups.iter().find(is_of).map(|group| group.name.clone())
 }
@@ -111,7 +111,7 @@ pub(crate) fn is_node(object: &Object) -> bool {
     meta.kind == "Node" && meta.api_version == "v1"
 }
 
-/// What nodes have in common that are of one group, where that has a name.
+/// The value that the nodes of a group share as a label or annotation, if there is one.
 fn pool_of(members: &Membership) -> String {
     match members {
         Membership::Label { value, .. } | Membership::Annotation { value, .. } => value.to_string(),
@@ -119,7 +119,7 @@ fn pool_of(members: &Membership) -> String {
     }
 }
 
-/// Settings in the words of Gardener's recorder.
+/// Settings in the types of Gardener's recorder.
 fn settings_info(settings: &Settings, groups: &[NodeGroup]) -> SettingsInfo {
     let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
     let expander: Vec<String> = settings.expander.iter().map(ToString::to_string).collect();

@@ -1,15 +1,15 @@
-//! How fast recorded time passes during a replay.
+//! The speed of recorded time during a replay.
 
 use std::str::FromStr;
 
 use anyhow::bail;
 
-/// How fast recorded time passes, beside real time.
+/// The speed of recorded time relative to real time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// As fast as it can.
+    /// As fast as possible.
     Max,
-    /// So many times as fast as it happened.
+    /// A multiple of real time.
     Times(f64),
 }
 

@@ -1,21 +1,21 @@
-//! Reading a `KubeSchedulerConfiguration` as kube-scheduler reads it: strictly, with its defaults, and with the checks
-//! that it makes before it starts.
+//! Decoding of a `KubeSchedulerConfiguration` as in kube-scheduler: strict, with its defaults, and with the validation
+//! that it does before it starts.
 
 mod args;
-mod node;
+mod config_value;
 mod plugins;
+mod process_settings;
 mod profile;
 mod resources;
-mod surroundings;
 #[cfg(test)]
 mod tests;
 mod values;
 
 use serde_json::Value;
 
-use self::node::{Fields, Node};
-use self::profile::Profiles;
-use self::surroundings::Extenders;
+use self::config_value::{ConfigFields, ConfigValue};
+use self::process_settings::Extenders;
+use self::profile::ProfileReader;
 use self::values::at_least;
 use super::settings::{Settings, Version};
 
@@ -23,22 +23,22 @@ use super::settings::{Settings, Version};
 const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 const KIND: &str = "KubeSchedulerConfiguration";
 
-/// What is wrong with a configuration.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad scheduler configuration: {why} ({place})")]
 pub struct BadConfiguration {
     /// Where: `profiles[0].pluginConfig[1].args.scoringStrategy.resources[0].weight`.
     pub place: String,
-    /// What is wrong there and what would be right.
+    /// What is wrong, and what would be right.
     pub why: String,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// What a scheduler of that version does without a configuration.
+    /// The settings of a scheduler of that version without a configuration.
     pub fn for_version(version: Version) -> Settings {
-        settings(version, &Fields::NONE).expect("what is left out has a default")
+        settings(version, &ConfigFields::NONE).expect("what is left out has a default")
     }
 
     /// Reads a `KubeSchedulerConfiguration` for the newest version.
@@ -46,11 +46,11 @@ impl Settings {
         Settings::read_for(Version::V1_36, configuration)
     }
 
-    /// Reads a `KubeSchedulerConfiguration`, filled up with that version's defaults.
+    /// Reads a `KubeSchedulerConfiguration` with that version's defaults.
     ///
-    /// Fields that only newer versions know are read as those read them.
+    /// Fields of newer versions are read as in those.
     pub fn read_for(version: Version, configuration: &Value) -> Result<Settings, BadConfiguration> {
-        let root = Node::root(configuration);
+        let root = ConfigValue::root(configuration);
         let Value::Object(document) = configuration else {
             return Err(root.bad(format!("this is not an object of the kind {KIND}")));
         };
@@ -96,9 +96,9 @@ const FIELDS: [&str; 13] = [
     "delayCacheUntilActive",
 ];
 
-fn settings(version: Version, fields: &Fields<'_>) -> Result<Settings, BadConfiguration> {
-    surroundings::check_leader_election(&fields.get("leaderElection"))?;
-    surroundings::check_connection(&fields.get("clientConnection"))?;
+fn settings(version: Version, fields: &ConfigFields<'_>) -> Result<Settings, BadConfiguration> {
+    process_settings::check_leader_election(&fields.get("leaderElection"))?;
+    process_settings::check_connection(&fields.get("clientConnection"))?;
     for name in ["enableProfiling", "enableContentionProfiling", "delayCacheUntilActive"] {
         fields.get(name).flag()?;
     }
@@ -114,14 +114,15 @@ fn settings(version: Version, fields: &Fields<'_>) -> Result<Settings, BadConfig
         )));
     }
 
-    let Extenders { ignored, mut left_out } = Extenders::read(&fields.get("extenders"))?;
-    let profiles = Profiles { version, ignored: &ignored }.read(&fields.get("profiles"), &mut left_out)?;
+    let Extenders { ignored_resources: ignored, mut left_out } = Extenders::read(&fields.get("extenders"))?;
+    let profiles = ProfileReader { version, ignored_resources: &ignored }
+        .read(&fields.get("profiles"), &mut left_out)?;
     Ok(Settings {
         version,
         profiles,
         percentage_of_nodes_to_score: profile::percentage(fields)?.unwrap_or(0),
         initial_backoff_seconds,
-        most_backoff_seconds,
+        max_backoff_seconds: most_backoff_seconds,
         seed: 0,
         left_out,
     })

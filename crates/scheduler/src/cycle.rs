@@ -1,85 +1,92 @@
-//! One decision: which nodes are looked at, which take the pod, which is the best; or the words that say why none is.
+//! The scheduling cycle: sampling, filtering and scoring of nodes, and the choice of one or the diagnosis why there is
+//! none.
 
 use std::sync::Arc;
 
 use kubernetes::go;
 use smallvec::smallvec;
 
-use super::answer::{Inclined, NodeAnswer, NodeVerdict, PluginScore};
-use super::cards::{Cards, ShapeCards};
+use super::cycle_state::CycleState;
+use super::decision::{EvaluatedNode, NodeVerdict, PluginScore, RecordedNodeOutcome};
+use super::filter_cache::{CachedVerdicts, FilterCache};
 use super::ids::NodeId;
-use super::look::Look;
 use super::message;
 use super::plugin::Plugin;
 use super::score::{Scores, score};
 use super::settings::Version;
-use super::verdict::{Code, Refusal};
+use super::status::{Code, Status};
 
-/// What is kept from decision to decision: where to begin, what is remembered, room to work in.
+/// State kept between scheduling cycles: the start index, the filter cache and reused buffers.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    pub cards: Cards,
+pub(super) struct RetainedState {
+    pub filter_cache: FilterCache,
     scores: Scores,
     feasible: Vec<NodeId>,
     heap: Vec<u32>,
-    /// Where in the order of nodes the next decision begins.
-    pub next_start: usize,
-    /// Nothing is remembered: every answer is found anew, by the rule itself.
-    pub plain: bool,
+    /// The index in the node order at which the next cycle begins.
+    pub next_start_node_index: usize,
+    /// Every verdict is computed by the plugins.
+    pub caches_disabled: bool,
 }
 
-/// What became of the nodes.
+/// The outcome of a scheduling cycle.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// This one is the best.
-    Chosen { node: NodeId, looked_at: usize, fitting: usize, equals: usize, inclined: Option<Inclined> },
-    /// None takes the pod.
-    None(Diagnosis),
+pub(super) enum CycleOutcome {
+    /// A node was chosen.
+    Scheduled {
+        node: NodeId,
+        evaluated_nodes: usize,
+        feasible_nodes: usize,
+        tied_nodes: usize,
+        recorded_node: Option<RecordedNodeOutcome>,
+    },
+    /// No node is feasible.
+    Unschedulable(Diagnosis),
     /// A plugin failed.
-    Failed(String),
+    Error(String),
 }
 
-/// Why no node takes a pod.
+/// Why no node is feasible for a pod.
 #[derive(Debug, Default)]
 pub(super) struct Diagnosis {
-    /// The pod was refused before any node was looked at.
-    pub pre_filter: Option<Refusal>,
-    /// Nodes that were looked at and refused, in that order.
-    pub refused: Vec<(NodeId, u32)>,
-    /// What is said of all other nodes.
-    pub absent: Option<Refusal>,
-    /// Who refused, sorted.
-    pub plugins: Vec<Plugin>,
+    /// Set if PreFilter rejected the pod.
+    pub pre_filter_status: Option<Status>,
+    /// Nodes that were evaluated and rejected, in that order, with status identifiers.
+    pub node_to_status: Vec<(NodeId, u32)>,
+    /// The status of all other nodes.
+    pub absent_nodes_status: Option<Status>,
+    /// The rejecting plugins, sorted.
+    pub unschedulable_plugins: Vec<Plugin>,
 }
 
 impl Diagnosis {
-    /// The whole sentence.
-    pub(super) fn message(&self, nodes: usize, cards: &Cards) -> String {
-        if let Some(refusal) = &self.pre_filter {
-            return message::refused_at_once(nodes, refusal);
+    /// The text of kube-scheduler's `FitError`.
+    pub(super) fn message(&self, nodes: usize, filter_cache: &FilterCache) -> String {
+        if let Some(refusal) = &self.pre_filter_status {
+            return message::pre_filter_error(nodes, refusal);
         }
-        let mut counts = vec![0_usize; cards.end()];
-        self.refused.iter().for_each(|(_, id)| counts[*id as usize] += 1);
-        let refused = counts.iter().enumerate().map(|(id, count)| (cards.refusal(id as u32), *count));
-        let absent = self.absent.iter().map(|refusal| (refusal, nodes - self.refused.len()));
-        message::unavailable(nodes, refused.filter(|(_, count)| *count > 0).chain(absent))
+        let mut counts = vec![0_usize; filter_cache.status_id_bound()];
+        self.node_to_status.iter().for_each(|(_, id)| counts[*id as usize] += 1);
+        let refused = counts.iter().enumerate().map(|(id, count)| (filter_cache.status(id as u32), *count));
+        let absent =
+            self.absent_nodes_status.iter().map(|refusal| (refusal, nodes - self.node_to_status.len()));
+        message::fit_error(nodes, refused.filter(|(_, count)| *count > 0).chain(absent))
     }
 }
 
-/// Decides as the scheduler would, with sampling. Among equals the node that the pod is inclined to is taken, if it is
-/// one of them.
-pub(super) fn decide(
-    look: &mut Look<'_>,
-    memory: &mut Memory,
-    inclined: Option<NodeId>,
+/// Runs the cycle with node sampling. Among nodes of the highest score the recorded one is preferred.
+pub(super) fn schedule_pod(
+    cycle_state: &mut CycleState<'_>,
+    retained: &mut RetainedState,
+    recorded: Option<NodeId>,
     choose_among_equals: &mut dyn FnMut(usize) -> usize,
-) -> Outcome {
-    let all = look.world.nodes.order();
-    memory.cards.tidy();
-    let before = match look.pre_filter() {
+) -> CycleOutcome {
+    let all = cycle_state.cache.nodes.order();
+    retained.filter_cache.clear_if_full();
+    let before = match cycle_state.run_pre_filter_plugins() {
         Ok(before) => before,
         Err(refusal) if refusal.code == Code::Error => {
-            return Outcome::Failed(format!(
+            return CycleOutcome::Error(format!(
                 "running PreFilter plugin {:?}: {}",
                 refusal.plugin.name(),
                 refusal.message()
@@ -87,167 +94,200 @@ pub(super) fn decide(
         }
         Err(refusal) => {
             let plugins = vec![refusal.plugin];
-            return Outcome::None(Diagnosis { pre_filter: Some(refusal), plugins, ..Diagnosis::default() });
+            return CycleOutcome::Unschedulable(Diagnosis {
+                pre_filter_status: Some(refusal),
+                unschedulable_plugins: plugins,
+                ..Diagnosis::default()
+            });
         }
     };
-    let mut diagnosis = Diagnosis { plugins: before.narrowed_by.clone(), ..Diagnosis::default() };
-    let (shape_id, shape) = look.world.local_shape(look.pod_id);
-    // One that goes to a few nodes by name, or to one, has no use for cards: nobody else is like it.
-    let alone = before.only.is_some() || look.pod.node_name.is_some();
-    let mut kept = memory.cards.take(shape_id, shape);
+    let mut diagnosis = Diagnosis { unschedulable_plugins: before.plugins.clone(), ..Diagnosis::default() };
+    let (shape_id, shape) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
+    // A pod that is restricted to nodes by name does not use the filter cache: no other pod shares its verdicts.
+    let alone = before.node_names.is_some() || cycle_state.pod.node_name.is_some();
+    let mut kept = retained.filter_cache.take_verdicts(shape_id, shape);
     let mut chosen = None;
-    if let Some(nominated) = look.pod.nominated_node.as_ref().and_then(|name| look.world.nodes.by_name(name))
+    if let Some(nominated) =
+        cycle_state.pod.nominated_node.as_ref().and_then(|name| cycle_state.cache.nodes.by_name(name))
     {
-        match look.verdict(nominated, &mut None, &mut memory.cards) {
+        match cycle_state.filter_node(nominated, &mut None, &mut retained.filter_cache) {
             None => chosen = Some(nominated),
-            // An error is only told to the log.
-            Some(refusal) if memory.cards.refusal(refusal).code == Code::Error => {}
+            // kube-scheduler only logs this error.
+            Some(refusal) if retained.filter_cache.status(refusal).code == Code::Error => {}
             Some(refusal) => {
-                diagnosis.refused.push((nominated, refusal));
-                // An oversight of kube-scheduler: who refused the promised node is then named among those who narrowed
-                // the search, if any did.
-                if before.only.is_some() {
-                    diagnosis.plugins.push(memory.cards.refusal(refusal).plugin);
+                diagnosis.node_to_status.push((nominated, refusal));
+                // A quirk of kube-scheduler: the plugin that rejected the nominated node is then listed with those of
+                // the PreFilter result, if there is one.
+                if before.node_names.is_some() {
+                    diagnosis.unschedulable_plugins.push(retained.filter_cache.status(refusal).plugin);
                 }
             }
         }
     }
     if let Some(node) = chosen {
-        memory.cards.put_back(shape_id, kept);
-        let inclined = inclined.map(|it| if it == node { Inclined::Taken } else { Inclined::NotLookedAt });
-        return Outcome::Chosen { node, looked_at: 0, fitting: 1, equals: 1, inclined };
+        retained.filter_cache.put_verdicts_back(shape_id, kept);
+        let inclined = recorded.map(|it| {
+            if it == node { RecordedNodeOutcome::Chosen } else { RecordedNodeOutcome::NotEvaluated }
+        });
+        return CycleOutcome::Scheduled {
+            node,
+            evaluated_nodes: 0,
+            feasible_nodes: 1,
+            tied_nodes: 1,
+            recorded_node: inclined,
+        };
     }
-    let only: Option<Vec<NodeId>> = before.only.map(|names| {
-        diagnosis.absent = Some(not_these(&diagnosis.plugins));
-        names.iter().filter_map(|name| look.world.nodes.by_name(name)).collect()
+    let only: Option<Vec<NodeId>> = before.node_names.map(|names| {
+        diagnosis.absent_nodes_status = Some(absent_nodes_status(&diagnosis.unschedulable_plugins));
+        names.iter().filter_map(|name| cycle_state.cache.nodes.by_name(name)).collect()
     });
     let considered = only.as_deref().unwrap_or(all);
-    let mut feasible = std::mem::take(&mut memory.feasible);
-    let mut cards = (!alone && !memory.plain).then_some(&mut kept);
-    let passed = pass_filters(
-        look,
+    let mut feasible = std::mem::take(&mut retained.feasible);
+    let mut cards = (!alone && !retained.caches_disabled).then_some(&mut kept);
+    let passed = find_nodes_that_pass_filters(
+        cycle_state,
         considered,
-        memory.next_start,
+        retained.next_start_node_index,
         &mut cards,
-        &mut memory.cards,
+        &mut retained.filter_cache,
         &mut feasible,
         &mut diagnosis,
     );
-    memory.next_start = (memory.next_start + feasible.len() + diagnosis.refused.len()) % all.len();
+    retained.next_start_node_index =
+        (retained.next_start_node_index + feasible.len() + diagnosis.node_to_status.len()) % all.len();
     let outcome = match (passed, &feasible[..]) {
-        (Err(error), _) => Outcome::Failed(error),
+        (Err(error), _) => CycleOutcome::Error(error),
         (Ok(()), []) => {
-            let mut said = vec![false; memory.cards.end()];
-            diagnosis.refused.iter().for_each(|(_, id)| said[*id as usize] = true);
+            let mut said = vec![false; retained.filter_cache.status_id_bound()];
+            diagnosis.node_to_status.iter().for_each(|(_, id)| said[*id as usize] = true);
             let said = (0_u32..).zip(said).filter(|(_, is_said)| *is_said);
-            diagnosis.plugins.extend(said.map(|(id, _)| memory.cards.refusal(id).plugin));
-            diagnosis.plugins.sort_unstable();
-            diagnosis.plugins.dedup();
-            Outcome::None(diagnosis)
+            diagnosis
+                .unschedulable_plugins
+                .extend(said.map(|(id, _)| retained.filter_cache.status(id).plugin));
+            diagnosis.unschedulable_plugins.sort_unstable();
+            diagnosis.unschedulable_plugins.dedup();
+            CycleOutcome::Unschedulable(diagnosis)
         }
         (Ok(()), &[node]) => {
-            let inclined = inclined.map(|it| wish(it, node, &feasible, &[], &diagnosis, &memory.cards));
-            Outcome::Chosen { node, looked_at: 1 + diagnosis.refused.len(), fitting: 1, equals: 1, inclined }
-        }
-        (Ok(()), _) => match score(look, &feasible, &mut kept, &mut memory.cards, &mut memory.scores) {
-            Err(error) => Outcome::Failed(error),
-            Ok(()) => {
-                let totals = &memory.scores.totals;
-                let best = if look.rules.version >= Version::V1_35 {
-                    go::top(totals, &mut memory.heap).expect("there are at least two")
-                } else {
-                    one_of_the_best(totals, choose_among_equals)
-                };
-                let looked_at = feasible.len() + diagnosis.refused.len();
-                let equals = || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
-                let wished = equals().find(|(index, _)| Some(feasible[*index]) == inclined);
-                let node = feasible[wished.map_or(best, |(index, _)| index)];
-                let inclined =
-                    inclined.map(|it| wish(it, node, &feasible, totals, &diagnosis, &memory.cards));
-                let (equals, fitting) = (equals().count(), feasible.len());
-                Outcome::Chosen { node, looked_at, fitting, equals, inclined }
+            let inclined = recorded.map(|it| {
+                recorded_node_outcome(it, node, &feasible, &[], &diagnosis, &retained.filter_cache)
+            });
+            CycleOutcome::Scheduled {
+                node,
+                evaluated_nodes: 1 + diagnosis.node_to_status.len(),
+                feasible_nodes: 1,
+                tied_nodes: 1,
+                recorded_node: inclined,
             }
-        },
+        }
+        (Ok(()), _) => {
+            match score(cycle_state, &feasible, &mut kept, &mut retained.filter_cache, &mut retained.scores) {
+                Err(error) => CycleOutcome::Error(error),
+                Ok(()) => {
+                    let totals = &retained.scores.totals;
+                    let best = if cycle_state.framework.version >= Version::V1_35 {
+                        go::heap_top(totals, &mut retained.heap).expect("there are at least two")
+                    } else {
+                        select_by_reservoir_sampling(totals, choose_among_equals)
+                    };
+                    let looked_at = feasible.len() + diagnosis.node_to_status.len();
+                    let equals = || totals.iter().enumerate().filter(|(_, total)| **total == totals[best]);
+                    let wished = equals().find(|(index, _)| Some(feasible[*index]) == recorded);
+                    let node = feasible[wished.map_or(best, |(index, _)| index)];
+                    let inclined = recorded.map(|it| {
+                        recorded_node_outcome(it, node, &feasible, totals, &diagnosis, &retained.filter_cache)
+                    });
+                    let (equals, fitting) = (equals().count(), feasible.len());
+                    CycleOutcome::Scheduled {
+                        node,
+                        evaluated_nodes: looked_at,
+                        feasible_nodes: fitting,
+                        tied_nodes: equals,
+                        recorded_node: inclined,
+                    }
+                }
+            }
+        }
     };
-    memory.feasible = feasible;
-    memory.cards.put_back(shape_id, kept);
+    retained.feasible = feasible;
+    retained.filter_cache.put_verdicts_back(shape_id, kept);
     outcome
 }
 
-/// What became of the node that the pod was inclined to.
-fn wish(
-    wished: NodeId,
+/// The outcome of the recorded node.
+fn recorded_node_outcome(
+    recorded: NodeId,
     taken: NodeId,
     feasible: &[NodeId],
     totals: &[i64],
     diagnosis: &Diagnosis,
-    cards: &Cards,
-) -> Inclined {
-    if wished == taken {
-        return Inclined::Taken;
+    filter_cache: &FilterCache,
+) -> RecordedNodeOutcome {
+    if recorded == taken {
+        return RecordedNodeOutcome::Chosen;
     }
     let total = |node: NodeId| feasible.iter().position(|it| *it == node).and_then(|at| totals.get(at));
-    if let (Some(best), Some(own)) = (total(taken), total(wished)) {
-        return Inclined::Worse(best.saturating_sub(*own));
+    if let (Some(best), Some(own)) = (total(taken), total(recorded)) {
+        return RecordedNodeOutcome::LowerScore(best.saturating_sub(*own));
     }
-    match diagnosis.refused.iter().find(|(node, _)| *node == wished) {
-        Some((_, refusal)) => Inclined::Refused(cards.refusal(*refusal).plugin),
-        None => Inclined::NotLookedAt,
+    match diagnosis.node_to_status.iter().find(|(node, _)| *node == recorded) {
+        Some((_, refusal)) => RecordedNodeOutcome::Rejected(filter_cache.status(*refusal).plugin),
+        None => RecordedNodeOutcome::NotEvaluated,
     }
 }
 
-/// Looks at nodes from `start` on, all around, until enough are found that take the pod.
-fn pass_filters(
-    look: &Look<'_>,
+/// Filters nodes from index `start` on, cyclically, until enough feasible ones are found.
+fn find_nodes_that_pass_filters(
+    cycle_state: &CycleState<'_>,
     considered: &[NodeId],
     start: usize,
-    cards: &mut Option<&mut ShapeCards>,
-    refusals: &mut Cards,
+    verdicts: &mut Option<&mut CachedVerdicts>,
+    filter_cache: &mut FilterCache,
     feasible: &mut Vec<NodeId>,
     diagnosis: &mut Diagnosis,
 ) -> Result<(), String> {
     feasible.clear();
-    let enough = enough(look, considered.len());
+    let enough = num_feasible_nodes_to_find(cycle_state, considered.len());
     let (last, first) = considered.split_at(start % considered.len().max(1));
     let in_turn = first.iter().chain(last).copied();
-    if look.rules.profile.filter.is_empty() {
+    if cycle_state.framework.profile.filter.is_empty() {
         feasible.extend(in_turn.take(enough));
         return Ok(());
     }
-    // The one promised may be looked at twice; what is said last counts.
-    let promised = diagnosis.refused.first().map(|(node, _)| *node);
+    // The nominated node may be evaluated twice; the last status counts.
+    let promised = diagnosis.node_to_status.first().map(|(node, _)| *node);
     for node in in_turn {
-        match look.verdict(node, cards, refusals) {
+        match cycle_state.filter_node(node, verdicts, filter_cache) {
             None if feasible.len() == enough => break,
             None => feasible.push(node),
-            Some(refusal) if refusals.refusal(refusal).code == Code::Error => {
-                return Err(refusals.refusal(refusal).message());
+            Some(refusal) if filter_cache.status(refusal).code == Code::Error => {
+                return Err(filter_cache.status(refusal).message());
             }
-            Some(refusal) if promised == Some(node) => diagnosis.refused[0].1 = refusal,
-            Some(refusal) => diagnosis.refused.push((node, refusal)),
+            Some(refusal) if promised == Some(node) => diagnosis.node_to_status[0].1 = refusal,
+            Some(refusal) => diagnosis.node_to_status.push((node, refusal)),
         }
     }
     Ok(())
 }
 
-/// How many nodes that take the pod are enough, of so many.
-fn enough(look: &Look<'_>, nodes: usize) -> usize {
-    const AT_LEAST: usize = 100;
-    if look.rules.profile.score.is_empty() {
+/// The number of feasible nodes after which the search ends.
+fn num_feasible_nodes_to_find(cycle_state: &CycleState<'_>, nodes: usize) -> usize {
+    const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
+    if cycle_state.framework.profile.score.is_empty() {
         return nodes.min(1);
     }
-    if nodes < AT_LEAST {
+    if nodes < MIN_FEASIBLE_NODES_TO_FIND {
         return nodes;
     }
-    let percentage = match look.rules.percentage {
+    let percentage = match cycle_state.framework.percentage_of_nodes_to_score {
         0 => (50 - nodes as i64 / 125).max(5),
         percentage => i64::from(percentage),
     };
-    ((nodes as i64 * percentage / 100) as usize).max(AT_LEAST)
+    ((nodes as i64 * percentage / 100) as usize).max(MIN_FEASIBLE_NODES_TO_FIND)
 }
 
-/// One of the nodes with the highest score, by chance.
-fn one_of_the_best(totals: &[i64], choose: &mut dyn FnMut(usize) -> usize) -> usize {
+/// One of the nodes with the highest score at random, as before 1.35.
+fn select_by_reservoir_sampling(totals: &[i64], choose: &mut dyn FnMut(usize) -> usize) -> usize {
     let (mut best, mut equals) = (0, 1);
     for (index, total) in totals.iter().enumerate().skip(1) {
         if *total > totals[best] {
@@ -262,69 +302,79 @@ fn one_of_the_best(totals: &[i64], choose: &mut dyn FnMut(usize) -> usize) -> us
     best
 }
 
-fn not_these(narrowed_by: &[Plugin]) -> Refusal {
+fn absent_nodes_status(narrowed_by: &[Plugin]) -> Status {
     let mut names: Vec<&str> = narrowed_by.iter().map(|plugin| plugin.name()).collect();
     names.sort_unstable();
     names.dedup();
-    Refusal {
+    Status {
         plugin: narrowed_by[0],
         code: Code::UnschedulableAndUnresolvable,
         reasons: smallvec![format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" ")).into()],
     }
 }
 
-/// Every node's verdict and scores, without sampling. `None` for the names if all nodes are considered.
+/// Every node's verdict and scores, without sampling. `node_names` is `None` if all nodes are considered.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    pub pre_filter: Option<Refusal>,
-    pub only: Option<Vec<Arc<str>>>,
-    pub nodes: Vec<NodeAnswer>,
+pub(super) struct FullEvaluation {
+    pub pre_filter_status: Option<Status>,
+    pub node_names: Option<Vec<Arc<str>>>,
+    pub nodes: Vec<EvaluatedNode>,
 }
 
-/// Looks at every node.
-pub(super) fn survey(look: &mut Look<'_>, memory: &mut Memory) -> Result<Survey, String> {
-    let before = match look.pre_filter() {
+/// Filters and scores every node.
+pub(super) fn evaluate_all_nodes(
+    cycle_state: &mut CycleState<'_>,
+    retained: &mut RetainedState,
+) -> Result<FullEvaluation, String> {
+    let before = match cycle_state.run_pre_filter_plugins() {
         Ok(before) => before,
-        Err(refusal) => return Ok(Survey { pre_filter: Some(refusal), ..Survey::default() }),
+        Err(refusal) => {
+            return Ok(FullEvaluation { pre_filter_status: Some(refusal), ..FullEvaluation::default() });
+        }
     };
-    let considered = look.world.nodes.order().iter().copied().filter(|node| {
-        let name = look.world.nodes.name(*node);
-        before.only.as_ref().is_none_or(|names| names.binary_search(name).is_ok())
+    let considered = cycle_state.cache.nodes.order().iter().copied().filter(|node| {
+        let name = cycle_state.cache.nodes.name(*node);
+        before.node_names.as_ref().is_none_or(|names| names.binary_search(name).is_ok())
     });
     let considered: Vec<NodeId> = considered.collect();
-    let (shape_id, shape) = look.world.local_shape(look.pod_id);
-    let mut kept = memory.cards.take(shape_id, shape);
+    let (shape_id, shape) = cycle_state.cache.node_local_spec(cycle_state.pod_id);
+    let mut kept = retained.filter_cache.take_verdicts(shape_id, shape);
     let mut verdicts = Vec::new();
     let mut feasible = Vec::new();
     for &node in &considered {
         let mut cards =
-            (!memory.plain && before.only.is_none() && look.pod.node_name.is_none()).then_some(&mut kept);
-        let refused = look.verdict(node, &mut cards, &mut memory.cards);
-        verdicts.push(refused.map(|id| memory.cards.refusal(id).clone()));
+            (!retained.caches_disabled && before.node_names.is_none() && cycle_state.pod.node_name.is_none())
+                .then_some(&mut kept);
+        let refused = cycle_state.filter_node(node, &mut cards, &mut retained.filter_cache);
+        verdicts.push(refused.map(|id| retained.filter_cache.status(id).clone()));
         if refused.is_none() {
             feasible.push(node);
         }
     }
     if !feasible.is_empty() {
-        score(look, &feasible, &mut kept, &mut memory.cards, &mut memory.scores)?;
+        score(cycle_state, &feasible, &mut kept, &mut retained.filter_cache, &mut retained.scores)?;
     }
-    memory.cards.put_back(shape_id, kept);
-    let scores = &memory.scores;
+    retained.filter_cache.put_verdicts_back(shape_id, kept);
+    let scores = &retained.scores;
     let mut place = 0..;
     let nodes = considered.iter().zip(verdicts).map(|(node, refused)| {
         let verdict = match refused {
-            Some(refusal) => NodeVerdict::Refused(refusal),
+            Some(refusal) => NodeVerdict::Rejected(refusal),
             None => {
                 let at = place.next().expect("there are enough numbers");
-                NodeVerdict::Fits { scores: opinions(scores, at), total: scores.totals[at] }
+                NodeVerdict::Feasible { scores: plugin_scores(scores, at), total: scores.totals[at] }
             }
         };
-        NodeAnswer { node: look.world.nodes.name(*node).clone(), verdict }
+        EvaluatedNode { node: cycle_state.cache.nodes.name(*node).clone(), verdict }
     });
-    Ok(Survey { pre_filter: None, only: before.only.clone(), nodes: nodes.collect() })
+    Ok(FullEvaluation {
+        pre_filter_status: None,
+        node_names: before.node_names.clone(),
+        nodes: nodes.collect(),
+    })
 }
 
-fn opinions(scores: &Scores, at: usize) -> Vec<PluginScore> {
+fn plugin_scores(scores: &Scores, at: usize) -> Vec<PluginScore> {
     let opinion = |own: &super::score::PluginScores| PluginScore {
         plugin: own.plugin,
         raw: own.raw[at],

@@ -1,115 +1,129 @@
-//! What happens in a cluster, as far as it may help a pod that was refused.
+//! Cluster events that may make an unschedulable pod schedulable, and the input of queueing hints.
 
-mod extras;
-mod hint;
-mod things;
-mod volumes;
+mod hint_context;
+mod hint_inputs;
+mod hint_volumes;
+mod tracked_objects;
 
 use std::collections::BTreeMap;
 
 use crate::node::NodeSpec;
 use crate::pod::Pod;
 
-pub(crate) use extras::Extras;
-pub(crate) use hint::Hint;
-pub(crate) use things::{Details, Thing, ThingKind, Things};
-pub(crate) use volumes::Volumes;
+pub(crate) use hint_context::HintContext;
+pub(crate) use hint_inputs::HintInputs;
+pub(crate) use hint_volumes::HintVolumes;
+pub(crate) use tracked_objects::{TrackedDetails, TrackedObject, TrackedObjectKind, TrackedObjects};
 
-/// Something that happened.
+/// A cluster event with the objects it is about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event<'a> {
-    pub sort: Sort,
-    pub about: About<'a>,
+pub(crate) struct ObservedEvent<'a> {
+    pub cluster_event: ClusterEvent,
+    pub objects: EventObjects<'a>,
 }
 
-/// What sort of thing happened.
+/// The resource and action of an event, as plugins register for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
-    NodeAdded,
-    NodeDeleted,
-    NodeAllocatable,
-    NodeLabels,
-    NodeTaints,
-    NodeConditions,
-    NodeAnnotations,
-    NodeFeatures,
-    /// A pod came to a node.
-    PodAdded,
-    /// A pod left its node, or is no longer promised one.
-    PodDeleted,
-    PodLabels,
-    PodScaledDown,
-    PodGatesGone,
-    PodTolerations,
-    PodClaims,
-    /// Nothing of the above changed of a pod, but something did.
-    PodOther,
-    Added(ThingKind),
-    Changed(ThingKind),
-    Deleted(ThingKind),
+pub(crate) enum ClusterEvent {
+    NodeAdd,
+    NodeDelete,
+    UpdateNodeAllocatable,
+    UpdateNodeLabel,
+    UpdateNodeTaint,
+    UpdateNodeCondition,
+    UpdateNodeAnnotation,
+    UpdateNodeDeclaredFeature,
+    /// A pod was assigned.
+    AssignedPodAdd,
+    /// An assigned pod was deleted, or a nomination was cleared.
+    AssignedPodDelete,
+    UpdatePodLabel,
+    UpdatePodScaleDown,
+    UpdatePodSchedulingGatesEliminated,
+    UpdatePodToleration,
+    UpdatePodGeneratedResourceClaim,
+    /// A pod update other than the above.
+    UpdatePod,
+    Add(TrackedObjectKind),
+    Update(TrackedObjectKind),
+    Delete(TrackedObjectKind),
 }
 
-/// What it happened to: how that was, and how it is.
+/// The old and the new object of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum About<'a> {
+pub(crate) enum EventObjects<'a> {
     Node {
         old: Option<&'a NodeSpec>,
         new: Option<&'a NodeSpec>,
     },
-    /// The volumes are those of a pod that left, if known.
+    /// The volumes are those of a deleted pod, if known.
     Pod {
         old: Option<&'a Pod>,
         new: Option<&'a Pod>,
-        volumes: Option<&'a Volumes>,
+        volumes: Option<&'a HintVolumes>,
     },
-    Thing {
-        old: Option<&'a Thing>,
-        new: Option<&'a Thing>,
+    Tracked {
+        old: Option<&'a TrackedObject>,
+        new: Option<&'a TrackedObject>,
     },
 }
 
-/// How a node changed, in the original's order.
-pub(crate) fn node_changes(old: &NodeSpec, new: &NodeSpec) -> Vec<Sort> {
+/// The update events of a node, in kube-scheduler's order.
+pub(crate) fn node_scheduling_properties_change(old: &NodeSpec, new: &NodeSpec) -> Vec<ClusterEvent> {
     let conditions = |node: &NodeSpec| node.conditions.iter().cloned().collect::<BTreeMap<_, _>>();
     let changes = [
-        (old.unschedulable && !new.unschedulable, Sort::NodeTaints),
-        (old.allocatable != new.allocatable || old.pods != new.pods, Sort::NodeAllocatable),
-        (old.labels != new.labels, Sort::NodeLabels),
-        (old.taints != new.taints, Sort::NodeTaints),
-        (conditions(old) != conditions(new), Sort::NodeConditions),
-        (old.annotations != new.annotations, Sort::NodeAnnotations),
-        (old.declared_features != new.declared_features, Sort::NodeFeatures),
-        // What could not be understood says nothing of what changed.
-        (old.trouble != new.trouble, Sort::NodeAllocatable),
+        (old.unschedulable && !new.unschedulable, ClusterEvent::UpdateNodeTaint),
+        (
+            old.allocatable != new.allocatable || old.allowed_pods != new.allowed_pods,
+            ClusterEvent::UpdateNodeAllocatable,
+        ),
+        (old.labels != new.labels, ClusterEvent::UpdateNodeLabel),
+        (old.taints != new.taints, ClusterEvent::UpdateNodeTaint),
+        (conditions(old) != conditions(new), ClusterEvent::UpdateNodeCondition),
+        (old.annotations != new.annotations, ClusterEvent::UpdateNodeAnnotation),
+        (old.declared_features != new.declared_features, ClusterEvent::UpdateNodeDeclaredFeature),
+        // For an unreadable node it is unknown what changed.
+        (old.read_error != new.read_error, ClusterEvent::UpdateNodeAllocatable),
     ];
     changes.into_iter().filter(|(changed, _)| *changed).map(|(_, sort)| sort).collect()
 }
 
-/// How a pod changed, in the original's order. Of a pod on a node nobody asks for what is beside the pod itself.
-pub(crate) fn pod_changes(old: &Pod, new: &Pod, extras: Option<(&Extras, &Extras)>) -> Vec<Sort> {
+/// The update events of a pod, in kube-scheduler's order. `extras` is `None` for assigned pods, whose resource claims
+/// no plugin watches.
+pub(crate) fn pod_scheduling_properties_change(
+    old: &Pod,
+    new: &Pod,
+    hint_inputs: Option<(&HintInputs, &HintInputs)>,
+) -> Vec<ClusterEvent> {
     let changes = [
-        (old.labels != new.labels, Sort::PodLabels),
-        (is_scaled_down(old, new), Sort::PodScaledDown),
-        (!old.gates.is_empty() && new.gates.is_empty(), Sort::PodGatesGone),
-        (old.shape.tolerations.len() != new.shape.tolerations.len(), Sort::PodTolerations),
-        (extras.is_some_and(|(old, new)| old.claims != new.claims), Sort::PodClaims),
+        (old.labels != new.labels, ClusterEvent::UpdatePodLabel),
+        (is_scaled_down(old, new), ClusterEvent::UpdatePodScaleDown),
+        (
+            !old.scheduling_gates.is_empty() && new.scheduling_gates.is_empty(),
+            ClusterEvent::UpdatePodSchedulingGatesEliminated,
+        ),
+        (old.spec.tolerations.len() != new.spec.tolerations.len(), ClusterEvent::UpdatePodToleration),
+        (
+            hint_inputs.is_some_and(|(old, new)| old.resource_claims != new.resource_claims),
+            ClusterEvent::UpdatePodGeneratedResourceClaim,
+        ),
     ];
-    let mut found: Vec<Sort> =
+    let mut found: Vec<ClusterEvent> =
         changes.into_iter().filter(|(changed, _)| *changed).map(|(_, sort)| sort).collect();
     if found.is_empty() {
-        found.push(Sort::PodOther);
+        found.push(ClusterEvent::UpdatePod);
     }
     found
 }
 
-/// Whether a pod asks for less of anything.
+/// Whether any request of a pod was reduced.
 fn is_scaled_down(old: &Pod, new: &Pod) -> bool {
     let (old, new) = (&old.usage.requested, &new.usage.requested);
     old.cpu > new.cpu
         || old.memory > new.memory
         || old.ephemeral_storage > new.ephemeral_storage
         || old.scalars.iter().any(|(id, amount)| {
-            // One that is not named any more counts even if there was nothing of it.
+            // A removed request counts even if it was zero.
             !new.scalars.iter().any(|(other, _)| other == id) || *amount > new.scalar(*id)
         })
 }

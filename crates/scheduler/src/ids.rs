@@ -1,4 +1,4 @@
-//! Numbers that stand for things: places in the scheduler's tables. One that is freed may be given out again.
+//! Identifiers of pods and nodes: indexes into the scheduler's tables. A freed identifier may be reused.
 
 /// A pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,14 +9,14 @@ pub struct PodId(pub u32);
 pub struct NodeId(pub u32);
 
 impl PodId {
-    /// Its place in a table.
+    /// Its index in a table.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl NodeId {
-    /// Its place in a table.
+    /// Its index in a table.
     pub fn index(self) -> usize {
         self.0 as usize
     }

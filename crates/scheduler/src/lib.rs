@@ -1,33 +1,33 @@
-//! kube-scheduler's decisions.
+//! kube-scheduler's scheduling cycle, preemption and scheduling queue, in virtual time.
 //!
-//! Nothing here reads a clock, a file or a socket, and nothing depends on chance that was not seeded or on the order of a
-//! hash table: the same changes, settings and seed give the same decisions, byte for byte.
+//! Nothing here reads a clock, a file or a socket, and no result depends on unseeded randomness or on the iteration
+//! order of a hash table: the same events, settings and seed give the same decisions, byte for byte.
 
-mod answer;
-mod cards;
+mod cache;
 mod config;
 mod cycle;
+mod cycle_state;
+mod decision;
 mod events;
-mod fit;
+mod filter_cache;
+pub mod filter_snapshot;
+mod first_fit;
+mod framework;
 pub mod ids;
-mod look;
 mod message;
 pub mod node;
-mod nominations;
-mod plan;
+mod nominator;
 mod plugin;
 mod plugins;
 pub mod pod;
 mod post_filter;
+mod pre_filter_state;
 mod preemption;
 mod queue;
-mod rules;
 mod score;
 mod settings;
+mod status;
 mod storage;
-pub mod trial;
-mod verdict;
-mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,33 +37,34 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
 
-use cycle::{Memory, Outcome};
+use cache::{ClusterCache, SelectorObjectKind};
+use cycle::{CycleOutcome, RetainedState};
+use cycle_state::CycleState;
+use framework::Framework;
 use ids::{NodeId, PodId};
-use look::Look;
-use nominations::Nominations;
-use plan::Plans;
+use nominator::Nominator;
 use plugins::scheduling_gates;
-use post_filter::{Promise, Ways, post_filter};
-use queue::Queue;
-use rules::Rules;
-use storage::{Reservation, StorageKind};
-use world::{RelationKind, World};
+use post_filter::{NominationChange, PostFilterOptions, post_filter};
+use pre_filter_state::PreFilterStateCache;
+use queue::SchedulingQueue;
+use storage::{StorageKind, VolumeReservation};
 
-pub use answer::{
-    Decision, Explanation, Inclined, NodeAnswer, NodeVerdict, Placement, PluginScore, Rejection, VolumeChange,
-};
 pub use config::BadConfiguration;
-pub use fit::Fit;
-pub use plugin::Plugin;
-pub use queue::{Attempted, Place, Queued};
-pub use settings::{
-    AddedAffinity, BadVersion, DefaultConstraint, FitArgs, InterPodAffinityArgs, PreemptionArgs, Profile,
-    Settings, SpreadDefaults, Strategy, Version,
+pub use decision::{
+    Decision, EvaluatedNode, Explanation, NodeVerdict, Placement, PluginScore, RecordedNodeOutcome,
+    Rejection, VolumeChange,
 };
+pub use first_fit::FirstFit;
+pub use plugin::Plugin;
+pub use queue::{QueueState, QueuedPodInfo, SchedulingAttempt};
+pub use settings::{
+    AddedAffinity, BadVersion, DefaultPreemptionArgs, DefaultSpreadConstraint, InterPodAffinityArgs,
+    NodeResourcesFitArgs, Profile, ScoringStrategy, Settings, SpreadDefaults, Version,
+};
+pub use status::{Code, Reasons, Status};
 pub use storage::PodVolumes;
-pub use verdict::{Code, Reasons, Refusal};
 
-/// The kinds that decisions depend on, by group and kind; [`Scheduler::apply`] makes use of them.
+/// The kinds, by group and kind, that [`Scheduler::apply`] evaluates.
 pub const KINDS: &[(&str, &str)] = &[
     ("", "Namespace"),
     ("", "Service"),
@@ -83,47 +84,48 @@ pub const KINDS: &[(&str, &str)] = &[
     ("", "Pod"),
 ];
 
-/// A scheduler, and the cluster as it knows it.
+/// A scheduler with its cluster cache and scheduling queue.
 #[derive(Debug)]
 pub struct Scheduler {
-    profiles: Vec<Rules>,
-    world: World,
-    nominations: Nominations,
-    plans: Plans,
-    memory: Memory,
-    dice: Pcg64,
-    queue: Queue,
-    /// The volumes that pods on their way to a node are to get.
-    reservations: BTreeMap<PodId, Reservation>,
-    /// The nodes that pods go to if no other is better.
-    inclinations: FxHashMap<PodId, Arc<str>>,
+    profiles: Vec<Framework>,
+    cache: ClusterCache,
+    nominator: Nominator,
+    pre_filter_states: PreFilterStateCache,
+    retained: RetainedState,
+    rng: Pcg64,
+    queue: SchedulingQueue,
+    /// Volume reservations of pods that are being bound.
+    reservations: BTreeMap<PodId, VolumeReservation>,
+    /// The recorded node of a pod, preferred among nodes of equal score.
+    recorded_nodes: FxHashMap<PodId, Arc<str>>,
     clears_nominations: bool,
 }
 
 impl Scheduler {
-    /// A scheduler that knows no node and no pod.
+    /// A scheduler with an empty cache.
     pub fn new(settings: Settings) -> Scheduler {
-        let mut world = World::default();
+        let mut world = ClusterCache::default();
         let rules =
-            settings.profiles.iter().map(|profile| Rules::new(&settings, profile, &mut world.scalars));
+            settings.profiles.iter().map(|profile| Framework::new(&settings, profile, &mut world.scalars));
         Scheduler {
             profiles: rules.collect(),
-            dice: Pcg64::seed_from_u64(settings.seed),
-            queue: Queue::new(&settings),
+            rng: Pcg64::seed_from_u64(settings.seed),
+            queue: SchedulingQueue::new(&settings),
             reservations: BTreeMap::new(),
-            inclinations: FxHashMap::default(),
-            nominations: Nominations::default(),
-            plans: Plans::default(),
-            memory: Memory::default(),
+            recorded_nodes: FxHashMap::default(),
+            nominator: Nominator::default(),
+            pre_filter_states: PreFilterStateCache::default(),
+            retained: RetainedState::default(),
             clears_nominations: true,
-            world,
+            cache: world,
         }
     }
 
-    /// An object came, changed or went, as an informer would tell it. Kinds that mean nothing to scheduling are ignored.
+    /// Handles an informer event: an object was added, modified or deleted. Kinds that do not affect scheduling are
+    /// ignored.
     ///
-    /// New pods enter the queue, and refused ones that this may help leave the pool. Time passes first, as by
-    /// [`Scheduler::advance`].
+    /// New pods enter the queue, and unschedulable pods are requeued if a queueing hint says that the event may help.
+    /// Time advances first, as by [`Scheduler::advance`].
     pub fn apply(&mut self, now: Moment, what: &What) {
         self.advance(now);
         let object = what.object();
@@ -132,132 +134,136 @@ impl Scheduler {
         let present = matches!(what, What::Added(_) | What::Modified(_));
         match (group, &*meta.kind) {
             ("", "Pod") if present => self.set_pod(now, object),
-            ("", "Pod") => self.lose_pod(now, &meta.namespace, &meta.name, || object.clone()),
+            ("", "Pod") => self.remove_pod_by_name(now, &meta.namespace, &meta.name, || object.clone()),
             ("", "Node") if present => self.set_node(now, object),
             ("", "Node") => self.remove_node(now, &meta.name),
             (group, kind) => {
                 if let Some(kind) = StorageKind::of(&Kind::new(group, kind)) {
                     self.apply_storage(kind, object, present);
                 }
-                if let Some(kind) = RelationKind::of(group, kind)
-                    && self.world.relations.apply(kind, object, present)
+                if let Some(kind) = SelectorObjectKind::of(group, kind)
+                    && self.cache.selector_objects.apply(kind, object, present)
                 {
-                    self.world.plans_are_void();
-                    if kind == RelationKind::DeviceClass {
-                        // Whether a node has enough depends on who hands the resource out.
-                        self.memory.cards.forget();
+                    self.cache.invalidate_pre_filter_states();
+                    if kind == SelectorObjectKind::DeviceClass {
+                        // NodeResourcesFit depends on which extended resources a DeviceClass backs.
+                        self.retained.filter_cache.clear();
                     }
                 }
-                self.apply_thing(now, group, kind, object, present);
+                self.apply_tracked_object(now, group, kind, object, present);
             }
         }
     }
 
-    /// A pod is gone, or has run to its end: the same as by [`Scheduler::apply`], without a look at the pod, which is
-    /// made only if somebody waits for what its volumes took.
-    pub fn gone(&mut self, now: Moment, namespace: &str, name: &str, pod: impl FnOnce() -> Object) {
+    /// A pod was deleted or has finished: like [`Scheduler::apply`] without parsing the pod. The object is built only
+    /// if an unschedulable pod waits for its volumes.
+    pub fn pod_deleted(&mut self, now: Moment, namespace: &str, name: &str, pod: impl FnOnce() -> Object) {
         self.advance(now);
-        self.lose_pod(now, namespace, name, pod);
+        self.remove_pod_by_name(now, namespace, name, pod);
     }
 
-    /// Every node's verdict and scores for a pod, and what the scheduler would decide now. It takes notice of what has
-    /// happened since the last decision, as a decision would; beyond that it changes nothing.
+    /// Returns every node's verdict and scores for a pod, and the decision that the scheduler would make now. It
+    /// updates the snapshot as a scheduling cycle does; beyond that it changes no state.
     ///
-    /// `None` if there is no such pod.
+    /// Returns `None` if there is no such pod.
     pub fn explain(&mut self, now: Moment, namespace: &str, name: &str) -> Option<Explanation> {
-        let id = self.world.find(namespace, name)?;
-        let pod = self.world.pod(id).name.clone();
+        let id = self.cache.find_pod(namespace, name)?;
+        let pod = self.cache.pod(id).name.clone();
         let mut explanation = Explanation {
             pod,
-            pre_filter: None,
+            pre_filter_status: None,
             only_nodes: None,
             nodes: Vec::new(),
             decision: Decision::Skipped(String::new()),
         };
-        let (start, dice) = (self.memory.next_start, self.dice.clone());
+        let (start, dice) = (self.retained.next_start_node_index, self.rng.clone());
         match self.profile_for(id) {
             Err(decision) => explanation.decision = *decision,
             Ok(profile) => {
-                self.look();
-                let plan = self.plans.plan(&mut self.world, &self.profiles[profile], id);
-                let mut look = Look::new(&self.world, &self.profiles[profile], &self.nominations, id, &plan);
-                let survey = cycle::survey(&mut look, &mut self.memory);
+                self.update_snapshot();
+                let plan =
+                    self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
+                let mut look =
+                    CycleState::new(&self.cache, &self.profiles[profile], &self.nominator, id, &plan);
+                let survey = cycle::evaluate_all_nodes(&mut look, &mut self.retained);
                 drop(look);
-                // If scoring fails, nothing can be said of the nodes; one that is the only one is not scored, and taken.
+                // If scoring fails there is no evaluation of the nodes. A single feasible node is chosen without
+                // scoring.
                 if let Ok(survey) = survey {
-                    explanation.pre_filter = survey.pre_filter;
-                    explanation.only_nodes = survey.only;
+                    explanation.pre_filter_status = survey.pre_filter_status;
+                    explanation.only_nodes = survey.node_names;
                     explanation.nodes = survey.nodes;
                 }
                 explanation.decision = self.decide(now, id, profile).0;
             }
         }
-        (self.memory.next_start, self.dice) = (start, dice);
+        (self.retained.next_start_node_index, self.rng) = (start, dice);
         Some(explanation)
     }
 
-    /// One attempt at a pod, whatever the queue says: it is assumed on its node, or promised one, as the real scheduler
-    /// would remember it. The pods to delete for it are named; they go when they are seen to.
+    /// Runs one scheduling cycle for a pod regardless of its place in the queue: the pod is assumed on its node or
+    /// nominated to one, as in kube-scheduler. Victims are returned; they are removed from the cache when their
+    /// deletion is applied.
     ///
-    /// `None` if there is no such pod.
+    /// Returns `None` if there is no such pod.
     pub fn attempt(&mut self, now: Moment, namespace: &str, name: &str) -> Option<Decision> {
-        let id = self.world.find(namespace, name)?;
+        let id = self.cache.find_pod(namespace, name)?;
         let profile = match self.profile_for(id) {
             Err(decision) => return Some(*decision),
             Ok(profile) => profile,
         };
         let (decision, consequence) = self.decide(now, id, profile);
-        if let Consequence::Placed(..) = consequence {
-            self.queue.bind(id);
+        if let CycleEffect::Assume(..) = consequence {
+            self.queue.mark_binding(id);
         }
-        self.follow(now, id, consequence);
+        self.apply_effect(now, id, consequence);
         Some(decision)
     }
 
-    /// Where nothing but chance decides between nodes that are equally good for a pod that waits, it goes to this one,
-    /// if it is among them: as dice fell that were recorded.
-    pub fn incline(&mut self, namespace: &str, name: &str, node: &Arc<str>) {
-        if let Some(id) = self.world.find(namespace, name) {
-            self.inclinations.insert(id, node.clone());
+    /// Prefers this node for a pending pod if it is among the nodes with the highest score. It stands for the recorded
+    /// outcome of kube-scheduler's random choice.
+    pub fn prefer_recorded_node(&mut self, namespace: &str, name: &str, node: &Arc<str>) {
+        if let Some(id) = self.cache.find_pod(namespace, name) {
+            self.recorded_nodes.insert(id, node.clone());
         }
     }
 
-    /// Begins the next search so many nodes further on, as after a search that was not made here.
-    pub fn rotate(&mut self, by: usize) {
-        self.world.nodes.look();
-        let nodes = self.world.nodes.order().len().max(1);
-        self.memory.next_start = (self.memory.next_start + by % nodes) % nodes;
+    /// Advances `next_start_node_index` by so many nodes, as after a scheduling cycle that was not run here.
+    pub fn rotate_start_node(&mut self, by: usize) {
+        self.cache.nodes.update_snapshot();
+        let nodes = self.cache.nodes.order().len().max(1);
+        self.retained.next_start_node_index = (self.retained.next_start_node_index + by % nodes) % nodes;
     }
 
-    /// Whether a pod for which room is made takes the promise of a node from weaker ones; so it is unless told otherwise.
-    pub fn clears_nominations(&mut self, clears: bool) {
+    /// Sets whether preemption clears the nominations of lower-priority pods to the same node; it does by default.
+    pub fn set_clears_nominations(&mut self, clears: bool) {
         self.clears_nominations = clears;
     }
 
-    /// Finds every answer anew by the rules themselves, and remembers nothing: slow, with the same answers.
-    pub fn remember_nothing(&mut self) {
-        self.memory.plain = true;
+    /// Disables all caches: every verdict is computed by the plugins. Slow, with the same results.
+    pub fn disable_caches(&mut self) {
+        self.retained.caches_disabled = true;
     }
 
     fn apply_storage(&mut self, kind: StorageKind, object: &Object, present: bool) {
         if present {
-            // What cannot be understood is remembered as such: a pod that needs it is told.
-            let _ = self.world.storage.apply(kind, object);
+            // An unreadable object is kept as such: pods that use it are rejected with its error.
+            let _ = self.cache.storage.apply(kind, object);
         } else {
             let meta = object.meta();
-            self.world.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
+            self.cache.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
         }
     }
 
-    /// The profile of a pod, or why the pod is not tried.
+    /// Returns the index of the pod's profile, or the decision that skips the pod.
     fn profile_for(&self, id: PodId) -> Result<usize, Box<Decision>> {
-        let pod = self.world.pod(id);
-        let name = &pod.shape.scheduler_name;
+        let pod = self.cache.pod(id);
+        let name = &pod.spec.scheduler_name;
         let Some(profile) = self.profiles.iter().position(|rules| rules.profile.scheduler_name == *name)
         else {
             return Err(Box::new(Decision::Skipped(format!("no profile for schedulerName {name:?}"))));
         };
-        if self.world.node_of(id).is_some() {
+        if self.cache.node_of(id).is_some() {
             return Err(Box::new(Decision::Skipped("placed already".to_owned())));
         }
         if self.profiles[profile].profile.pre_enqueue.contains(&Plugin::SchedulingGates) {
@@ -271,76 +277,82 @@ impl Scheduler {
         Ok(profile)
     }
 
-    /// Takes in what has changed, as before every decision.
-    fn look(&mut self) {
-        self.world.nodes.look();
-        if self.memory.plain {
-            self.memory.cards.forget();
-            self.plans.forget();
-            self.world.forget_tallies();
+    /// Updates the snapshot, as at the start of every scheduling cycle.
+    fn update_snapshot(&mut self) {
+        self.cache.nodes.update_snapshot();
+        if self.retained.caches_disabled {
+            self.retained.filter_cache.clear();
+            self.pre_filter_states.clear();
+            self.cache.drop_counts();
         }
     }
 
-    /// Decides, and says what follows from it.
-    fn decide(&mut self, now: Moment, id: PodId, profile: usize) -> (Decision, Consequence) {
-        self.look();
-        let nodes = self.world.nodes.order().len();
+    /// Runs a scheduling cycle, and returns the decision and its effect on the scheduler's state.
+    fn decide(&mut self, now: Moment, id: PodId, profile: usize) -> (Decision, CycleEffect) {
+        self.update_snapshot();
+        let nodes = self.cache.nodes.order().len();
         if nodes == 0 {
             let mut rejection = Rejection::new(message::NO_NODES.to_owned(), Vec::new());
-            let pod = self.world.pod(id);
-            rejection.cleared.extend(pod.nominated_node.as_ref().map(|_| pod.name.clone()));
-            return (Decision::Refused(rejection), Consequence::Promise(Promise::Void));
+            let pod = self.cache.pod(id);
+            rejection.cleared_nominations.extend(pod.nominated_node.as_ref().map(|_| pod.name.clone()));
+            return (Decision::Refused(rejection), CycleEffect::Nomination(NominationChange::Cleared));
         }
-        let plan = self.plans.plan(&mut self.world, &self.profiles[profile], id);
-        let mut look = Look::new(&self.world, &self.profiles[profile], &self.nominations, id, &plan);
-        let dice = &mut self.dice;
-        let wish = self.inclinations.get(&id);
-        let wished = wish.and_then(|node| self.world.nodes.by_name(node));
-        let not_there = wish.filter(|_| wished.is_none()).map(|_| Inclined::NotThere);
+        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.profiles[profile], id);
+        let mut look = CycleState::new(&self.cache, &self.profiles[profile], &self.nominator, id, &plan);
+        let dice = &mut self.rng;
+        let wish = self.recorded_nodes.get(&id);
+        let wished = wish.and_then(|node| self.cache.nodes.by_name(node));
+        let not_there = wish.filter(|_| wished.is_none()).map(|_| RecordedNodeOutcome::NoSuchNode);
         let mut chance = |sides| dice.random_range(0..sides);
-        let diagnosis = match cycle::decide(&mut look, &mut self.memory, wished, &mut chance) {
-            Outcome::Chosen { node, looked_at, fitting, equals, inclined } => {
+        let diagnosis = match cycle::schedule_pod(&mut look, &mut self.retained, wished, &mut chance) {
+            CycleOutcome::Scheduled {
+                node,
+                evaluated_nodes: looked_at,
+                feasible_nodes: fitting,
+                tied_nodes: equals,
+                recorded_node: inclined,
+            } => {
                 let reservation = match look.reserve(node) {
-                    Err(refusal) => return failed(refusal.message()),
+                    Err(refusal) => return failed_cycle(refusal.message()),
                     Ok(reservation) => reservation,
                 };
                 let placement = Placement {
-                    node: self.world.nodes.name(node).clone(),
-                    volumes: reservation.as_ref().map(Reservation::changes).unwrap_or_default(),
-                    looked_at,
-                    fitting,
-                    equals,
-                    inclined: inclined.or(not_there),
+                    node: self.cache.nodes.name(node).clone(),
+                    volume_changes: reservation.as_ref().map(VolumeReservation::changes).unwrap_or_default(),
+                    evaluated_nodes: looked_at,
+                    feasible_nodes: fitting,
+                    tied_nodes: equals,
+                    recorded_node: inclined.or(not_there),
                 };
-                return (Decision::Placed(placement), Consequence::Placed(node, reservation));
+                return (Decision::Placed(placement), CycleEffect::Assume(node, reservation));
             }
-            Outcome::Failed(error) => return failed(error),
-            Outcome::None(diagnosis) => diagnosis,
+            CycleOutcome::Error(error) => return failed_cycle(error),
+            CycleOutcome::Unschedulable(diagnosis) => diagnosis,
         };
-        let message = diagnosis.message(nodes, &self.memory.cards);
-        let mut rejection = Rejection::new(message, diagnosis.plugins.clone());
-        let ways = Ways {
+        let message = diagnosis.message(nodes, &self.retained.filter_cache);
+        let mut rejection = Rejection::new(message, diagnosis.unschedulable_plugins.clone());
+        let ways = PostFilterOptions {
             now: now.nanos(),
-            offset: &mut |nodes| dice.random_range(0..nodes),
-            clears: self.clears_nominations,
+            candidate_offset: &mut |nodes| dice.random_range(0..nodes),
+            clears_nominations: self.clears_nominations,
         };
-        let promise = post_filter(&look, &diagnosis, &self.memory.cards, ways, &mut rejection);
-        if promise == Promise::Void && look.pod.nominated_node.is_some() {
-            rejection.cleared.push(look.pod.name.clone());
+        let promise = post_filter(&look, &diagnosis, &self.retained.filter_cache, ways, &mut rejection);
+        if promise == NominationChange::Cleared && look.pod.nominated_node.is_some() {
+            rejection.cleared_nominations.push(look.pod.name.clone());
         }
-        (Decision::Refused(rejection), Consequence::Promise(promise))
+        (Decision::Refused(rejection), CycleEffect::Nomination(promise))
     }
 }
 
-/// The cycle failed, and with it whatever was promised.
-fn failed(error: String) -> (Decision, Consequence) {
-    (Decision::Failed(error), Consequence::Promise(Promise::Void))
+/// A cycle that failed with an error; the pod's nomination is cleared.
+fn failed_cycle(error: String) -> (Decision, CycleEffect) {
+    (Decision::Failed(error), CycleEffect::Nomination(NominationChange::Cleared))
 }
 
-/// What follows from a decision for what the scheduler remembers.
-enum Consequence {
-    Placed(NodeId, Option<Reservation>),
-    Promise(Promise),
+/// The effect of a decision on the cache and the nominator.
+enum CycleEffect {
+    Assume(NodeId, Option<VolumeReservation>),
+    Nomination(NominationChange),
 }
 
 #[cfg(test)]
@@ -348,10 +360,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_named_is_read() {
+    fn every_listed_kind_is_applied() {
         for (group, kind) in KINDS {
             let is_read = StorageKind::of(&Kind::new(group, kind)).is_some()
-                || RelationKind::of(group, kind).is_some()
+                || SelectorObjectKind::of(group, kind).is_some()
                 || (group.is_empty() && ["Node", "Pod"].contains(kind));
             assert!(is_read, "{group} {kind}");
         }

@@ -1,18 +1,15 @@
-//! The sentences kube-scheduler writes.
+//! The messages of kube-scheduler for unschedulable pods.
 
 use std::collections::BTreeMap;
 
-use super::verdict::Refusal;
+use super::status::Status;
 
-/// What is written if there is no node at all.
+/// The message for a cluster without nodes.
 pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).`, from how many nodes each
-/// refusal is for.
-pub(super) fn unavailable<'a>(
-    nodes: usize,
-    refusals: impl IntoIterator<Item = (&'a Refusal, usize)>,
-) -> String {
+/// `0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).`, from statuses and their numbers
+/// of nodes.
+pub(super) fn fit_error<'a>(nodes: usize, refusals: impl IntoIterator<Item = (&'a Status, usize)>) -> String {
     let mut histogram: BTreeMap<&str, usize> = BTreeMap::new();
     for (refusal, count) in refusals {
         for reason in refusal.reasons.iter().filter(|_| count > 0) {
@@ -31,8 +28,8 @@ pub(super) fn unavailable<'a>(
     message
 }
 
-/// The same if the pod was refused before any node was looked at.
-pub(super) fn refused_at_once(nodes: usize, refusal: &Refusal) -> String {
+/// The same if PreFilter rejected the pod.
+pub(super) fn pre_filter_error(nodes: usize, refusal: &Status) -> String {
     format!("0/{nodes} nodes are available: {}.", refusal.message())
 }
 
@@ -43,12 +40,12 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_and_sorted_as_texts() {
-        let few = Refusal::unschedulable(Plugin::NodeResourcesFit, "Insufficient cpu");
-        let many = Refusal::unresolvable(Plugin::TaintToleration, "node(s) had untolerated taint(s)");
+        let few = Status::unschedulable(Plugin::NodeResourcesFit, "Insufficient cpu");
+        let many = Status::unresolvable(Plugin::TaintToleration, "node(s) had untolerated taint(s)");
         assert_eq!(
-            unavailable(13, [(&few, 2), (&many, 11)]),
+            fit_error(13, [(&few, 2), (&many, 11)]),
             "0/13 nodes are available: 11 node(s) had untolerated taint(s), 2 Insufficient cpu."
         );
-        assert_eq!(unavailable(0, []), "0/0 nodes are available:");
+        assert_eq!(fit_error(0, []), "0/0 nodes are available:");
     }
 }

@@ -1,8 +1,8 @@
-//! A node, and what is on it.
+//! A node as parsed for scheduling, and the usage of a node by its pods.
 
 use std::sync::Arc;
 
-use kubernetes::amounts::{Amounts, ScalarNames};
+use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
 use kubernetes::labels::Labels;
 use kubernetes::read::{nullable, view};
 use kubernetes::requests::ResourceList;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::ids::PodId;
 use super::pod::{HostPort, Pod};
 
-/// What a node's object says.
+/// The parts of a node object that scheduling depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeSpec {
     /// Its name.
@@ -24,37 +24,37 @@ pub struct NodeSpec {
     pub unschedulable: bool,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// What pods may take of it.
-    pub allocatable: Amounts,
-    /// How many pods it takes.
-    pub pods: i64,
-    /// Names and sizes, as listed.
+    /// `status.allocatable`.
+    pub allocatable: ResourceAmounts,
+    /// The maximum number of pods.
+    pub allowed_pods: i64,
+    /// Image names and sizes, as listed.
     pub images: Vec<(Vec<Arc<str>>, i64)>,
-    /// What its kubelet says it can do.
+    /// `status.declaredFeatures`.
     pub declared_features: Vec<Arc<str>>,
-    /// Annotations and condition states matter only to who waits for a node to change.
+    /// Only used to detect update events, like the conditions.
     pub annotations: Labels,
-    /// Types and states.
+    /// Condition types and statuses.
     pub conditions: Vec<(Arc<str>, Arc<str>)>,
-    /// What of the object could not be understood. Such a node takes no pods.
-    pub trouble: Option<Arc<str>>,
+    /// The error, if the object is unreadable. Such a node is not feasible for any pod.
+    pub read_error: Option<Arc<str>>,
 }
 
-/// What the pods on a node take of it.
+/// The usage of a node by its pods.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Load {
-    /// In the order in which kube-scheduler keeps them: a new one at the end, and the last one in the place of one that goes.
+pub struct NodeUsage {
+    /// In kube-scheduler's order: appended when added, and replaced by the last one when removed.
     pub pods: Vec<PodId>,
-    /// What they ask for.
-    pub requested: Amounts,
-    /// With something for those who ask for nothing.
-    pub scored_cpu: i64,
-    /// The same of memory.
-    pub scored_memory: i64,
-    /// A set: who asks for the same twice gives it back once.
-    pub ports: Vec<HostPort>,
-    /// The pods among them that could not be understood.
-    pub unreadable: Vec<PodId>,
+    /// The sum of their requests.
+    pub requested: ResourceAmounts,
+    /// CPU requests with a default for containers without one, as used for scoring.
+    pub non_zero_cpu: i64,
+    /// The same for memory.
+    pub non_zero_memory: i64,
+    /// A set, as in kube-scheduler: a port that two pods use is freed when the first of them is removed.
+    pub used_ports: Vec<HostPort>,
+    /// The unreadable pods among them.
+    pub unreadable_pods: Vec<PodId>,
 }
 
 #[derive(Deserialize)]
@@ -116,29 +116,35 @@ struct ConditionJson {
 // === impl NodeSpec ===
 
 impl NodeSpec {
-    /// What an object says of a node. What makes no sense is told in `trouble`.
-    pub fn read(object: &Object, scalars: &mut ScalarNames) -> NodeSpec {
+    /// Parses a node. An unreadable one has `read_error` set.
+    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> NodeSpec {
         let name: Arc<str> = object.meta().name.as_ref().into();
         let json: NodeJson<'_> = match view(object) {
             Ok(json) => json,
-            Err(trouble) => return NodeSpec { name, trouble: Some(trouble.into()), ..NodeSpec::default() },
+            Err(trouble) => {
+                return NodeSpec { name, read_error: Some(trouble.into()), ..NodeSpec::default() };
+            }
         };
         NodeSpec {
             name,
             labels: json.metadata.labels,
             unschedulable: json.spec.unschedulable,
             taints: json.spec.taints,
-            pods: json.status.allocatable.get("pods").map_or(0, kubernetes::quantity::Quantity::value),
+            allowed_pods: json
+                .status
+                .allocatable
+                .get("pods")
+                .map_or(0, kubernetes::quantity::Quantity::value),
             allocatable: scalars.amounts(&json.status.allocatable),
             images: json.status.images.into_iter().map(|image| (image.names, image.size_bytes)).collect(),
             declared_features: json.status.declared_features,
             annotations: json.metadata.annotations,
             conditions: json.status.conditions.into_iter().map(|one| (one.kind, one.status)).collect(),
-            trouble: None,
+            read_error: None,
         }
     }
 
-    /// Where the node is, as far as the order of nodes goes.
+    /// The zone under which the node tree lists the node.
     pub(crate) fn zone(&self) -> Zone {
         let label = |old: &str, new: &str| {
             let value = self.labels.get_shared(old).or_else(|| self.labels.get_shared(new));
@@ -158,33 +164,33 @@ pub(crate) struct Zone {
     zone: Arc<str>,
 }
 
-// === impl Load ===
+// === impl NodeUsage ===
 
-impl Load {
-    pub(crate) fn add(&mut self, id: PodId, pod: &Pod) {
+impl NodeUsage {
+    pub(crate) fn add_pod(&mut self, id: PodId, pod: &Pod) {
         self.pods.push(id);
         self.requested.add(&pod.usage.requested);
-        self.scored_cpu = self.scored_cpu.wrapping_add(pod.usage.scored_cpu);
-        self.scored_memory = self.scored_memory.wrapping_add(pod.usage.scored_memory);
-        for port in &pod.shape.ports {
-            if !self.ports.contains(port) {
-                self.ports.push(port.clone());
+        self.non_zero_cpu = self.non_zero_cpu.wrapping_add(pod.usage.non_zero_cpu);
+        self.non_zero_memory = self.non_zero_memory.wrapping_add(pod.usage.non_zero_memory);
+        for port in &pod.spec.host_ports {
+            if !self.used_ports.contains(port) {
+                self.used_ports.push(port.clone());
             }
         }
-        if pod.trouble.is_some() {
-            self.unreadable.push(id);
+        if pod.read_error.is_some() {
+            self.unreadable_pods.push(id);
         }
     }
 
-    /// Says whether it was there.
-    pub(crate) fn remove(&mut self, id: PodId, pod: &Pod) -> bool {
+    /// Returns whether the pod was on the node.
+    pub(crate) fn remove_pod(&mut self, id: PodId, pod: &Pod) -> bool {
         let Some(place) = self.pods.iter().position(|other| *other == id) else { return false };
         self.pods.swap_remove(place);
         self.requested.subtract(&pod.usage.requested);
-        self.scored_cpu = self.scored_cpu.wrapping_sub(pod.usage.scored_cpu);
-        self.scored_memory = self.scored_memory.wrapping_sub(pod.usage.scored_memory);
-        self.ports.retain(|port| !pod.shape.ports.contains(port));
-        self.unreadable.retain(|other| *other != id);
+        self.non_zero_cpu = self.non_zero_cpu.wrapping_sub(pod.usage.non_zero_cpu);
+        self.non_zero_memory = self.non_zero_memory.wrapping_sub(pod.usage.non_zero_memory);
+        self.used_ports.retain(|port| !pod.spec.host_ports.contains(port));
+        self.unreadable_pods.retain(|other| *other != id);
         true
     }
 }

@@ -1,13 +1,13 @@
-//! The scheduler's plugins and extension points. What a plugin is called and does, its file in `plugins` says.
+//! The names of kube-scheduler's plugins and extension points. The implementations are in `plugins`.
 
 /// One of kube-scheduler's plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Plugin {
-    /// Keeps pods back until their gates are gone.
+    /// Keeps pods out of the queue until their scheduling gates are removed.
     SchedulingGates,
     /// Orders the queue by priority.
     PrioritySort,
-    /// Cordons.
+    /// `spec.unschedulable` of nodes.
     NodeUnschedulable,
     /// `spec.nodeName`.
     NodeName,
@@ -17,13 +17,13 @@ pub enum Plugin {
     NodeAffinity,
     /// Host ports.
     NodePorts,
-    /// Requests against what a node has left.
+    /// Requests against a node's free resources.
     NodeResourcesFit,
-    /// Disks and claims that one pod alone may use.
+    /// Disks and ReadWriteOncePod claims that only one pod may use.
     VolumeRestrictions,
     /// How many volumes a node can attach.
     NodeVolumeLimits,
-    /// Claims and the volumes they could have.
+    /// Claims, and the volumes they are or can be bound to.
     VolumeBinding,
     /// The zones of volumes.
     VolumeZone,
@@ -33,21 +33,21 @@ pub enum Plugin {
     InterPodAffinity,
     /// Resource claims.
     DynamicResources,
-    /// Makes room by deleting weaker pods.
+    /// Preemption of lower-priority pods.
     DefaultPreemption,
-    /// Likes nodes on which no resource runs out before the others.
+    /// Prefers nodes whose resources are used evenly.
     NodeResourcesBalancedAllocation,
-    /// Likes nodes that have the images.
+    /// Prefers nodes that have the pod's images.
     ImageLocality,
     /// Binds.
     DefaultBinder,
-    /// Features of the kubelet that a pod needs.
+    /// Node features that a pod requires.
     NodeDeclaredFeatures,
-    /// Not one of kube-scheduler's: it refuses what a recording holds but cannot be understood.
+    /// Not one of kube-scheduler's: rejects pods and nodes because of unreadable objects in a recording.
     Unreadable,
 }
 
-/// Where in the life of a pod plugins take part.
+/// An extension point of the scheduling framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExtensionPoint {
     PreEnqueue,

@@ -1,12 +1,12 @@
-//! A pod as the scheduler sees it.
+//! A pod as parsed for scheduling.
 
 mod json;
 
 use std::sync::Arc;
 
-use kubernetes::amounts::{Amounts, ScalarNames};
+use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
 use kubernetes::labels::Labels;
-use kubernetes::selector::{NodeTerm, RequiredNodeAffinity, Selector};
+use kubernetes::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
 use kubernetes::taints::Toleration;
 use model::{NamespacedName, Object};
 
@@ -21,80 +21,80 @@ pub struct Pod {
     pub uid: Arc<str>,
     /// Its labels.
     pub labels: Labels,
-    /// All that it shares with other pods of its kind.
-    pub shape: Arc<Shape>,
-    /// Its volumes, if any matter to where it can run.
+    /// The part that it shares with other pods of its template.
+    pub spec: Arc<SchedulingSpec>,
+    /// Its volumes, if any are relevant to scheduling.
     pub volumes: Option<Arc<PodVolumes>>,
-    /// What it takes of the node it is on.
-    pub usage: Usage,
+    /// Its share of a node's usage.
+    pub usage: PodUsage,
     /// The node it is bound to.
     pub node_name: Option<Arc<str>>,
-    /// The node it was promised.
+    /// The node it is nominated to, as the scheduler knows.
     pub nominated_node: Option<Arc<str>>,
-    /// The same as its object says, which may not know yet.
-    pub said_nominated: Option<Arc<str>>,
-    /// The gates that keep it out of the queue.
-    pub gates: Vec<Arc<str>>,
-    /// Its controller, if that is of a kind whose selector counts when pods are spread.
+    /// `status.nominatedNodeName`, which may lag behind.
+    pub status_nominated_node: Option<Arc<str>>,
+    /// `spec.schedulingGates`.
+    pub scheduling_gates: Vec<Arc<str>>,
+    /// Its controller, if that is of a kind whose selector is used for default spreading.
     pub controller: Option<Controller>,
     /// It is being deleted.
     pub terminating: bool,
-    /// It is being deleted to make room.
+    /// It is being deleted by preemption.
     pub preempted: bool,
-    /// It has run to its end.
+    /// Its phase is Succeeded or Failed.
     pub finished: bool,
-    /// In nanoseconds since 1970; `None` until it starts.
-    pub started: Option<i64>,
-    /// What of the object could not be understood. Such a pod is not placed.
-    pub trouble: Option<Arc<str>>,
+    /// `status.startTime` in nanoseconds since 1970.
+    pub start_time: Option<i64>,
+    /// The error, if the object is unreadable. Such a pod is not scheduled.
+    pub read_error: Option<Arc<str>>,
 }
 
-/// What pods of one template have in common, as far as a node's verdict and scores go.
+/// The part of a pod that determines verdicts and scores of nodes, common to the pods of a template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct SchedulingSpec {
     /// Its namespace.
     pub namespace: Arc<str>,
-    /// The scheduler that is to place it.
+    /// `spec.schedulerName`.
     pub scheduler_name: Arc<str>,
     /// Its priority.
     pub priority: i32,
-    /// It pushes nobody aside.
+    /// `preemptionPolicy: Never`.
     pub never_preempts: bool,
-    /// What a node must have left.
-    pub requests: Amounts,
-    /// What nodes are scored by how much is left: something even for those who ask for nothing.
-    pub scored_requests: Amounts,
-    /// What nodes are scored by how evenly they are used.
-    pub balanced_requests: Amounts,
-    /// The taints that it ignores.
+    /// Requests, as NodeResourcesFit filters by them.
+    pub requests: ResourceAmounts,
+    /// Requests as NodeResourcesFit scores by them: with default values for containers without requests.
+    pub non_zero_requests: ResourceAmounts,
+    /// Requests as NodeResourcesBalancedAllocation scores by them.
+    pub balanced_requests: ResourceAmounts,
+    /// Its tolerations.
     pub tolerations: Vec<Toleration>,
     /// `nodeSelector` and required node affinity.
-    pub required_nodes: RequiredNodeAffinity,
-    /// Whether it prefers any nodes; its preferences may all count for nothing.
-    pub prefers_nodes: bool,
-    /// By weight.
-    pub preferred_nodes: Vec<(i64, NodeTerm)>,
-    /// Ports of the node that it takes.
-    pub ports: Vec<HostPort>,
-    /// Of containers, init containers and image volumes, with a tag.
+    pub required_node_affinity: RequiredNodeAffinity,
+    /// Whether it has preferred node affinity, even if only of weight zero.
+    pub has_preferred_node_affinity: bool,
+    /// Preferred node affinity terms with their weights.
+    pub preferred_node_affinity: Vec<(i64, NodeSelectorTerm)>,
+    /// Its host ports.
+    pub host_ports: Vec<HostPort>,
+    /// Images of init containers, containers and image volumes, with a tag.
     pub images: Vec<Arc<str>>,
-    /// Without the image volumes.
-    pub containers: usize,
-    /// Pods that must be near.
-    pub required_affinity: Vec<Term>,
-    /// Pods that must be far.
-    pub required_anti_affinity: Vec<Term>,
-    /// By weight; one that repels has a negative one.
-    pub preferred_affinity: Vec<(i64, Term)>,
-    /// How it is to be spread.
-    pub spread: Vec<SpreadConstraint>,
-    /// What the kubelet must be able to do.
-    pub features: Vec<&'static str>,
-    /// It wants devices by claims.
-    pub has_claims: bool,
+    /// The number of containers and init containers: the first images, without those of image volumes.
+    pub container_count: usize,
+    /// Required pod affinity.
+    pub required_affinity: Vec<PodAffinityTerm>,
+    /// Required pod anti-affinity.
+    pub required_anti_affinity: Vec<PodAffinityTerm>,
+    /// Preferred pod affinity with weights; those of anti-affinity are negative.
+    pub preferred_affinity: Vec<(i64, PodAffinityTerm)>,
+    /// Its topology spread constraints.
+    pub spread_constraints: Vec<SpreadConstraint>,
+    /// Node features that it requires.
+    pub required_features: Vec<&'static str>,
+    /// Whether it has `spec.resourceClaims`.
+    pub has_resource_claims: bool,
 }
 
-/// A port of the node itself.
+/// A host port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
     /// `0.0.0.0` for all addresses.
@@ -105,52 +105,52 @@ pub struct HostPort {
     pub port: i32,
 }
 
-/// Pods to be near to, or far from.
+/// An affinity or anti-affinity term between pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Term {
-    /// Sorted.
+pub struct PodAffinityTerm {
+    /// The namespaces it names, sorted.
     pub namespaces: Vec<Arc<str>>,
     /// Further namespaces, by their labels.
     pub namespace_selector: Selector,
-    /// Which pods.
+    /// Selects pods by their labels.
     pub selector: Selector,
-    /// Near is: the same value of this label of the node.
-    pub key: Arc<str>,
+    /// The node label whose values are the topology domains.
+    pub topology_key: Arc<str>,
 }
 
-/// How pods are to be spread.
+/// A topology spread constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpreadConstraint {
-    /// How many more pods one place may have than another.
+    /// `maxSkew`.
     pub max_skew: i32,
-    /// The label of nodes that tells places apart.
-    pub key: Arc<str>,
-    /// `None` for a word that Kubernetes does not know.
+    /// The node label whose values are the topology domains.
+    pub topology_key: Arc<str>,
+    /// Whether `whenUnsatisfiable` is `DoNotSchedule`; `None` for an unknown value.
     pub hard: Option<bool>,
-    /// Which pods.
+    /// Selects the pods that are counted.
     pub selector: Selector,
-    /// Labels of the pod itself that others must have too.
+    /// Label keys for which counted pods must have the pod's own value.
     pub match_label_keys: Vec<Arc<str>>,
-    /// With fewer places than this, the emptiest counts as empty.
+    /// With fewer domains than this the global minimum is taken as zero.
     pub min_domains: i32,
-    /// Only nodes that the pod selects count.
+    /// `nodeAffinityPolicy: Honor`: only nodes that match the pod's node affinity are counted.
     pub honor_affinity: bool,
-    /// Only nodes whose taints it tolerates count.
+    /// `nodeTaintsPolicy: Honor`: only nodes whose taints the pod tolerates are counted.
     pub honor_taints: bool,
 }
 
-/// What a pod takes of its node.
+/// A pod's contribution to the usage of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// What it asks for.
-    pub requested: Amounts,
-    /// CPU as scores count it: something even for those who ask for nothing.
-    pub scored_cpu: i64,
-    /// Memory as scores count it.
-    pub scored_memory: i64,
+pub struct PodUsage {
+    /// Its requests.
+    pub requested: ResourceAmounts,
+    /// CPU with a default for containers without a request, as used for scoring.
+    pub non_zero_cpu: i64,
+    /// The same for memory.
+    pub non_zero_memory: i64,
 }
 
-/// What manages a pod.
+/// The controller of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Controller {
     /// Its kind.
@@ -159,7 +159,7 @@ pub struct Controller {
     pub name: Arc<str>,
 }
 
-/// The kinds whose selectors count when pods are spread.
+/// The kinds of controllers whose selectors are used for default spreading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ControllerKind {
     /// A ReplicationController.
@@ -173,81 +173,85 @@ pub enum ControllerKind {
 // === impl Pod ===
 
 impl Pod {
-    /// What an object says of a pod. What makes no sense is told in `trouble`, and the rest left empty.
-    pub fn read(object: &Object, scalars: &mut ScalarNames) -> Pod {
+    /// Parses a pod. An unreadable one has `read_error` set, and little else.
+    pub fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Pod {
         json::read(object, scalars).unwrap_or_else(|trouble| {
             let meta = object.meta();
             let namespace: Arc<str> = meta.namespace.as_ref().into();
-            let bare = json::bare(object);
+            let bare = json::read_partial(object);
             Pod {
                 name: NamespacedName { namespace: namespace.clone(), name: meta.name.as_ref().into() },
                 uid: meta.uid.as_deref().unwrap_or_default().into(),
                 labels: bare.labels,
-                shape: Arc::new(Shape { namespace, scheduler_name: bare.scheduler_name, ..Shape::default() }),
+                spec: Arc::new(SchedulingSpec {
+                    namespace,
+                    scheduler_name: bare.scheduler_name,
+                    ..SchedulingSpec::default()
+                }),
                 volumes: None,
-                usage: Usage::default(),
+                usage: PodUsage::default(),
                 node_name: bare.node_name,
                 nominated_node: None,
-                said_nominated: None,
-                gates: Vec::new(),
+                status_nominated_node: None,
+                scheduling_gates: Vec::new(),
                 controller: None,
                 terminating: bare.terminating,
                 preempted: false,
                 finished: bare.finished,
-                started: None,
-                trouble: Some(trouble.into()),
+                start_time: None,
+                read_error: Some(trouble.into()),
             }
         })
     }
 
-    /// Whether it takes something of a node: it is there, or was promised it.
-    pub(crate) fn is_held(&self) -> bool {
+    /// Whether it is assigned or nominated to a node.
+    pub(crate) fn is_assigned_or_nominated(&self) -> bool {
         self.node_name.is_some() || self.nominated_node.is_some()
     }
 
     pub(crate) fn priority(&self) -> i32 {
-        self.shape.priority
+        self.spec.priority
     }
 }
 
-// === impl Shape ===
+// === impl SchedulingSpec ===
 
-impl Shape {
-    /// Whether it wants to be near to other pods, or far from them.
+impl SchedulingSpec {
+    /// Whether it has pod affinity or anti-affinity terms.
     pub fn has_affinity(&self) -> bool {
         !(self.required_affinity.is_empty()
             && self.required_anti_affinity.is_empty()
             && self.preferred_affinity.is_empty())
     }
 
-    /// As much of it as a node by itself and what is on it are asked about: the images, for one, are of no account, so
-    /// that far fewer are different.
-    pub(crate) fn local(&self) -> Shape {
-        Shape {
+    /// The part that node-local filters and scores depend on. Without the images, for one, there are far fewer distinct
+    /// values.
+    pub(crate) fn node_local(&self) -> SchedulingSpec {
+        SchedulingSpec {
             scheduler_name: self.scheduler_name.clone(),
             requests: self.requests.clone(),
-            scored_requests: self.scored_requests.clone(),
+            non_zero_requests: self.non_zero_requests.clone(),
             balanced_requests: self.balanced_requests.clone(),
             tolerations: self.tolerations.clone(),
-            required_nodes: self.required_nodes.clone(),
-            preferred_nodes: self.preferred_nodes.clone(),
-            ports: self.ports.clone(),
-            features: self.features.clone(),
-            ..Shape::default()
+            required_node_affinity: self.required_node_affinity.clone(),
+            preferred_node_affinity: self.preferred_node_affinity.clone(),
+            host_ports: self.host_ports.clone(),
+            required_features: self.required_features.clone(),
+            ..SchedulingSpec::default()
         }
     }
 }
 
-// === impl Term ===
+// === impl PodAffinityTerm ===
 
-impl Term {
-    /// Whether it means a pod of that namespace, which has those labels itself.
+impl PodAffinityTerm {
+    /// Whether it matches a pod of that namespace, which has the labels `namespace_labels`.
     pub(crate) fn matches(&self, namespace: &str, labels: &Labels, namespace_labels: &Labels) -> bool {
-        self.means(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))
+        self.matches_namespace(namespace, namespace_labels) && self.selector.matches(|key| labels.get(key))
     }
 
-    /// Whether it means pods of that namespace.
-    pub(crate) fn means(&self, namespace: &str, namespace_labels: &Labels) -> bool {
+    /// Whether it applies to pods of that namespace.
+    pub(crate) fn matches_namespace(&self, namespace: &str, namespace_labels: &Labels) -> bool {
         self.namespaces.iter().any(|other| **other == *namespace)
             || self.namespace_selector.matches(|key| namespace_labels.get(key))
     }
@@ -256,11 +260,11 @@ impl Term {
 // === impl HostPort ===
 
 impl HostPort {
-    pub(crate) const EVERYWHERE: &str = "0.0.0.0";
+    pub(crate) const ALL_ADDRESSES: &str = "0.0.0.0";
 
-    /// Whether both cannot be had on one node.
+    /// Whether both cannot be used on one node.
     pub(crate) fn conflicts(&self, other: &HostPort) -> bool {
-        let everywhere = |port: &HostPort| *port.ip == *HostPort::EVERYWHERE;
+        let everywhere = |port: &HostPort| *port.ip == *HostPort::ALL_ADDRESSES;
         self.port == other.port
             && self.protocol == other.protocol
             && (everywhere(self) || everywhere(other) || self.ip == other.ip)

@@ -1,73 +1,78 @@
-//! When no node takes a pod: asks the plugins that make room, in their order.
+//! PostFilter: runs the plugins of an unschedulable pod in order, preemption among them.
 
 use model::NamespacedName;
 
-use super::answer::Rejection;
-use super::cards::Cards;
 use super::cycle::Diagnosis;
+use super::cycle_state::CycleState;
+use super::decision::Rejection;
+use super::filter_cache::FilterCache;
 use super::ids::{NodeId, PodId};
-use super::look::Look;
 use super::plugin::Plugin;
 use super::plugins::dynamic_resources;
-use super::preemption::{Room, make_room};
+use super::preemption::{PreemptionResult, preempt};
 
-/// What follows for promises of nodes.
+/// The effect on nominations.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Promise {
-    /// The pod keeps what it was promised, if anything.
-    Kept,
-    /// It is promised this node, and these pods no longer are.
-    Made(NodeId, Vec<PodId>),
-    /// What it was promised is void.
-    Void,
+pub(super) enum NominationChange {
+    /// The pod's nomination is unchanged.
+    Unchanged,
+    /// The pod is nominated to this node, and the nominations of these pods are cleared.
+    Nominated(NodeId, Vec<PodId>),
+    /// The pod's nomination is cleared.
+    Cleared,
 }
 
-/// How the chance of the original is replaced, and what the caller wants.
-pub(super) struct Ways<'a> {
-    /// When pods that have not started yet count as started, in nanoseconds.
+/// Inputs of PostFilter that are random or read from the clock in kube-scheduler.
+pub(super) struct PostFilterOptions<'a> {
+    /// The start time of pods that have none, in nanoseconds.
     pub now: i64,
-    /// Where to begin among so many nodes.
-    pub offset: &'a mut dyn FnMut(usize) -> usize,
-    /// Whether weaker pods lose their promise of the same node.
-    pub clears: bool,
+    /// Chooses the first of so many nodes.
+    pub candidate_offset: &'a mut dyn FnMut(usize) -> usize,
+    /// Whether the nominations of lower-priority pods to the same node are cleared.
+    pub clears_nominations: bool,
 }
 
-/// Makes room, if possible, and completes what is said of the pod.
+/// Runs PostFilter and completes the rejection with its message and result.
 pub(super) fn post_filter(
-    look: &Look<'_>,
+    cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
-    cards: &Cards,
-    ways: Ways<'_>,
+    filter_cache: &FilterCache,
+    options: PostFilterOptions<'_>,
     rejection: &mut Rejection,
-) -> Promise {
-    let profile = &look.rules.profile;
-    let is_unreadable = diagnosis.pre_filter.as_ref().is_some_and(|one| one.plugin == Plugin::Unreadable);
+) -> NominationChange {
+    let profile = &cycle_state.framework.profile;
+    let is_unreadable =
+        diagnosis.pre_filter_status.as_ref().is_some_and(|one| one.plugin == Plugin::Unreadable);
     if profile.post_filter.is_empty() || is_unreadable {
-        return Promise::Void;
+        return NominationChange::Cleared;
     }
-    let mut promise = Promise::Kept;
+    let mut promise = NominationChange::Unchanged;
     let mut said: Vec<String> = Vec::new();
     for plugin in &profile.post_filter {
         match plugin {
-            Plugin::DynamicResources if has_no_state(look, diagnosis) => {
-                // An error: what others said before is lost, and nobody else is asked.
-                rejection.post_filter = dynamic_resources::NO_STATE.to_owned();
-                return Promise::Kept;
+            Plugin::DynamicResources if has_no_state(cycle_state, diagnosis) => {
+                // An error: earlier messages are dropped, and no further plugin runs.
+                rejection.post_filter_message = dynamic_resources::NO_STATE.to_owned();
+                return NominationChange::Unchanged;
             }
             Plugin::DynamicResources => said.push(dynamic_resources::NOTHING_TO_DEALLOCATE.to_owned()),
-            Plugin::DefaultPreemption => match make_room(look, diagnosis, cards, ways.now, ways.offset) {
-                Room::NotEligible(reason) => said.push(reason),
-                Room::Failed(error) => {
-                    rejection.post_filter = error;
-                    return Promise::Kept;
+            Plugin::DefaultPreemption => {
+                match preempt(cycle_state, diagnosis, filter_cache, options.now, options.candidate_offset) {
+                    PreemptionResult::NotEligible(reason) => said.push(reason),
+                    PreemptionResult::Failed(error) => {
+                        rejection.post_filter_message = error;
+                        return NominationChange::Unchanged;
+                    }
+                    PreemptionResult::NoCandidates(reason) => {
+                        said.push(reason);
+                        promise = NominationChange::Cleared;
+                    }
+                    PreemptionResult::Nominated(node, victims) => {
+                        return nominate(cycle_state, node, &victims, options.clears_nominations, rejection);
+                    }
                 }
-                Room::Nowhere(reason) => {
-                    said.push(reason);
-                    promise = Promise::Void;
-                }
-                Room::On(node, victims) => return on(look, node, &victims, ways.clears, rejection),
-            },
-            // These make no room.
+            }
+            // These have no PostFilter.
             Plugin::SchedulingGates
             | Plugin::PrioritySort
             | Plugin::NodeUnschedulable
@@ -89,33 +94,40 @@ pub(super) fn post_filter(
             | Plugin::Unreadable => {}
         }
     }
-    rejection.post_filter = said.join(", ");
+    rejection.post_filter_message = said.join(", ");
     promise
 }
 
-/// Whether the pod was refused before the plugin had a look at it.
-fn has_no_state(look: &Look<'_>, diagnosis: &Diagnosis) -> bool {
-    let order = &look.rules.profile.pre_filter;
+/// Whether an earlier PreFilter plugin rejected the pod, so that DynamicResources stored no state.
+fn has_no_state(cycle_state: &CycleState<'_>, diagnosis: &Diagnosis) -> bool {
+    let order = &cycle_state.framework.profile.pre_filter;
     let Some(own) = order.iter().position(|plugin| *plugin == Plugin::DynamicResources) else { return true };
-    let refused_by = diagnosis.pre_filter.as_ref().map(|refusal| refusal.plugin);
+    let refused_by = diagnosis.pre_filter_status.as_ref().map(|refusal| refusal.plugin);
     refused_by
         .is_some_and(|plugin| order.iter().position(|other| *other == plugin).is_none_or(|place| place < own))
 }
 
-/// Room is made on a node.
-fn on(look: &Look<'_>, node: NodeId, victims: &[PodId], clears: bool, rejection: &mut Rejection) -> Promise {
-    let world = look.world;
+/// Nominates the pod to a node and records the victims.
+fn nominate(
+    cycle_state: &CycleState<'_>,
+    node: NodeId,
+    victims: &[PodId],
+    clears: bool,
+    rejection: &mut Rejection,
+) -> NominationChange {
+    let world = cycle_state.cache;
     let name = |pod: &PodId| world.pod(*pod).name.clone();
     let going: Vec<NamespacedName> =
         victims.iter().filter(|pod| !world.pod(**pod).terminating).map(name).collect();
     rejection.victims = going;
     rejection.victims.sort_unstable();
-    let weaker = look.nominations.on(world.nodes.name(node)).iter().copied();
-    let weaker = weaker
-        .filter(|pod| clears && *pod != look.pod_id && world.pod(*pod).priority() < look.pod.priority());
+    let weaker = cycle_state.nominator.nominated_pods_for_node(world.nodes.name(node)).iter().copied();
+    let weaker = weaker.filter(|pod| {
+        clears && *pod != cycle_state.pod_id && world.pod(*pod).priority() < cycle_state.pod.priority()
+    });
     let weaker: Vec<PodId> = weaker.collect();
-    rejection.cleared = weaker.iter().map(name).collect();
-    rejection.cleared.sort_unstable();
+    rejection.cleared_nominations = weaker.iter().map(name).collect();
+    rejection.cleared_nominations.sort_unstable();
     rejection.nominated_node = Some(world.nodes.name(node).clone());
-    Promise::Made(node, weaker)
+    NominationChange::Nominated(node, weaker)
 }

@@ -1,72 +1,75 @@
-//! Makes room: chooses a node on which deleting weaker pods would let the pod in, and the pods to delete.
+//! Preemption: the choice of a node on which deleting lower-priority pods makes the pod schedulable, and of the
+//! victims.
 
 use std::cmp::Reverse;
 
 use kubernetes::go;
 use smallvec::smallvec;
 
-use crate::cards::Cards;
 use crate::cycle::Diagnosis;
+use crate::cycle_state::{CycleState, NodeWithChanges};
+use crate::filter_cache::FilterCache;
 use crate::ids::{NodeId, PodId};
-use crate::look::{Hypothesis, Look};
 use crate::message;
 use crate::plugin::Plugin;
 use crate::pod::Pod;
-use crate::verdict::{Code, Refusal};
+use crate::status::{Code, Status};
 
-/// What making room came to.
+/// The result of preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// It is not for this pod to make room; whatever it was promised stays promised.
+pub(crate) enum PreemptionResult {
+    /// The pod is not eligible to preempt; its nomination is unchanged.
     NotEligible(String),
-    /// Trying failed; whatever it was promised stays promised.
+    /// Preemption failed with an error; the pod's nomination is unchanged.
     Failed(String),
-    /// Nowhere, in kube-scheduler's words; what it was promised is void.
-    Nowhere(String),
-    /// Here, if these pods go. Some may be going already.
-    On(NodeId, Vec<PodId>),
+    /// No candidate, with kube-scheduler's message; the pod's nomination is cleared.
+    NoCandidates(String),
+    /// The nominated node and the victims, some of which may be terminating already.
+    Nominated(NodeId, Vec<PodId>),
 }
 
-/// A node on which room can be made.
+/// A node on which preemption helps.
 struct Candidate {
     node: NodeId,
     /// The most important first.
     victims: Vec<PodId>,
-    /// How many of them a disruption budget protects.
-    violations: usize,
+    /// The number of victims that violate a disruption budget.
+    pdb_violations: usize,
 }
 
-/// Makes room for a pod that no node takes. `offset` chooses where to begin among so many nodes, `now` is when pods
-/// that have not started yet count as started.
-pub(crate) fn make_room(
-    look: &Look<'_>,
+/// Runs preemption for an unschedulable pod. `offset` chooses the first of so many nodes, `now` is the start time of
+/// pods that have none.
+pub(crate) fn preempt(
+    cycle_state: &CycleState<'_>,
     diagnosis: &Diagnosis,
-    cards: &Cards,
+    filter_cache: &FilterCache,
     now: i64,
     offset: &mut dyn FnMut(usize) -> usize,
-) -> Room {
-    if let Some(reason) = why_not(look, diagnosis, cards) {
-        return Room::NotEligible(format!("preemption: {reason}"));
+) -> PreemptionResult {
+    if let Some(reason) = ineligibility(cycle_state, diagnosis, filter_cache) {
+        return PreemptionResult::NotEligible(format!("preemption: {reason}"));
     }
-    if let Some(trouble) = look.world.relations.trouble_with_budgets() {
-        return Room::Failed(format!("preemption: a disruption budget cannot be understood: {trouble}"));
+    if let Some(trouble) = cycle_state.cache.selector_objects.budget_read_error() {
+        return PreemptionResult::Failed(format!(
+            "preemption: a disruption budget cannot be understood: {trouble}"
+        ));
     }
-    let nodes = hopeful(look, diagnosis, cards);
+    let nodes = potential_nodes(cycle_state, diagnosis, filter_cache);
     let mut error = None;
-    let mut refused: Vec<Refusal> = Vec::new();
+    let mut refused: Vec<Status> = Vec::new();
     let mut candidates = Vec::new();
     let start = if nodes.is_empty() { 0 } else { offset(nodes.len()) };
-    if !look.world.has_weaker(look.pod.priority()) {
-        return nowhere(look, &[(&nobody(), nodes.len())]);
+    if !cycle_state.cache.has_lower_priority_pod(cycle_state.pod.priority()) {
+        return no_candidates(cycle_state, &[(&no_victims_status(), nodes.len())]);
     }
     if !nodes.is_empty() {
-        let wanted = wanted(look, nodes.len());
+        let wanted = num_candidates(cycle_state, nodes.len());
         let (mut harmless, mut harmful) = (Vec::new(), Vec::new());
         for index in 0..nodes.len() {
-            match victims(look, nodes[(start + index) % nodes.len()], now) {
+            match select_victims_on_node(cycle_state, nodes[(start + index) % nodes.len()], now) {
                 Err(refusal) if refusal.code == Code::Error => error = error.or(Some(refusal)),
                 Err(refusal) => refused.push(refusal),
-                Ok(candidate) if candidate.violations == 0 => harmless.push(candidate),
+                Ok(candidate) if candidate.pdb_violations == 0 => harmless.push(candidate),
                 Ok(candidate) => harmful.push(candidate),
             }
             if !harmless.is_empty() && harmless.len() + harmful.len() >= wanted {
@@ -77,149 +80,166 @@ pub(crate) fn make_room(
         candidates.append(&mut harmful);
     }
     if let Some(error) = error.filter(|_| candidates.is_empty()) {
-        return Room::Failed(format!("preemption: {}", error.message()));
+        return PreemptionResult::Failed(format!("preemption: {}", error.message()));
     }
     if candidates.is_empty() {
-        let refused: Vec<(&Refusal, usize)> = refused.iter().map(|refusal| (refusal, 1)).collect();
-        return nowhere(look, &refused);
+        let refused: Vec<(&Status, usize)> = refused.iter().map(|refusal| (refusal, 1)).collect();
+        return no_candidates(cycle_state, &refused);
     }
-    let best = best(look, candidates, now);
-    Room::On(best.node, best.victims)
+    let best = pick_one_node(cycle_state, candidates, now);
+    PreemptionResult::Nominated(best.node, best.victims)
 }
 
-/// No node is of any use; so many said why.
-fn nowhere(look: &Look<'_>, refused: &[(&Refusal, usize)]) -> Room {
-    let all = look.world.nodes.order().len();
-    let rest = Refusal::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
+/// The result without candidates; `refused` has the statuses of the dry runs with their counts.
+fn no_candidates(cycle_state: &CycleState<'_>, refused: &[(&Status, usize)]) -> PreemptionResult {
+    let all = cycle_state.cache.nodes.order().len();
+    let rest = Status::unresolvable(Plugin::DefaultPreemption, "Preemption is not helpful for scheduling");
     let others = all - refused.iter().map(|(_, count)| count).sum::<usize>();
     let refusals = refused.iter().copied().chain([(&rest, others)]);
-    Room::Nowhere(format!("preemption: {}", message::unavailable(all, refusals)))
+    PreemptionResult::NoCandidates(format!("preemption: {}", message::fit_error(all, refusals)))
 }
 
-/// There is nobody who could go.
-fn nobody() -> Refusal {
-    Refusal::unresolvable(Plugin::DefaultPreemption, "No preemption victims found for incoming pod")
+/// The status of a node without lower-priority pods.
+fn no_victims_status() -> Status {
+    Status::unresolvable(Plugin::DefaultPreemption, "No preemption victims found for incoming pod")
 }
 
-/// Why it is not for this pod to make room.
-fn why_not(look: &Look<'_>, diagnosis: &Diagnosis, cards: &Cards) -> Option<&'static str> {
-    if look.pod.shape.never_preempts {
+/// Why the pod is not eligible to preempt others.
+fn ineligibility(
+    cycle_state: &CycleState<'_>,
+    diagnosis: &Diagnosis,
+    filter_cache: &FilterCache,
+) -> Option<&'static str> {
+    if cycle_state.pod.spec.never_preempts {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
-    let node = look.world.nodes.by_name(look.pod.nominated_node.as_ref()?)?;
-    let said =
-        diagnosis.refused.iter().find(|(other, _)| *other == node).map(|(_, id)| cards.refusal(*id).code);
-    let absent = diagnosis.pre_filter.as_ref().or(diagnosis.absent.as_ref());
+    let node = cycle_state.cache.nodes.by_name(cycle_state.pod.nominated_node.as_ref()?)?;
+    let said = diagnosis
+        .node_to_status
+        .iter()
+        .find(|(other, _)| *other == node)
+        .map(|(_, id)| filter_cache.status(*id).code);
+    let absent = diagnosis.pre_filter_status.as_ref().or(diagnosis.absent_nodes_status.as_ref());
     let code = said.or(absent.map(|refusal| refusal.code)).unwrap_or(Code::UnschedulableAndUnresolvable);
     if code == Code::UnschedulableAndUnresolvable {
         return None;
     }
-    let mut pods = look.world.nodes.load_of(node).pods.iter().map(|pod| look.world.pod(*pod));
-    let leaving = |pod: &Pod| is_weaker(pod, look.pod) && pod.terminating && pod.preempted;
+    let mut pods = cycle_state.cache.nodes.usage(node).pods.iter().map(|pod| cycle_state.cache.pod(*pod));
+    let leaving = |pod: &Pod| has_lower_priority(pod, cycle_state.pod) && pod.terminating && pod.preempted;
     pods.any(leaving).then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-/// Nodes that might take the pod without some of the pods there.
-fn hopeful(look: &Look<'_>, diagnosis: &Diagnosis, cards: &Cards) -> Vec<NodeId> {
-    if let Some(refusal) = &diagnosis.pre_filter {
-        let all = look.world.nodes.order();
+/// The nodes whose status is `Unschedulable`, on which preemption might help.
+fn potential_nodes(
+    cycle_state: &CycleState<'_>,
+    diagnosis: &Diagnosis,
+    filter_cache: &FilterCache,
+) -> Vec<NodeId> {
+    if let Some(refusal) = &diagnosis.pre_filter_status {
+        let all = cycle_state.cache.nodes.order();
         return if refusal.code == Code::Unschedulable { all.to_vec() } else { Vec::new() };
     }
-    let refused = diagnosis.refused.iter().filter(|(_, id)| cards.refusal(*id).code == Code::Unschedulable);
+    let refused = diagnosis
+        .node_to_status
+        .iter()
+        .filter(|(_, id)| filter_cache.status(*id).code == Code::Unschedulable);
     refused.map(|(node, _)| *node).collect()
 }
 
-/// How many candidates are enough.
-fn wanted(look: &Look<'_>, nodes: usize) -> usize {
-    let args = look.rules.profile.preemption;
-    let wanted = (nodes as i64 * args.min_candidates_percentage / 100).max(args.min_candidates_absolute);
+/// The number of candidates after which the search ends.
+fn num_candidates(cycle_state: &CycleState<'_>, nodes: usize) -> usize {
+    let args = cycle_state.framework.profile.preemption;
+    let wanted =
+        (nodes as i64 * args.min_candidate_nodes_percentage / 100).max(args.min_candidate_nodes_absolute);
     usize::try_from(wanted).unwrap_or(0).min(nodes)
 }
 
-fn is_weaker(pod: &Pod, than: &Pod) -> bool {
+fn has_lower_priority(pod: &Pod, than: &Pod) -> bool {
     pod.priority() < than.priority()
 }
 
-/// The pods that must go from a node, or why that does not help.
-fn victims(look: &Look<'_>, node: NodeId, now: i64) -> Result<Candidate, Refusal> {
-    let weaker = look.world.nodes.load_of(node).pods.iter().copied();
-    let mut weaker: Vec<PodId> = weaker.filter(|pod| is_weaker(look.world.pod(*pod), look.pod)).collect();
+/// Dry-runs preemption on one node. Returns the victims, or the status if preemption does not help.
+fn select_victims_on_node(cycle_state: &CycleState<'_>, node: NodeId, now: i64) -> Result<Candidate, Status> {
+    let weaker = cycle_state.cache.nodes.usage(node).pods.iter().copied();
+    let mut weaker: Vec<PodId> =
+        weaker.filter(|pod| has_lower_priority(cycle_state.cache.pod(*pod), cycle_state.pod)).collect();
     if weaker.is_empty() {
-        return Err(nobody());
+        return Err(no_victims_status());
     }
-    let mut hypothesis = look.as_is(node);
-    weaker.iter().for_each(|pod| look.remove(&mut hypothesis, *pod, node));
-    look.verdict_if(node, &hypothesis)?;
-    sort(look, &mut weaker, now);
-    let (protected, free) = split_by_budgets(look, &weaker);
+    let mut hypothesis = cycle_state.unchanged_node(node);
+    weaker.iter().for_each(|pod| cycle_state.remove_pod(&mut hypothesis, *pod, node));
+    cycle_state.filter_with_changes(node, &hypothesis)?;
+    sort_by_importance(cycle_state, &mut weaker, now);
+    let (protected, free) = split_by_pdb_violation(cycle_state, &weaker);
     let mut victims = Vec::new();
     for pod in &protected {
-        reprieve(look, &mut hypothesis, *pod, node, &mut victims);
+        reprieve(cycle_state, &mut hypothesis, *pod, node, &mut victims);
     }
     let violations = victims.len();
     for pod in &free {
-        reprieve(look, &mut hypothesis, *pod, node, &mut victims);
+        reprieve(cycle_state, &mut hypothesis, *pod, node, &mut victims);
     }
     if !protected.is_empty() && !free.is_empty() {
-        sort(look, &mut victims, now);
+        sort_by_importance(cycle_state, &mut victims, now);
     }
     if victims.is_empty() {
-        let reason = format!("expected at least one victim pod on node {:?}", look.world.nodes.name(node));
-        return Err(Refusal {
+        let reason =
+            format!("expected at least one victim pod on node {:?}", cycle_state.cache.nodes.name(node));
+        return Err(Status {
             plugin: Plugin::DefaultPreemption,
             code: Code::Error,
             reasons: smallvec![reason.into()],
         });
     }
-    Ok(Candidate { node, victims, violations })
+    Ok(Candidate { node, victims, pdb_violations: violations })
 }
 
-/// Lets a pod stay if the node still takes the other one.
+/// Keeps a pod on the node if the incoming pod still fits; otherwise it becomes a victim.
 fn reprieve(
-    look: &Look<'_>,
-    hypothesis: &mut Hypothesis,
+    cycle_state: &CycleState<'_>,
+    changed_node: &mut NodeWithChanges,
     pod: PodId,
     node: NodeId,
     victims: &mut Vec<PodId>,
 ) {
-    look.add(hypothesis, pod, node);
-    if look.verdict_still(node, hypothesis).is_err() {
-        look.remove(hypothesis, pod, node);
+    cycle_state.add_pod(changed_node, pod, node);
+    if cycle_state.refilter_with_changes(node, changed_node).is_err() {
+        cycle_state.remove_pod(changed_node, pod, node);
         victims.push(pod);
     }
 }
 
-/// The most important first: by priority, then by who has run longer.
-fn sort(look: &Look<'_>, pods: &mut [PodId], now: i64) {
+/// The most important first: higher priority, then earlier start time.
+fn sort_by_importance(cycle_state: &CycleState<'_>, pods: &mut [PodId], now: i64) {
     go::sort(pods, |a, b| {
-        let (a, b) = (look.world.pod(*a), look.world.pod(*b));
+        let (a, b) = (cycle_state.cache.pod(*a), cycle_state.cache.pod(*b));
         if a.priority() != b.priority() {
             return a.priority() > b.priority();
         }
-        match (a.started, b.started) {
-            // Both times are "now", and the clock goes on between asking for the one and for the other.
+        match (a.start_time, b.start_time) {
+            // kube-scheduler reads the clock for each missing start time, and the clock advances between the two reads.
             (None, None) => true,
             (a, b) => a.unwrap_or(now) < b.unwrap_or(now),
         }
     });
 }
 
-/// Those whose going would break a disruption budget, if all went in this order; and the others.
-fn split_by_budgets(look: &Look<'_>, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>) {
-    let budgets = &look.world.relations.budgets;
+/// Splits pods into those that violate a disruption budget if all are deleted in this order, and the others.
+fn split_by_pdb_violation(cycle_state: &CycleState<'_>, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>) {
+    let budgets = &cycle_state.cache.selector_objects.budgets;
     if budgets.is_empty() {
         return (Vec::new(), pods.to_vec());
     }
-    let mut left: Vec<i64> = budgets.values().map(|budget| i64::from(budget.allowed)).collect();
+    let mut left: Vec<i64> = budgets.values().map(|budget| i64::from(budget.disruptions_allowed)).collect();
     pods.iter().partition(|pod| {
-        let pod = look.world.pod(**pod);
+        let pod = cycle_state.cache.pod(**pod);
         let mut broken = false;
         for (budget, left) in budgets.values().zip(&mut left) {
             let counts = budget.namespace == pod.name.namespace
                 && !pod.labels.is_empty()
                 && !budget.selector.is_everything()
                 && budget.selector.matches(|key| pod.labels.get(key))
-                && !budget.disrupted.contains(&pod.name.name);
+                && !budget.disrupted_pods.contains(&pod.name.name);
             if counts {
                 *left -= 1;
                 broken |= *left < 0;
@@ -229,16 +249,16 @@ fn split_by_budgets(look: &Look<'_>, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>)
     })
 }
 
-/// The candidate that does the least harm; the first of equals.
-fn best(look: &Look<'_>, candidates: Vec<Candidate>, now: i64) -> Candidate {
+/// The candidate by kube-scheduler's criteria; the first of equals.
+fn pick_one_node(cycle_state: &CycleState<'_>, candidates: Vec<Candidate>, now: i64) -> Candidate {
     let harm = |candidate: &Candidate| {
-        let pods = || candidate.victims.iter().map(|pod| look.world.pod(*pod));
+        let pods = || candidate.victims.iter().map(|pod| cycle_state.cache.pod(*pod));
         let highest = pods().map(Pod::priority).next().unwrap_or(i32::MIN);
         let sum: i64 = pods().map(|pod| i64::from(pod.priority()) + (1 << 31)).sum();
         let most = pods().map(Pod::priority).max();
         let longest =
-            pods().filter(|pod| Some(pod.priority()) == most).map(|pod| pod.started.unwrap_or(now)).min();
-        (candidate.violations, highest, sum, candidate.victims.len(), Reverse(longest))
+            pods().filter(|pod| Some(pod.priority()) == most).map(|pod| pod.start_time.unwrap_or(now)).min();
+        (candidate.pdb_violations, highest, sum, candidate.victims.len(), Reverse(longest))
     };
     candidates.into_iter().min_by_key(harm).expect("there is a candidate")
 }

@@ -1,12 +1,12 @@
-//! The scheduling queue in virtual time: which pod is next, and what brings back those that were refused.
+//! The scheduling queue in virtual time: activeQ, backoffQ, unschedulable pods, and the events that requeue them.
 //!
-//! Pods that came or failed at the same moment go in that order. The original has a clock of nanoseconds there, and
-//! walks its pool of refused pods in no order at all; here nothing depends on that walk, as a pod keeps its turn when it
-//! is moved.
+//! Pods with equal timestamps are popped in the order they were added. kube-scheduler has nanosecond timestamps there,
+//! and iterates over its unschedulable pods in random order; here nothing depends on that order, as a pod keeps its
+//! timestamp when it is moved.
 
-mod drive;
+mod event_handlers;
 mod hints;
-mod informer;
+mod scheduling_loop;
 #[cfg(test)]
 mod tests;
 
@@ -17,195 +17,204 @@ use model::{Moment, NamespacedName};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::events::{Event, Extras, Sort, Things};
+use super::cache::ClusterCache;
+use super::events::{ClusterEvent, HintInputs, ObservedEvent, TrackedObjects};
+use super::framework::Framework;
 use super::ids::PodId;
 use super::plugin::Plugin;
 use super::plugins::scheduling_gates;
 use super::pod::Pod;
-use super::rules::Rules;
 use super::settings::{Settings, Version};
-use super::world::World;
-pub use drive::Attempted;
+pub use scheduling_loop::SchedulingAttempt;
 
-/// A pod that waits to be placed.
+/// A pending pod in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queued {
+pub struct QueuedPodInfo {
     /// The pod.
     pub pod: NamespacedName,
-    /// Where it waits.
-    pub place: Place,
-    /// How often it was tried.
+    /// Its state in the queue.
+    pub state: QueueState,
+    /// The number of scheduling attempts.
     pub attempts: u64,
 }
 
-/// Where a pod waits.
+/// The state of a pending pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// It is tried as soon as it is its turn.
+pub enum QueueState {
+    /// In activeQ.
     Active,
-    /// It failed and waits out this moment. One that was refused may be tried earlier if nobody else waits.
+    /// In backoffQ. A pod that plugins rejected may be popped earlier while activeQ is empty.
     Backoff {
-        /// The last second of its wait.
+        /// The backoff expiration.
         until: Moment,
     },
-    /// It was refused and waits for something to change.
+    /// Among the unschedulable pods, waiting for an event.
     Unschedulable {
-        /// By whom, sorted.
+        /// The plugins that rejected it, sorted.
         plugins: Vec<Plugin>,
     },
-    /// It is kept out of the queue.
+    /// Kept out of the queue by a PreEnqueue plugin.
     Gated {
-        /// By whom.
-        by: Plugin,
+        /// The plugin.
+        plugin: Plugin,
     },
 }
 
-/// All pods that wait.
+/// The scheduling queue.
 #[derive(Debug)]
-pub(super) struct Queue {
-    timing: Timing,
-    turns: u64,
-    entries: FxHashMap<PodId, Entry>,
-    active: BTreeSet<(Turn, PodId)>,
-    /// By the end of the wait: those that were refused.
-    backoff: BTreeSet<(Moment, Turn, PodId)>,
-    /// By the end of the wait: those whose cycle failed. They are never tried earlier.
-    errors: BTreeSet<(Moment, Turn, PodId)>,
-    /// Those refused, by each of the plugins that refused them. So an event that nobody waits for costs nothing.
-    refused: BTreeMap<Plugin, BTreeSet<PodId>>,
-    /// Those refused, by the moment they were put there.
-    since: BTreeSet<(Moment, PodId)>,
-    /// Whether victims are deleted while the scheduler goes on.
-    preempts_aside: bool,
-    /// Those whose victims are being deleted.
+pub(super) struct SchedulingQueue {
+    backoff_config: BackoffConfig,
+    last_sequence: u64,
+    entries: FxHashMap<PodId, QueueEntry>,
+    active_q: BTreeSet<(QueueOrder, PodId)>,
+    /// Pods that plugins rejected, by backoff expiration.
+    backoff_q: BTreeSet<(Moment, QueueOrder, PodId)>,
+    /// Pods whose cycle failed with an error, by backoff expiration. They are never popped earlier.
+    error_backoff_q: BTreeSet<(Moment, QueueOrder, PodId)>,
+    /// Unschedulable pods by each plugin that rejected them, so that an event without interested pods costs nothing.
+    unschedulable_by_plugin: BTreeMap<Plugin, BTreeSet<PodId>>,
+    /// Unschedulable pods by timestamp.
+    unschedulable_since: BTreeSet<(Moment, PodId)>,
+    /// SchedulerAsyncPreemption: victims are deleted in the background.
+    async_preemption: bool,
+    /// Pods whose victims are being deleted.
     preempting: BTreeSet<PodId>,
-    things: Things,
+    tracked_objects: TrackedObjects,
 }
 
-/// What is known of a pod that waits, or is being bound.
+/// A pod that is pending or being bound.
 #[derive(Debug)]
-struct Entry {
-    state: State,
-    turn: Turn,
+struct QueueEntry {
+    state: EntryState,
+    order: QueueOrder,
     attempts: u64,
-    refusals: u32,
-    errors: u32,
-    /// The end of the wait after the last failure; `None` if there is no wait.
-    until: Option<Moment>,
-    rejectors: SmallVec<[Plugin; 2]>,
-    extras: Extras,
+    unschedulable_count: u32,
+    consecutive_errors_count: u32,
+    /// `None` without backoff.
+    backoff_expiration: Option<Moment>,
+    rejector_plugins: SmallVec<[Plugin; 2]>,
+    hint_inputs: HintInputs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum EntryState {
     Active,
     Backoff,
-    Errors,
-    Refused,
-    /// Kept back by its gates: nothing but a change of the pod itself helps, so it is in nobody's way.
+    ErrorBackoff,
+    Unschedulable,
+    /// Gated: only an update of the pod itself helps, so it is in no index.
     Gated(Plugin),
-    /// On its way to a node.
+    /// Assumed on a node and being bound.
     Binding,
 }
 
-/// Who goes first: the higher priority, then the one that waits longer.
+/// The order of activeQ: higher priority first, then the earlier timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct QueueOrder {
     priority: Reverse<i32>,
-    at: Moment,
-    /// Between those of one moment.
-    number: u64,
+    timestamp: Moment,
+    /// Orders pods of one timestamp.
+    sequence: u64,
 }
 
-/// How long pods wait.
+/// Backoff durations.
 #[derive(Clone, Copy, Debug)]
-struct Timing {
+struct BackoffConfig {
     /// In nanoseconds.
     initial: i64,
-    /// In nanoseconds; zero for no wait at all.
-    most: i64,
-    /// Waits end with whole seconds, and may be cut short if nobody else waits.
-    pops_from_backoff: bool,
+    /// In nanoseconds; zero for no backoff.
+    max: i64,
+    /// SchedulerPopFromBackoffQ: backoff ends with whole seconds, and pods are popped earlier while activeQ is empty.
+    pop_from_backoff_q: bool,
 }
 
-/// What decisions about the queue depend on.
+/// The cache and frameworks that queue operations depend on.
 #[derive(Clone, Copy)]
-struct Known<'a> {
-    world: &'a World,
-    profiles: &'a [Rules],
+struct QueueContext<'a> {
+    cache: &'a ClusterCache,
+    profiles: &'a [Framework],
 }
 
 const SECOND: i64 = 1_000_000_000;
-/// How often refused pods are looked through for those that waited too long, in nanoseconds.
-const FLUSH_EVERY: i64 = 30 * SECOND;
-/// How long a refused pod waits for something to change, in nanoseconds.
-const PATIENCE: i64 = 300 * SECOND;
+/// The interval at which unschedulable pods are flushed, in nanoseconds.
+const FLUSH_INTERVAL: i64 = 30 * SECOND;
+/// How long a pod stays unschedulable without an event, in nanoseconds.
+const MAX_IN_UNSCHEDULABLE_PODS: i64 = 300 * SECOND;
 
-// === impl Queue ===
+// === impl SchedulingQueue ===
 
-impl Queue {
-    pub(super) fn new(settings: &Settings) -> Queue {
-        Queue {
-            timing: Timing::new(settings),
-            turns: 0,
+impl SchedulingQueue {
+    pub(super) fn new(settings: &Settings) -> SchedulingQueue {
+        SchedulingQueue {
+            backoff_config: BackoffConfig::new(settings),
+            last_sequence: 0,
             entries: FxHashMap::default(),
-            active: BTreeSet::new(),
-            backoff: BTreeSet::new(),
-            errors: BTreeSet::new(),
-            refused: BTreeMap::new(),
-            since: BTreeSet::new(),
-            preempts_aside: settings.version >= Version::V1_33,
+            active_q: BTreeSet::new(),
+            backoff_q: BTreeSet::new(),
+            error_backoff_q: BTreeSet::new(),
+            unschedulable_by_plugin: BTreeMap::new(),
+            unschedulable_since: BTreeSet::new(),
+            async_preemption: settings.version >= Version::V1_33,
             preempting: BTreeSet::new(),
-            things: Things::default(),
+            tracked_objects: TrackedObjects::default(),
         }
     }
 
-    /// A new pod. Says whether it is tried as soon as it is its turn.
-    fn add(&mut self, now: Moment, id: PodId, extras: Extras, known: Known<'_>) -> bool {
-        let turn = self.turn(now, known.world.pod(id));
-        let entry = Entry {
-            state: State::Active,
-            turn,
+    /// Adds a pod. Returns whether it is in activeQ.
+    fn add(&mut self, now: Moment, id: PodId, hint_inputs: HintInputs, context: QueueContext<'_>) -> bool {
+        let turn = self.next_order(now, context.cache.pod(id));
+        let entry = QueueEntry {
+            state: EntryState::Active,
+            order: turn,
             attempts: 0,
-            refusals: 0,
-            errors: 0,
-            until: None,
-            rejectors: SmallVec::new(),
-            extras,
+            unschedulable_count: 0,
+            consecutive_errors_count: 0,
+            backoff_expiration: None,
+            rejector_plugins: SmallVec::new(),
+            hint_inputs,
         };
         self.entries.insert(id, entry);
-        self.put_back(now, id, known);
-        self.entries[&id].state == State::Active
+        self.requeue(now, id, context);
+        self.entries[&id].state == EntryState::Active
     }
 
-    /// A pod waits no more.
+    /// Removes a pod from the queue.
     fn remove(&mut self, id: PodId) {
-        self.take_out(id);
+        self.take(id);
         self.entries.remove(&id);
         self.preempting.remove(&id);
     }
 
-    /// A pod that waits changed in these ways.
-    fn update(&mut self, now: Moment, id: PodId, changes: &[Event<'_>], extras: Extras, known: Known<'_>) {
-        let priority = Reverse(known.world.pod(id).priority());
+    /// Handles update events of a pending pod.
+    fn update(
+        &mut self,
+        now: Moment,
+        id: PodId,
+        changes: &[ObservedEvent<'_>],
+        hint_inputs: HintInputs,
+        context: QueueContext<'_>,
+    ) {
+        let priority = Reverse(context.cache.pod(id).priority());
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let state = entry.state;
-        entry.extras = extras;
+        entry.hint_inputs = hint_inputs;
         match state {
-            State::Active | State::Backoff | State::Errors if entry.turn.priority != priority => {
-                self.take_out(id);
-                self.change(id, |entry| entry.turn.priority = priority);
-                self.put_in(id, state);
+            EntryState::Active | EntryState::Backoff | EntryState::ErrorBackoff
+                if entry.order.priority != priority =>
+            {
+                self.take(id);
+                self.update_entry(id, |entry| entry.order.priority = priority);
+                self.insert(id, state);
             }
-            State::Active | State::Backoff | State::Errors | State::Binding => {}
-            State::Refused | State::Gated(_) => {
-                self.change(id, |entry| entry.turn.priority = priority);
+            EntryState::Active | EntryState::Backoff | EntryState::ErrorBackoff | EntryState::Binding => {}
+            EntryState::Unschedulable | EntryState::Gated(_) => {
+                self.update_entry(id, |entry| entry.order.priority = priority);
                 for change in changes {
-                    if hints::is_helped_at_all(known, id, &self.entries[&id], change) {
-                        self.take_out(id);
-                        self.put_back(now, id, known);
+                    if hints::is_worth_requeueing(context, id, &self.entries[&id], change) {
+                        self.take(id);
+                        self.requeue(now, id, context);
                     }
-                    if !matches!(self.entries[&id].state, State::Refused | State::Gated(_)) {
+                    if !matches!(self.entries[&id].state, EntryState::Unschedulable | EntryState::Gated(_)) {
                         return;
                     }
                 }
@@ -213,16 +222,22 @@ impl Queue {
         }
     }
 
-    /// Something happened: refused pods that it may help wait no more, if they are such pods.
-    fn happened(&mut self, now: Moment, event: &Event<'_>, such: impl Fn(&Pod) -> bool, known: Known<'_>) {
+    /// Requeues unschedulable pods for which `such` holds and whose queueing hints say that the event may help.
+    fn move_all_to_active_or_backoff_queue(
+        &mut self,
+        now: Moment,
+        event: &ObservedEvent<'_>,
+        such: impl Fn(&Pod) -> bool,
+        context: QueueContext<'_>,
+    ) {
         let mut helped: Vec<PodId> = Vec::new();
-        for (plugin, pods) in &self.refused {
-            if plugin.asks(event.sort) {
+        for (plugin, pods) in &self.unschedulable_by_plugin {
+            if plugin.is_registered_for(event.cluster_event) {
                 let is_helped = |id: &&PodId| {
                     let entry = &self.entries[*id];
-                    such(known.world.pod(**id))
-                        && entry.hears(event)
-                        && hints::is_helped(*plugin, known, **id, entry, event)
+                    such(context.cache.pod(**id))
+                        && entry.accepts(event)
+                        && hints::evaluate_hint(*plugin, context, **id, entry, event)
                 };
                 helped.extend(pods.iter().filter(is_helped));
             }
@@ -230,132 +245,144 @@ impl Queue {
         helped.sort_unstable();
         helped.dedup();
         for id in helped {
-            self.take_out(id);
-            self.put_back(now, id, known);
+            self.take(id);
+            self.requeue(now, id, context);
         }
     }
 
-    /// Whether any pod waits for something to change.
-    fn is_anyone_refused(&self) -> bool {
-        !self.refused.is_empty()
+    /// Whether any pod is unschedulable.
+    fn has_unschedulable(&self) -> bool {
+        !self.unschedulable_by_plugin.is_empty()
     }
 
-    /// Whether a pod waits that one of these plugins refused.
-    fn is_awaited(&self, plugins: &[Plugin]) -> bool {
-        plugins.iter().any(|plugin| self.refused.contains_key(plugin))
+    /// Whether one of these plugins rejected an unschedulable pod.
+    fn has_rejected_by_any(&self, plugins: &[Plugin]) -> bool {
+        plugins.iter().any(|plugin| self.unschedulable_by_plugin.contains_key(plugin))
     }
 
-    /// The next pod to try. It waits no more, and is taken to be on its way to a node.
+    /// Pops the next pod, which counts as binding until it fails.
     fn pop(&mut self) -> Option<PodId> {
-        let early = || self.backoff.first().filter(|_| self.timing.pops_from_backoff).map(|(.., id)| *id);
-        let id = self.active.first().map(|(_, id)| *id).or_else(early)?;
-        self.bind(id);
-        self.change(id, |entry| entry.attempts += 1);
+        let early =
+            || self.backoff_q.first().filter(|_| self.backoff_config.pop_from_backoff_q).map(|(.., id)| *id);
+        let id = self.active_q.first().map(|(_, id)| *id).or_else(early)?;
+        self.mark_binding(id);
+        self.update_entry(id, |entry| entry.attempts += 1);
         Some(id)
     }
 
-    /// A pod is on its way to a node, and waits no more.
-    pub(super) fn bind(&mut self, id: PodId) {
-        self.take_out(id);
-        self.put_in(id, State::Binding);
+    /// Marks a pod as being bound.
+    pub(super) fn mark_binding(&mut self, id: PodId) {
+        self.take(id);
+        self.insert(id, EntryState::Binding);
     }
 
-    /// A pod's cycle failed: it was refused by these plugins, or by none if something broke.
-    fn fail(&mut self, now: Moment, id: PodId, rejectors: &[Plugin], known: Known<'_>) {
-        let turn = self.turn(now, known.world.pod(id));
-        let timing = self.timing;
-        self.take_out(id);
-        self.change(id, |entry| {
-            entry.turn = turn;
-            entry.rejectors = rejectors.into();
+    /// Returns a pod to the queue after a failed cycle; `rejectors` is empty after an error.
+    fn add_unschedulable(&mut self, now: Moment, id: PodId, rejectors: &[Plugin], context: QueueContext<'_>) {
+        let turn = self.next_order(now, context.cache.pod(id));
+        let timing = self.backoff_config;
+        self.take(id);
+        self.update_entry(id, |entry| {
+            entry.order = turn;
+            entry.rejector_plugins = rejectors.into();
             if rejectors.is_empty() {
-                entry.errors = entry.errors.saturating_add(1);
+                entry.consecutive_errors_count = entry.consecutive_errors_count.saturating_add(1);
             } else {
-                entry.refusals = entry.refusals.saturating_add(1);
-                entry.errors = 0;
+                entry.unschedulable_count = entry.unschedulable_count.saturating_add(1);
+                entry.consecutive_errors_count = 0;
             }
-            entry.until = timing.until(now, if entry.errors > 0 { entry.errors } else { entry.refusals });
+            entry.backoff_expiration = timing.expiration(
+                now,
+                if entry.consecutive_errors_count > 0 {
+                    entry.consecutive_errors_count
+                } else {
+                    entry.unschedulable_count
+                },
+            );
         });
         if rejectors.is_empty() {
-            self.put_back(now, id, known);
+            self.requeue(now, id, context);
         } else {
-            self.put_in(id, State::Refused);
+            self.insert(id, EntryState::Unschedulable);
         }
     }
 
-    /// When time alone moves a pod next.
+    /// The next moment at which a backoff ends or a pod is flushed.
     fn next_tick(&self) -> Option<Moment> {
         let second_after = |until: Moment| Moment::from_nanos(next_multiple(until.nanos(), SECOND));
-        let ends = [self.backoff.first(), self.errors.first()].into_iter().flatten();
+        let ends = [self.backoff_q.first(), self.error_backoff_q.first()].into_iter().flatten();
         let ends = ends.map(|(until, ..)| second_after(*until));
-        let flush = self.since.first().map(|(since, _)| flush_of(*since));
+        let flush = self.unschedulable_since.first().map(|(since, _)| flush_time(*since));
         ends.chain(flush).min().filter(|tick| *tick != Moment::MAX)
     }
 
-    /// Time alone moves pods at this moment.
-    fn tick(&mut self, tick: Moment, known: Known<'_>) {
+    /// Moves pods whose backoff has ended, and flushes unschedulable pods.
+    fn tick(&mut self, tick: Moment, context: QueueContext<'_>) {
         for errors in [false, true] {
-            let waiting = if errors { &self.errors } else { &self.backoff };
+            let waiting = if errors { &self.error_backoff_q } else { &self.backoff_q };
             let done = waiting.iter().take_while(|(until, ..)| *until < tick).map(|(.., id)| *id);
             for id in done.collect::<Vec<PodId>>() {
-                self.take_out(id);
-                if self.timing.pops_from_backoff {
-                    self.put_in(id, State::Active);
+                self.take(id);
+                if self.backoff_config.pop_from_backoff_q {
+                    self.insert(id, EntryState::Active);
                 } else {
-                    self.put_back(tick, id, known);
+                    self.requeue(tick, id, context);
                 }
             }
         }
-        if tick.nanos().rem_euclid(FLUSH_EVERY) == 0 {
-            let late = self.since.iter().take_while(|(since, _)| flush_of(*since) <= tick).map(|(_, id)| *id);
+        if tick.nanos().rem_euclid(FLUSH_INTERVAL) == 0 {
+            let late = self
+                .unschedulable_since
+                .iter()
+                .take_while(|(since, _)| flush_time(*since) <= tick)
+                .map(|(_, id)| *id);
             for id in late.collect::<Vec<PodId>>() {
-                self.take_out(id);
-                self.put_back(tick, id, known);
+                self.take(id);
+                self.requeue(tick, id, context);
             }
         }
     }
 
     fn is_binding(&self, id: PodId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.state == State::Binding)
+        self.entries.get(&id).is_some_and(|entry| entry.state == EntryState::Binding)
     }
 
-    fn turn(&mut self, now: Moment, pod: &Pod) -> Turn {
-        self.turns += 1;
-        Turn { priority: Reverse(pod.priority()), at: now, number: self.turns }
+    fn next_order(&mut self, now: Moment, pod: &Pod) -> QueueOrder {
+        self.last_sequence += 1;
+        QueueOrder { priority: Reverse(pod.priority()), timestamp: now, sequence: self.last_sequence }
     }
 
-    /// A pod that is nowhere is worth another try: now, or after its wait. Unless somebody keeps it back.
-    fn put_back(&mut self, now: Moment, id: PodId, known: Known<'_>) {
+    /// Puts a pod into activeQ or backoffQ, unless a PreEnqueue plugin rejects it.
+    fn requeue(&mut self, now: Moment, id: PodId, context: QueueContext<'_>) {
         let entry = &self.entries[&id];
-        let waits = self.timing.waits(entry.until, now);
-        let state = match (waits, entry.rejectors.is_empty()) {
-            (false, _) => State::Active,
-            (true, false) => State::Backoff,
-            (true, true) => State::Errors,
+        let waits = self.backoff_config.is_backing_off(entry.backoff_expiration, now);
+        let state = match (waits, entry.rejector_plugins.is_empty()) {
+            (false, _) => EntryState::Active,
+            (true, false) => EntryState::Backoff,
+            (true, true) => EntryState::ErrorBackoff,
         };
-        let is_asked = !waits || self.timing.pops_from_backoff;
-        let Some(plugin) = self.kept_back(id, known).filter(|_| is_asked) else {
-            self.put_in(id, state);
+        let is_asked = !waits || self.backoff_config.pop_from_backoff_q;
+        let Some(plugin) = self.gating_plugin(id, context).filter(|_| is_asked) else {
+            self.insert(id, state);
             return;
         };
-        self.change(id, |entry| {
-            if let Err(place) = entry.rejectors.binary_search(&plugin) {
-                entry.rejectors.insert(place, plugin);
+        self.update_entry(id, |entry| {
+            if let Err(place) = entry.rejector_plugins.binary_search(&plugin) {
+                entry.rejector_plugins.insert(place, plugin);
             }
         });
-        // Who waits for its victims is helped when they are gone, as others may be.
+        // A pod that waits for its victims is requeued by their deletion, like other unschedulable pods.
         let is_gated = plugin == Plugin::SchedulingGates;
-        self.put_in(id, if is_gated { State::Gated(plugin) } else { State::Refused });
+        self.insert(id, if is_gated { EntryState::Gated(plugin) } else { EntryState::Unschedulable });
     }
 
-    /// Who keeps a pod out of the queue. Of the plugins that may, these are simulated.
-    fn kept_back(&self, id: PodId, known: Known<'_>) -> Option<Plugin> {
-        let pod = known.world.pod(id);
-        let asked = &known.rules(pod)?.profile.pre_enqueue;
+    /// The first PreEnqueue plugin that rejects the pod.
+    fn gating_plugin(&self, id: PodId, context: QueueContext<'_>) -> Option<Plugin> {
+        let pod = context.cache.pod(id);
+        let asked = &context.framework(pod)?.profile.pre_enqueue;
         let keeps = |plugin: &Plugin| match plugin {
             Plugin::SchedulingGates => scheduling_gates::pre_enqueue(pod).is_err(),
             Plugin::DefaultPreemption => self.preempting.contains(&id),
-            // Devices are not simulated: pods that want some are refused when they are tried.
+            // Dynamic resources are not simulated: pods with resource claims are rejected in PreFilter.
             Plugin::DynamicResources => false,
             Plugin::PrioritySort
             | Plugin::NodeUnschedulable
@@ -379,51 +406,67 @@ impl Queue {
         asked.iter().copied().find(keeps)
     }
 
-    fn put_in(&mut self, id: PodId, state: State) {
-        let Queue { entries, active, backoff, errors, refused, since, .. } = self;
+    fn insert(&mut self, id: PodId, state: EntryState) {
+        let SchedulingQueue {
+            entries,
+            active_q: active,
+            backoff_q: backoff,
+            error_backoff_q: errors,
+            unschedulable_by_plugin: refused,
+            unschedulable_since: since,
+            ..
+        } = self;
         let Some(entry) = entries.get_mut(&id) else { return };
         entry.state = state;
-        let until = entry.until.unwrap_or(Moment::MIN);
+        let until = entry.backoff_expiration.unwrap_or(Moment::MIN);
         match state {
-            State::Active => drop(active.insert((entry.turn, id))),
-            State::Backoff => drop(backoff.insert((until, entry.turn, id))),
-            State::Errors => drop(errors.insert((until, entry.turn, id))),
-            State::Refused => {
-                since.insert((entry.turn.at, id));
-                for plugin in &entry.rejectors {
+            EntryState::Active => drop(active.insert((entry.order, id))),
+            EntryState::Backoff => drop(backoff.insert((until, entry.order, id))),
+            EntryState::ErrorBackoff => drop(errors.insert((until, entry.order, id))),
+            EntryState::Unschedulable => {
+                since.insert((entry.order.timestamp, id));
+                for plugin in &entry.rejector_plugins {
                     refused.entry(*plugin).or_default().insert(id);
                 }
             }
-            State::Gated(_) | State::Binding => {}
+            EntryState::Gated(_) | EntryState::Binding => {}
         }
     }
 
-    fn take_out(&mut self, id: PodId) {
-        let Queue { entries, active, backoff, errors, refused, since, .. } = self;
+    fn take(&mut self, id: PodId) {
+        let SchedulingQueue {
+            entries,
+            active_q: active,
+            backoff_q: backoff,
+            error_backoff_q: errors,
+            unschedulable_by_plugin: refused,
+            unschedulable_since: since,
+            ..
+        } = self;
         let Some(entry) = entries.get(&id) else { return };
-        let until = entry.until.unwrap_or(Moment::MIN);
+        let until = entry.backoff_expiration.unwrap_or(Moment::MIN);
         match entry.state {
-            State::Active => drop(active.remove(&(entry.turn, id))),
-            State::Backoff => drop(backoff.remove(&(until, entry.turn, id))),
-            State::Errors => drop(errors.remove(&(until, entry.turn, id))),
-            State::Refused => {
-                since.remove(&(entry.turn.at, id));
-                for plugin in &entry.rejectors {
-                    forget(refused, *plugin, id);
+            EntryState::Active => drop(active.remove(&(entry.order, id))),
+            EntryState::Backoff => drop(backoff.remove(&(until, entry.order, id))),
+            EntryState::ErrorBackoff => drop(errors.remove(&(until, entry.order, id))),
+            EntryState::Unschedulable => {
+                since.remove(&(entry.order.timestamp, id));
+                for plugin in &entry.rejector_plugins {
+                    remove_from_index(refused, *plugin, id);
                 }
             }
-            State::Gated(_) | State::Binding => {}
+            EntryState::Gated(_) | EntryState::Binding => {}
         }
     }
 
-    fn change(&mut self, id: PodId, change: impl FnOnce(&mut Entry)) {
+    fn update_entry(&mut self, id: PodId, change: impl FnOnce(&mut QueueEntry)) {
         if let Some(entry) = self.entries.get_mut(&id) {
             change(entry);
         }
     }
 }
 
-fn forget(index: &mut BTreeMap<Plugin, BTreeSet<PodId>>, plugin: Plugin, id: PodId) {
+fn remove_from_index(index: &mut BTreeMap<Plugin, BTreeSet<PodId>>, plugin: Plugin, id: PodId) {
     if let Some(pods) = index.get_mut(&plugin) {
         pods.remove(&id);
         if pods.is_empty() {
@@ -432,67 +475,68 @@ fn forget(index: &mut BTreeMap<Plugin, BTreeSet<PodId>>, plugin: Plugin, id: Pod
     }
 }
 
-/// When a pod that was refused then has waited too long. The original begins to count when it starts; here it is at
-/// whole and half minutes.
-fn flush_of(since: Moment) -> Moment {
-    Moment::from_nanos(next_multiple(since.plus_nanos(PATIENCE).nanos(), FLUSH_EVERY))
+/// When a pod that became unschedulable at this moment is flushed. kube-scheduler's interval begins when it starts;
+/// here it begins at whole and half minutes.
+fn flush_time(since: Moment) -> Moment {
+    Moment::from_nanos(next_multiple(since.plus_nanos(MAX_IN_UNSCHEDULABLE_PODS).nanos(), FLUSH_INTERVAL))
 }
 
-/// The next multiple after a number; the greatest of all numbers if there is none.
+/// The next multiple after a number, saturating.
 fn next_multiple(number: i64, of: i64) -> i64 {
     (number.div_euclid(of) + 1).checked_mul(of).unwrap_or(i64::MAX)
 }
 
-// === impl Entry ===
+// === impl QueueEntry ===
 
-impl Entry {
-    /// Whether the pod is told of an event: while it is kept back, only of those that the one who does so asks for.
-    fn hears(&self, event: &Event<'_>) -> bool {
-        event.sort == Sort::PodDeleted || !self.rejectors.contains(&Plugin::DefaultPreemption)
+impl QueueEntry {
+    /// Whether the event may requeue the pod: while a PreEnqueue plugin rejects it, only the events of that plugin may.
+    fn accepts(&self, event: &ObservedEvent<'_>) -> bool {
+        event.cluster_event == ClusterEvent::AssignedPodDelete
+            || !self.rejector_plugins.contains(&Plugin::DefaultPreemption)
     }
 }
 
-// === impl Timing ===
+// === impl BackoffConfig ===
 
-impl Timing {
-    fn new(settings: &Settings) -> Timing {
-        Timing {
-            // Go's product wraps too: absurd seconds give the real scheduler's absurd wait.
+impl BackoffConfig {
+    fn new(settings: &Settings) -> BackoffConfig {
+        BackoffConfig {
+            // Go's product wraps too: absurd seconds give kube-scheduler's absurd backoff.
             initial: settings.initial_backoff_seconds.wrapping_mul(SECOND),
-            most: settings.most_backoff_seconds.wrapping_mul(SECOND),
-            pops_from_backoff: settings.version >= Version::V1_33,
+            max: settings.max_backoff_seconds.wrapping_mul(SECOND),
+            pop_from_backoff_q: settings.version >= Version::V1_33,
         }
     }
 
-    /// The end of the wait after so many failures in a row, the last of them now.
-    fn until(self, now: Moment, failures: u32) -> Option<Moment> {
-        if self.most == 0 || failures == 0 {
+    /// The backoff expiration after so many failures, the last of them now.
+    fn expiration(self, now: Moment, failures: u32) -> Option<Moment> {
+        if self.max == 0 || failures == 0 {
             return None;
         }
         let doublings = (failures - 1).min(63);
-        let wait = if self.initial > self.most >> doublings { self.most } else { self.initial << doublings };
-        Some(self.aligned(now.plus_nanos(wait)))
+        let wait = if self.initial > self.max >> doublings { self.max } else { self.initial << doublings };
+        Some(self.align_to_window(now.plus_nanos(wait)))
     }
 
-    /// Whether a wait is not over yet; it is once its last second is.
-    fn waits(self, until: Option<Moment>, now: Moment) -> bool {
-        until.is_some_and(|until| until >= self.aligned(now))
+    /// Whether the backoff has not ended yet; it lasts until its last second is over.
+    fn is_backing_off(self, until: Option<Moment>, now: Moment) -> bool {
+        until.is_some_and(|until| until >= self.align_to_window(now))
     }
 
-    fn aligned(self, moment: Moment) -> Moment {
-        if self.pops_from_backoff {
+    fn align_to_window(self, moment: Moment) -> Moment {
+        if self.pop_from_backoff_q {
             let seconds = moment.nanos().div_euclid(SECOND);
-            // Only the first second that can be expressed has no beginning.
+            // Only the first representable second has no beginning.
             return Moment::from_nanos(seconds.checked_mul(SECOND).unwrap_or(i64::MIN));
         }
         moment
     }
 }
 
-// === impl Known ===
+// === impl QueueContext ===
 
-impl<'a> Known<'a> {
-    fn rules(self, pod: &Pod) -> Option<&'a Rules> {
-        self.profiles.iter().find(|rules| rules.profile.scheduler_name == pod.shape.scheduler_name)
+impl<'a> QueueContext<'a> {
+    fn framework(self, pod: &Pod) -> Option<&'a Framework> {
+        self.profiles.iter().find(|rules| rules.profile.scheduler_name == pod.spec.scheduler_name)
     }
 }

@@ -1,28 +1,27 @@
-//! Scores of the nodes that take a pod.
+//! Scoring of feasible nodes: PreScore, Score and NormalizeScore of all plugins, and weighted sums.
 
-use super::cards::{Card, Cards, ShapeCards};
+use super::cycle_state::CycleState;
+use super::filter_cache::{CachedVerdict, CachedVerdicts, FilterCache};
 use super::ids::NodeId;
-use super::look::Look;
 use super::plugin::Plugin;
 use super::plugins::{image_locality, inter_pod_affinity, node_affinity, pod_topology_spread};
 
-/// The best opinion there is; the worst is zero.
-const MOST: i64 = 100;
+const MAX_NODE_SCORE: i64 = 100;
 
-/// Every scoring plugin's opinion of every node, and their sums. Kept from pod to pod, to use its room again.
+/// The scores of all plugins for all nodes, and their sums. Kept between cycles to reuse its buffers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scores {
-    /// In the profile's order; those that have nothing to say are left out.
+    /// In the profile's order, without skipped plugins.
     pub plugins: Vec<PluginScores>,
-    /// By node, as given.
+    /// By node, in the order given.
     pub totals: Vec<i64>,
     spare: Vec<PluginScores>,
-    cards: Vec<Card>,
-    crowds: Vec<Option<i64>>,
-    marks: pod_topology_spread::Marks,
+    verdicts: Vec<CachedVerdict>,
+    spread_scores: Vec<Option<i64>>,
+    spread_scratch: pod_topology_spread::ScoreScratch,
 }
 
-/// One plugin's opinion of every node.
+/// One plugin's scores of all nodes.
 #[derive(Clone, Debug)]
 pub(super) struct PluginScores {
     pub plugin: Plugin,
@@ -31,23 +30,25 @@ pub(super) struct PluginScores {
     pub normalised: Vec<i64>,
 }
 
-/// Scores nodes; an error if a plugin is asked that could not prepare, or has an impossible opinion.
+/// Scores nodes. Fails if a plugin's PreScore state is missing or a score is out of range.
 pub(super) fn score(
-    look: &Look<'_>,
+    cycle_state: &CycleState<'_>,
     nodes: &[NodeId],
-    cards: &mut ShapeCards,
-    refusals: &mut Cards,
+    verdicts: &mut CachedVerdicts,
+    filter_cache: &mut FilterCache,
     scores: &mut Scores,
 ) -> Result<(), String> {
-    let profile = &look.rules.profile;
+    let profile = &cycle_state.framework.profile;
     scores.spare.append(&mut scores.plugins);
     scores.totals.clear();
     scores.totals.resize(nodes.len(), 0);
-    scores.cards.clear();
-    scores.cards.extend(nodes.iter().map(|node| *look.card(cards, *node, refusals)));
+    scores.verdicts.clear();
+    scores
+        .verdicts
+        .extend(nodes.iter().map(|node| *cycle_state.cached_verdict(verdicts, *node, filter_cache)));
     let mut in_range = true;
     for &(plugin, weight) in &profile.score {
-        if is_skipped(look, plugin)? {
+        if is_skipped(cycle_state, plugin)? {
             continue;
         }
         let mut own = scores.spare.pop().unwrap_or_else(|| PluginScores {
@@ -59,9 +60,16 @@ pub(super) fn score(
         (own.plugin, own.weight) = (plugin, weight);
         own.raw.clear();
         own.normalised.clear();
-        opinion(look, nodes, &scores.cards, &mut own, &mut scores.crowds, &mut scores.marks);
+        run_score_plugin(
+            cycle_state,
+            nodes,
+            &scores.verdicts,
+            &mut own,
+            &mut scores.spread_scores,
+            &mut scores.spread_scratch,
+        );
         for (total, normalised) in scores.totals.iter_mut().zip(&own.normalised) {
-            in_range &= (0..=MOST).contains(normalised);
+            in_range &= (0..=MAX_NODE_SCORE).contains(normalised);
             *total = total.wrapping_add(normalised.wrapping_mul(weight));
         }
         scores.plugins.push(own);
@@ -69,37 +77,40 @@ pub(super) fn score(
     if in_range { Ok(()) } else { Err(out_of_range(&scores.plugins)) }
 }
 
-/// What is said of the first node of which a plugin has an impossible opinion: absurd amounts lead to that.
+/// The error for the first score that is out of range, as absurd amounts cause.
 fn out_of_range(plugins: &[PluginScores]) -> String {
     let nodes = 0..plugins.first().map_or(0, |plugin| plugin.normalised.len());
     let mut opinions =
         nodes.flat_map(|node| plugins.iter().map(move |own| (own.plugin, own.normalised[node])));
-    let (plugin, score) =
-        opinions.find(|(_, score)| !(0..=MOST).contains(score)).expect("one was seen to be out of range");
+    let (plugin, score) = opinions
+        .find(|(_, score)| !(0..=MAX_NODE_SCORE).contains(score))
+        .expect("one was seen to be out of range");
     format!(
-        "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {score}, it should in the range of [0, {MOST}] after normalizing",
+        "applying score defaultWeights on Score plugins: plugin {:?} returns an invalid score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing",
         plugin.name()
     )
 }
 
-/// Whether a plugin has nothing to say of any node.
-fn is_skipped(look: &Look<'_>, plugin: Plugin) -> Result<bool, String> {
-    let profile = &look.rules.profile;
+/// Whether PreScore skips a plugin.
+fn is_skipped(cycle_state: &CycleState<'_>, plugin: Plugin) -> Result<bool, String> {
+    let profile = &cycle_state.framework.profile;
     let prepares = profile.pre_score.contains(&plugin);
     let added = &profile.added_affinity;
     match plugin {
-        Plugin::NodeAffinity => Ok(prepares && node_affinity::is_indifferent(&look.pod.shape, added)),
+        Plugin::NodeAffinity => Ok(prepares && node_affinity::is_score_skipped(&cycle_state.pod.spec, added)),
         Plugin::NodeResourcesBalancedAllocation => {
-            Ok(prepares && look.rules.balance.is_skipped(&look.pod.shape))
+            Ok(prepares && cycle_state.framework.balanced_allocation.is_skipped(&cycle_state.pod.spec))
         }
-        // It scores only by a feature that is off.
+        // It scores only with the feature gate StorageCapacityScoring, which is off.
         Plugin::VolumeBinding => Ok(prepares),
         Plugin::TaintToleration | Plugin::PodTopologySpread | Plugin::InterPodAffinity if !prepares => {
             Err(format!("failed to read \"PreScore{plugin}\" from cycleState: not found"))
         }
-        Plugin::PodTopologySpread => Ok(look.plan.soft.is_empty()),
-        Plugin::InterPodAffinity => Ok(look.plan.affinity.is_indifferent(look.world)),
-        // These have something to say of every pod. The others do not score.
+        Plugin::PodTopologySpread => Ok(cycle_state.pre_filter_state.soft_constraints.is_empty()),
+        Plugin::InterPodAffinity => {
+            Ok(cycle_state.pre_filter_state.affinity.is_score_skipped(cycle_state.cache))
+        }
+        // These are never skipped. The others do not score.
         Plugin::TaintToleration
         | Plugin::NodeResourcesFit
         | Plugin::ImageLocality
@@ -119,55 +130,61 @@ fn is_skipped(look: &Look<'_>, plugin: Plugin) -> Result<bool, String> {
     }
 }
 
-fn opinion(
-    look: &Look<'_>,
+fn run_score_plugin(
+    cycle_state: &CycleState<'_>,
     nodes: &[NodeId],
-    cards: &[Card],
+    cards: &[CachedVerdict],
     own: &mut PluginScores,
     crowds: &mut Vec<Option<i64>>,
-    marks: &mut pod_topology_spread::Marks,
+    marks: &mut pod_topology_spread::ScoreScratch,
 ) {
     let PluginScores { raw, normalised, .. } = own;
     match own.plugin {
         Plugin::TaintToleration => {
-            raw.extend(cards.iter().map(|card| card.taints));
+            raw.extend(cards.iter().map(|card| card.taint_score));
             normalise(raw, normalised, true);
         }
         Plugin::NodeAffinity => {
-            raw.extend(cards.iter().map(|card| card.affinity));
+            raw.extend(cards.iter().map(|card| card.node_affinity_score));
             normalise(raw, normalised, false);
         }
         Plugin::NodeResourcesFit => {
-            raw.extend(cards.iter().map(|card| card.fit));
+            raw.extend(cards.iter().map(|card| card.fit_score));
             normalised.extend_from_slice(raw);
         }
         Plugin::NodeResourcesBalancedAllocation => {
-            raw.extend(cards.iter().map(|card| card.balance));
+            raw.extend(cards.iter().map(|card| card.balance_score));
             normalised.extend_from_slice(raw);
         }
         Plugin::ImageLocality => {
-            let (count, version) = (look.world.nodes.order().len(), look.rules.version);
+            let (count, version) = (cycle_state.cache.nodes.order().len(), cycle_state.framework.version);
             raw.extend(nodes.iter().zip(cards).map(|(node, card)| {
                 if !card.has_images {
                     return 0;
                 }
-                image_locality::score(&look.pod.shape, look.world.nodes.images(*node), count, version)
+                image_locality::score(
+                    &cycle_state.pod.spec,
+                    cycle_state.cache.nodes.image_states(*node),
+                    count,
+                    version,
+                )
             }));
             normalised.extend_from_slice(raw);
         }
         Plugin::PodTopologySpread => {
-            look.plan.soft.score(look.world, nodes, marks, crowds);
+            cycle_state.pre_filter_state.soft_constraints.score(cycle_state.cache, nodes, marks, crowds);
             raw.extend(crowds.iter().map(|crowd| crowd.unwrap_or(0)));
             normalised.resize(nodes.len(), 0);
             pod_topology_spread::normalise(crowds, normalised);
         }
         Plugin::InterPodAffinity => {
             raw.resize(nodes.len(), 0);
-            look.plan.affinity.score(look.world, nodes, raw);
+            cycle_state.pre_filter_state.affinity.score(cycle_state.cache, nodes, raw);
             normalised.resize(nodes.len(), 0);
             inter_pod_affinity::normalise(raw, normalised);
         }
-        // Devices are not simulated, and volumes are scored only by a feature that is off. The others do not score.
+        // Dynamic resources are not simulated, and volumes are scored only with a feature gate that is off. The others
+        // do not score.
         Plugin::SchedulingGates
         | Plugin::PrioritySort
         | Plugin::NodeUnschedulable
@@ -188,9 +205,9 @@ fn opinion(
     }
 }
 
-/// Raises the highest to 100 and the others with it; reversed, the lowest is the best.
+/// kube-scheduler's `DefaultNormalizeScore`: scales the highest score to 100; with `reverse` the lowest is the best.
 fn normalise(raw: &[i64], normalised: &mut Vec<i64>, reverse: bool) {
-    // The original looks for more than zero: weights below that are not meant to be.
+    // kube-scheduler starts the search for the maximum at zero.
     let most = raw.iter().copied().max().unwrap_or(0).max(0);
     if most == 0 {
         normalised.extend(raw.iter().map(|score| if reverse { 100 } else { *score }));

@@ -1,35 +1,35 @@
-//! How a scheduler is set: what a `KubeSchedulerConfiguration` says once defaults are filled in and plugins are
-//! listed by extension point.
+//! The settings of a scheduler: a `KubeSchedulerConfiguration` with defaults filled in and plugins listed by extension
+//! point.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use kubernetes::selector::{NodeSelector, NodeTerm};
+use kubernetes::selector::{NodeSelector, NodeSelectorTerm};
 use kubernetes::version;
 
 use super::plugin::Plugin;
 
-/// How a scheduler is set.
+/// The settings of a scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Whose rules are followed.
+    /// The version of kube-scheduler that is simulated.
     pub version: Version,
-    /// Each profile under its own name; there is at least one.
+    /// The profiles, with distinct names; at least one.
     pub profiles: Vec<Profile>,
-    /// How many of the nodes are looked at until enough fit; zero lets the size of the cluster decide.
+    /// The percentage of nodes to find feasible before the search ends; zero lets the size of the cluster decide.
     pub percentage_of_nodes_to_score: i32,
-    /// How long a pod waits after its first failure.
+    /// The backoff after the first failure.
     pub initial_backoff_seconds: i64,
-    /// How long a pod waits at most.
-    pub most_backoff_seconds: i64,
-    /// Where kube-scheduler throws dice.
+    /// The maximum backoff.
+    pub max_backoff_seconds: i64,
+    /// The seed for kube-scheduler's random choices.
     pub seed: u64,
-    /// What the configuration asks for that is not simulated, in words for the user.
+    /// Configured features that are not simulated, as messages for the user.
     pub left_out: Vec<String>,
 }
 
-/// Whose rules are followed. Only the newest is compared with the real scheduler's own decisions.
+/// A version of kube-scheduler. Only the newest is compared with the real scheduler's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Kubernetes 1.32.
@@ -44,126 +44,126 @@ pub enum Version {
     V1_36,
 }
 
-/// A text that names no version that is simulated.
+/// A version that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a version of Kubernetes that can be simulated: give one from 1.32 to 1.36")]
 pub struct BadVersion {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
 }
 
-/// How pods that name one scheduler are scheduled.
+/// A scheduling profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// What pods call it.
+    /// The `schedulerName` of its pods.
     pub scheduler_name: Arc<str>,
-    /// Instead of that of the settings.
+    /// Overrides the value of the settings.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// Who may keep a pod out of the queue.
+    /// PreEnqueue plugins.
     pub pre_enqueue: Vec<Plugin>,
-    /// Who looks at the pod before any node, in order.
+    /// PreFilter plugins, in order.
     pub pre_filter: Vec<Plugin>,
-    /// Who may refuse a node, in order.
+    /// Filter plugins, in order.
     pub filter: Vec<Plugin>,
-    /// Who makes room when no node fits, in order.
+    /// PostFilter plugins, in order.
     pub post_filter: Vec<Plugin>,
-    /// Who prepares to score, in order.
+    /// PreScore plugins, in order.
     pub pre_score: Vec<Plugin>,
-    /// Who scores, in order, and how much each counts.
+    /// Score plugins, in order, with their weights.
     pub score: Vec<(Plugin, i64)>,
-    /// Who reserves, in order.
+    /// Reserve plugins, in order.
     pub reserve: Vec<Plugin>,
     /// `NodeAffinityArgs`.
     pub added_affinity: AddedAffinity,
     /// `NodeResourcesFitArgs`.
-    pub fit: FitArgs,
+    pub fit: NodeResourcesFitArgs,
     /// `NodeResourcesBalancedAllocationArgs`: the resources to balance.
-    pub balanced: Vec<Arc<str>>,
+    pub balanced_resources: Vec<Arc<str>>,
     /// `PodTopologySpreadArgs`.
     pub spread: SpreadDefaults,
     /// `InterPodAffinityArgs`.
     pub inter_pod_affinity: InterPodAffinityArgs,
     /// `DefaultPreemptionArgs`.
-    pub preemption: PreemptionArgs,
+    pub preemption: DefaultPreemptionArgs,
 }
 
-/// Node affinity that every pod of a profile has besides its own.
+/// `addedAffinity`: node affinity that applies to every pod of a profile besides its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AddedAffinity {
-    /// What nodes must match.
+    /// Required terms.
     pub required: Option<NodeSelector>,
-    /// What nodes had better match, by weight.
-    pub preferred: Vec<(i64, NodeTerm)>,
+    /// Preferred terms with their weights.
+    pub preferred: Vec<(i64, NodeSelectorTerm)>,
 }
 
-/// How requests are compared with what a node has.
+/// The arguments of NodeResourcesFit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FitArgs {
-    /// Extended resources that do not count.
+pub struct NodeResourcesFitArgs {
+    /// Extended resources that are ignored.
     pub ignored_resources: Vec<Arc<str>>,
-    /// Extended resources whose part before the slash is one of these do not count.
+    /// Extended resources are ignored if the part before the slash is one of these.
     pub ignored_groups: Vec<Arc<str>>,
-    /// How nodes are scored.
-    pub strategy: Strategy,
-    /// The resources scored, by weight, in order.
+    /// The scoring strategy.
+    pub strategy: ScoringStrategy,
+    /// The resources scored and their weights, in order.
     pub resources: Vec<(Arc<str>, i64)>,
 }
 
-/// How what is used of a node becomes a score.
+/// A scoring strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// The emptier the better.
+pub enum ScoringStrategy {
+    /// Prefers nodes with low utilization.
     LeastAllocated,
-    /// The fuller the better.
+    /// Prefers nodes with high utilization.
     MostAllocated,
-    /// By a curve of points: utilization in percent, score from 0 to 10.
+    /// By a shape of points: utilization in percent, score from 0 to 10.
     RequestedToCapacityRatio(Vec<(i64, i64)>),
 }
 
 /// The spread constraints of pods that have none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpreadDefaults {
-    /// By host and by zone, softly.
+    /// kube-scheduler's own: soft constraints by host and by zone.
     System,
     /// These.
-    List(Vec<DefaultConstraint>),
+    List(Vec<DefaultSpreadConstraint>),
 }
 
 /// A spread constraint for pods that have none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DefaultConstraint {
-    /// How far the fullest domain may be ahead of the emptiest.
+pub struct DefaultSpreadConstraint {
+    /// `maxSkew`.
     pub max_skew: i32,
-    /// The label whose values are the domains.
+    /// The topology key.
     pub topology_key: Arc<str>,
-    /// Whether it is refused (`DoNotSchedule`) or only disliked (`ScheduleAnyway`).
+    /// Whether it is `DoNotSchedule` rather than `ScheduleAnyway`.
     pub hard: bool,
-    /// Fewer domains than these count as if one were empty.
+    /// With fewer domains than this the global minimum is taken as zero.
     pub min_domains: Option<i32>,
-    /// Whether only nodes that the pod selects count; they do unless said otherwise.
+    /// `nodeAffinityPolicy`; `Honor` by default.
     pub honor_affinity: bool,
-    /// Whether only nodes whose taints the pod tolerates count; all count unless said otherwise.
+    /// `nodeTaintsPolicy`; `Ignore` by default.
     pub honor_taints: bool,
-    /// Labels whose values the counted pods must share with the pod.
+    /// `matchLabelKeys`.
     pub match_label_keys: Vec<Arc<str>>,
 }
 
-/// How affinity between pods is weighed.
+/// The arguments of InterPodAffinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterPodAffinityArgs {
-    /// What the required affinity of a pod already placed is worth to one that it matches.
-    pub hard_weight: i64,
-    /// Preferences of pods already placed count only if the new one has some too.
-    pub ignore_preferred_of_existing: bool,
+    /// The score weight of an existing pod's required affinity that matches the incoming pod.
+    pub hard_pod_affinity_weight: i64,
+    /// Preferred terms of existing pods count only if the incoming pod has preferred terms too.
+    pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
-/// How many nodes are tried when room must be made.
+/// The arguments of DefaultPreemption: the number of candidate nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PreemptionArgs {
+pub struct DefaultPreemptionArgs {
     /// In percent of the nodes.
-    pub min_candidates_percentage: i64,
-    /// At least.
-    pub min_candidates_absolute: i64,
+    pub min_candidate_nodes_percentage: i64,
+    /// The absolute minimum.
+    pub min_candidate_nodes_absolute: i64,
 }
 
 // === impl Version ===
@@ -173,9 +173,9 @@ impl Version {
     const ALL: [Version; 5] =
         [Version::V1_32, Version::V1_33, Version::V1_34, Version::V1_35, Version::V1_36];
 
-    /// Reads `1.34`, or what a server calls itself: `v1.34.2`, `v1.34.1-gke.7`.
+    /// Parses `1.34`, or the version that a server reports: `v1.34.2`, `v1.34.1-gke.7`.
     pub fn parse(text: &str) -> Result<Version, BadVersion> {
-        let found = Version::ALL.into_iter().find(|version| version::names(text, version.name()));
+        let found = Version::ALL.into_iter().find(|version| version::is_of_release(text, version.name()));
         found.ok_or_else(|| BadVersion { text: text.to_owned() })
     }
 

@@ -1,13 +1,13 @@
-//! The world of volumes: claims, the volumes they have or could have, and what nodes have attached.
+//! The cache of storage objects: claims, volumes, classes, CSI objects, and the volumes attached to nodes.
 //!
-//! All that is derived is kept up to date with each change, and is what it would be if it were derived anew.
+//! Derived state is updated incrementally, and equals what a rebuild from all objects would give.
 
 mod assume;
 mod attachable;
 mod in_tree;
 mod node_volumes;
 mod objects;
-mod placed;
+mod placed_pods;
 mod pod_volumes;
 mod read;
 #[cfg(test)]
@@ -23,41 +23,44 @@ use smallvec::smallvec;
 
 use super::ids::PodId;
 use super::plugin::Plugin;
-use super::verdict::{Code, Refusal};
-use assume::Slot;
-use placed::Placed;
-use read::Fields;
+use super::status::{Code, Status};
+use assume::AssumeSlot;
+use placed_pods::PlacedPod;
+use read::ObjectFields;
 
-pub(crate) use assume::Reservation;
-pub(crate) use attachable::{Attachable, ClaimKey};
-pub(crate) use in_tree::{InTreeDisk, OLD_REGION, OLD_ZONE, REGION, ZONE};
-pub(crate) use node_volumes::{NodeVolumes, Uses};
-pub(crate) use objects::{Attachment, Binding, Capacity, Claim, Class, CsiDriver, CsiNode, Volume};
-pub(crate) use placed::Whose;
+pub(crate) use assume::VolumeReservation;
+pub(crate) use attachable::{AttachableVolume, ClaimKey};
+pub(crate) use in_tree::{BETA_REGION, BETA_ZONE, InTreeVolume, REGION, ZONE};
+pub(crate) use node_volumes::{NodeVolumes, VolumeUses};
+pub(crate) use objects::{
+    CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeAttachment, VolumeBindingMode,
+};
+pub(crate) use placed_pods::VolumeOwner;
 pub use pod_volumes::PodVolumes;
-pub(crate) use pod_volumes::{Disk, PodVolume, VolumeJson};
-pub(crate) use read::{Known, Unreadable};
+pub(crate) use pod_volumes::{InlineDisk, PodVolume, VolumeJson};
+pub(crate) use read::{ReadResult, UnreadableObject};
 
-/// The world of volumes.
+/// The cache of storage objects.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Storage {
+pub(crate) struct StorageCache {
     claims: FxHashMap<ClaimKey, ClaimEntry>,
     volumes: FxHashMap<Arc<str>, VolumeEntry>,
-    /// The volumes that claims may have, by name.
-    offers: FxHashMap<Offer, BTreeSet<Arc<str>>>,
+    /// The names of volumes that claims can be bound to.
+    candidates: FxHashMap<CandidateKey, BTreeSet<Arc<str>>>,
     classes: FxHashMap<Arc<str>, ClassEntry>,
-    drivers: FxHashMap<Arc<str>, Known<CsiDriver>>,
+    drivers: FxHashMap<Arc<str>, ReadResult<CsiDriver>>,
     /// The class each capacity is listed under.
     capacities: FxHashMap<ClaimKey, Option<Arc<str>>>,
-    capacities_by_class: FxHashMap<Option<Arc<str>>, BTreeMap<ClaimKey, Known<Capacity>>>,
+    capacities_by_class: FxHashMap<Option<Arc<str>>, BTreeMap<ClaimKey, ReadResult<CsiStorageCapacity>>>,
     attachments: FxHashMap<Arc<str>, AttachmentEntry>,
     nodes: FxHashMap<Arc<str>, NodeVolumes>,
-    /// Attachments of which not even the node can be told.
-    nowhere: BTreeMap<Arc<str>, Arc<Unreadable>>,
-    pods: FxHashMap<PodId, Placed>,
+    /// Unreadable attachments whose node is unknown.
+    attachments_without_node: BTreeMap<Arc<str>, Arc<UnreadableObject>>,
+    pods: FxHashMap<PodId, PlacedPod>,
 }
 
-/// The kinds of objects that this world is made of.
+/// The kinds of storage objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum StorageKind {
     PersistentVolumeClaim,
@@ -69,41 +72,41 @@ pub(crate) enum StorageKind {
     VolumeAttachment,
 }
 
-/// Why it cannot be told what a pod has attached, or needs.
+/// Why the attached volumes of a pod cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Something is not there, in kube-scheduler's words.
+pub(crate) enum VolumeError {
+    /// An object was not found, with kube-scheduler's message.
     NotFound(String),
-    /// Something is wrong, in kube-scheduler's words.
+    /// An error, with kube-scheduler's message.
     Failed(String),
-    /// A recorded object makes no sense.
-    Unreadable(Arc<Unreadable>),
+    /// An object is unreadable.
+    Unreadable(Arc<UnreadableObject>),
 }
 
-/// What makes a volume one that a claim may have.
+/// The index key of volumes that a claim can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Offer {
-    /// `None` if that cannot be told.
+struct CandidateKey {
+    /// `None` if it is unreadable.
     class: Option<Arc<str>>,
-    /// The only claim it is for, if it is for one.
+    /// The claim that the volume is pre-bound to, if any.
     claim: Option<ClaimKey>,
 }
 
-/// A claim and who uses it, whether it exists or not.
+/// A claim and the pods that use it, whether it exists or not.
 #[derive(Debug, Default, PartialEq)]
 struct ClaimEntry {
-    slot: Option<Slot<Claim>>,
-    /// The pods on nodes that use it.
-    users: BTreeSet<PodId>,
-    /// How many volumes of such pods name it.
+    slot: Option<AssumeSlot<PersistentVolumeClaim>>,
+    /// The assigned pods that use it.
+    pods: BTreeSet<PodId>,
+    /// The number of volumes of such pods that name it.
     mounts: usize,
 }
 
-/// A volume and who names it, whether it exists or not.
+/// A volume and the objects that refer to it, whether it exists or not.
 #[derive(Debug, Default, PartialEq)]
 struct VolumeEntry {
-    slot: Option<Slot<Volume>>,
-    offer: Option<Offer>,
+    slot: Option<AssumeSlot<PersistentVolume>>,
+    candidate_key: Option<CandidateKey>,
     claims: BTreeSet<ClaimKey>,
     attachments: BTreeSet<Arc<str>>,
 }
@@ -111,25 +114,25 @@ struct VolumeEntry {
 /// A class and the claims of it, whether it exists or not.
 #[derive(Debug, Default, PartialEq)]
 struct ClassEntry {
-    known: Option<Known<Class>>,
+    known: Option<ReadResult<StorageClass>>,
     claims: BTreeSet<ClaimKey>,
 }
 
 /// An attachment, and what is counted for it.
 #[derive(Debug, PartialEq)]
 struct AttachmentEntry {
-    known: Known<Attachment>,
-    /// `None` if that cannot be told.
+    known: ReadResult<VolumeAttachment>,
+    /// `None` if it is unreadable.
     node: Option<Arc<str>>,
-    counted: Result<Option<Attachable>, Arc<Unreadable>>,
+    counted: Result<Option<AttachableVolume>, Arc<UnreadableObject>>,
 }
 
-// === impl Storage ===
+// === impl StorageCache ===
 
-impl Storage {
-    /// An object was added or changed. One that cannot be understood is remembered as such: whatever needs it is
-    /// refused in the words of this error.
-    pub(crate) fn apply(&mut self, kind: StorageKind, object: &Object) -> Result<(), Arc<Unreadable>> {
+impl StorageCache {
+    /// Applies an added or modified object. An unreadable one is kept as such: whatever uses it is rejected with this
+    /// error.
+    pub(crate) fn apply(&mut self, kind: StorageKind, object: &Object) -> Result<(), Arc<UnreadableObject>> {
         let meta = object.meta();
         let key = ClaimKey { namespace: (*meta.namespace).into(), name: (*meta.name).into() };
         let title = match meta.namespace.is_empty() {
@@ -138,8 +141,8 @@ impl Storage {
         };
         let value = object.value();
         let fields = match &value {
-            Ok(value) => Ok(Fields::of(value, &title)),
-            Err(error) => Err(Unreadable {
+            Ok(value) => Ok(ObjectFields::of(value, &title)),
+            Err(error) => Err(UnreadableObject {
                 object: title.clone(),
                 field: "the whole object".to_owned(),
                 why: error.to_string(),
@@ -149,51 +152,54 @@ impl Storage {
         let name = key.name.clone();
         match kind {
             StorageKind::PersistentVolumeClaim => {
-                let (known, result) = know(&fields, Claim::read);
+                let (known, result) = read_object(&fields, PersistentVolumeClaim::read);
                 self.set_claim(&key, Some(known));
                 result
             }
             StorageKind::PersistentVolume => {
-                let (known, result) = know(&fields, Volume::read);
+                let (known, result) = read_object(&fields, PersistentVolume::read);
                 let offer = match &known {
-                    Ok(volume) => Offer {
+                    Ok(volume) => CandidateKey {
                         class: Some(volume.class.clone()),
                         claim: volume.claim.as_ref().map(|claim| claim.key.clone()),
                     },
-                    Err(_) => Offer { class: told.and_then(Volume::class_of_unreadable), claim: None },
+                    Err(_) => CandidateKey {
+                        class: told.and_then(PersistentVolume::class_of_unreadable),
+                        claim: None,
+                    },
                 };
                 self.set_volume(&name, Some((known, offer)));
                 result
             }
             StorageKind::StorageClass => {
-                let (known, result) = know(&fields, Class::read);
+                let (known, result) = read_object(&fields, StorageClass::read);
                 self.set_class(&name, Some(known));
                 result
             }
             StorageKind::CsiNode => {
-                let (known, result) = know(&fields, CsiNode::read);
-                self.change_node(&name, |node| node.csi_node = Some(known));
+                let (known, result) = read_object(&fields, CsiNode::read);
+                self.update_node(&name, |node| node.csi_node = Some(known));
                 result
             }
             StorageKind::CsiDriver => {
-                let (known, result) = know(&fields, CsiDriver::read);
+                let (known, result) = read_object(&fields, CsiDriver::read);
                 self.drivers.insert(name, known);
                 result
             }
             StorageKind::CsiStorageCapacity => {
-                let (known, result) = know(&fields, Capacity::read);
+                let (known, result) = read_object(&fields, CsiStorageCapacity::read);
                 let class = match &known {
                     Ok(capacity) => Some(capacity.class.clone()),
-                    Err(_) => told.and_then(Capacity::class_of_unreadable),
+                    Err(_) => told.and_then(CsiStorageCapacity::class_of_unreadable),
                 };
                 self.set_capacity(&key, Some((known, class)));
                 result
             }
             StorageKind::VolumeAttachment => {
-                let (known, result) = know(&fields, Attachment::read);
+                let (known, result) = read_object(&fields, VolumeAttachment::read);
                 let node = match &known {
                     Ok(attachment) => Some(attachment.node.clone()),
-                    Err(_) => told.and_then(Attachment::node_of_unreadable),
+                    Err(_) => told.and_then(VolumeAttachment::node_of_unreadable),
                 };
                 self.set_attachment(&name, Some((known, node)));
                 result
@@ -201,134 +207,148 @@ impl Storage {
         }
     }
 
-    /// An object is gone. Nothing happens if it was not there.
+    /// Removes an object, if it exists.
     pub(crate) fn remove(&mut self, kind: StorageKind, namespace: &Arc<str>, name: &Arc<str>) {
         let key = ClaimKey::new(namespace, name);
         match kind {
             StorageKind::PersistentVolumeClaim => self.set_claim(&key, None),
             StorageKind::PersistentVolume => self.set_volume(name, None),
             StorageKind::StorageClass => self.set_class(name, None),
-            StorageKind::CsiNode => self.change_node(name, |node| node.csi_node = None),
+            StorageKind::CsiNode => self.update_node(name, |node| node.csi_node = None),
             StorageKind::CsiDriver => drop(self.drivers.remove(name)),
             StorageKind::CsiStorageCapacity => self.set_capacity(&key, None),
             StorageKind::VolumeAttachment => self.set_attachment(name, None),
         }
     }
 
-    /// A claim as it was applied.
-    pub(crate) fn claim(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<&Known<Claim>> {
+    /// A claim as last applied.
+    pub(crate) fn claim(
+        &self,
+        namespace: &Arc<str>,
+        name: &Arc<str>,
+    ) -> Option<&ReadResult<PersistentVolumeClaim>> {
         self.claims.get(&ClaimKey::new(namespace, name))?.slot.as_ref().map(|slot| &slot.applied)
     }
 
-    /// A claim as it is assumed to be.
+    /// A claim with assumed changes.
     pub(crate) fn latest_claim(
         &self,
         namespace: &Arc<str>,
         name: &Arc<str>,
-    ) -> Option<Result<&Arc<Claim>, &Arc<Unreadable>>> {
-        self.claims.get(&ClaimKey::new(namespace, name))?.slot.as_ref().map(Slot::latest)
+    ) -> Option<Result<&Arc<PersistentVolumeClaim>, &Arc<UnreadableObject>>> {
+        self.claims.get(&ClaimKey::new(namespace, name))?.slot.as_ref().map(AssumeSlot::latest)
     }
 
-    /// Whether a pod on a node names the claim.
+    /// Whether an assigned pod names the claim.
     pub(crate) fn is_mounted(&self, namespace: &Arc<str>, claim: &Arc<str>) -> bool {
         self.claims.get(&ClaimKey::new(namespace, claim)).is_some_and(|entry| entry.mounts > 0)
     }
 
-    /// A volume as it was applied.
-    pub(crate) fn volume(&self, name: &str) -> Option<&Known<Volume>> {
+    /// A volume as last applied.
+    pub(crate) fn volume(&self, name: &str) -> Option<&ReadResult<PersistentVolume>> {
         self.volumes.get(name)?.slot.as_ref().map(|slot| &slot.applied)
     }
 
-    /// A volume as it is assumed to be.
-    pub(crate) fn latest_volume(&self, name: &str) -> Option<Result<&Arc<Volume>, &Arc<Unreadable>>> {
-        self.volumes.get(name)?.slot.as_ref().map(Slot::latest)
+    /// A volume with assumed changes.
+    pub(crate) fn latest_volume(
+        &self,
+        name: &str,
+    ) -> Option<Result<&Arc<PersistentVolume>, &Arc<UnreadableObject>>> {
+        self.volumes.get(name)?.slot.as_ref().map(AssumeSlot::latest)
     }
 
-    /// The volumes, as they are assumed to be, of a claim's class that are for that claim or for none, and those of
-    /// which that cannot be told.
-    pub(crate) fn offers(
+    /// The volumes of a claim's class, with assumed changes, that are pre-bound to the claim or to none, and unreadable
+    /// ones that may be.
+    pub(crate) fn candidate_volumes(
         &self,
-        claim: &Claim,
-    ) -> impl Iterator<Item = Result<&Arc<Volume>, &Arc<Unreadable>>> {
+        claim: &PersistentVolumeClaim,
+    ) -> impl Iterator<Item = Result<&Arc<PersistentVolume>, &Arc<UnreadableObject>>> {
         let class = Some(claim.class.clone());
         let offers = [
-            Offer { class: class.clone(), claim: Some(claim.key.clone()) },
-            Offer { class, claim: None },
-            Offer { class: None, claim: None },
+            CandidateKey { class: class.clone(), claim: Some(claim.key.clone()) },
+            CandidateKey { class, claim: None },
+            CandidateKey { class: None, claim: None },
         ];
-        let names = offers.into_iter().filter_map(|offer| self.offers.get(&offer)).flatten();
+        let names = offers.into_iter().filter_map(|offer| self.candidates.get(&offer)).flatten();
         names.filter_map(|name| self.latest_volume(name))
     }
 
-    pub(crate) fn class(&self, name: &str) -> Option<&Known<Class>> {
+    pub(crate) fn class(&self, name: &str) -> Option<&ReadResult<StorageClass>> {
         self.classes.get(name)?.known.as_ref()
     }
 
-    pub(crate) fn driver(&self, name: &str) -> Option<&Known<CsiDriver>> {
+    pub(crate) fn driver(&self, name: &str) -> Option<&ReadResult<CsiDriver>> {
         self.drivers.get(name)
     }
 
-    /// The room there is for volumes of a class, and that of which the class cannot be told.
-    pub(crate) fn capacities(&self, class: &Arc<str>) -> impl Iterator<Item = &Known<Capacity>> {
+    /// The capacities of a class, and unreadable ones whose class is unknown.
+    pub(crate) fn capacities(
+        &self,
+        class: &Arc<str>,
+    ) -> impl Iterator<Item = &ReadResult<CsiStorageCapacity>> {
         let lists = [Some(class.clone()), None];
         lists.into_iter().filter_map(|class| self.capacities_by_class.get(&class)).flat_map(BTreeMap::values)
     }
 
-    /// What a node has attached; `None` if nothing is known of it.
+    /// The volumes of a node; `None` if there are none.
     pub(crate) fn node(&self, name: &str) -> Option<&NodeVolumes> {
         self.nodes.get(name)
     }
 
-    /// An attachment of which not even the node can be told.
-    pub(crate) fn unreadable_attachment(&self) -> Option<&Arc<Unreadable>> {
-        self.nowhere.values().next()
+    /// An unreadable attachment whose node is unknown.
+    pub(crate) fn unreadable_attachment(&self) -> Option<&Arc<UnreadableObject>> {
+        self.attachments_without_node.values().next()
     }
 
-    fn set_claim(&mut self, key: &ClaimKey, known: Option<Known<Claim>>) {
+    fn set_claim(&mut self, key: &ClaimKey, known: Option<ReadResult<PersistentVolumeClaim>>) {
         let new = known.as_ref().and_then(|known| known.as_ref().ok()).cloned();
         let entry = self.claims.entry(key.clone()).or_default();
         let old = entry.slot.as_ref().and_then(|slot| slot.applied.as_ref().ok()).cloned();
-        Slot::apply(&mut entry.slot, known);
+        AssumeSlot::apply(&mut entry.slot, known);
         if let Some(old) = old {
-            self.change_lists_of(&old, |claims| claims.remove(key));
+            self.update_claim_lists(&old, |claims| claims.remove(key));
         }
         if let Some(new) = new {
-            self.change_lists_of(&new, |claims| claims.insert(key.clone()));
+            self.update_claim_lists(&new, |claims| claims.insert(key.clone()));
         }
         self.refresh_claim(key);
-        self.change_claim(key, |_| ());
+        self.update_claim_entry(key, |_| ());
     }
 
-    fn set_volume(&mut self, name: &Arc<str>, known: Option<(Known<Volume>, Offer)>) {
+    fn set_volume(&mut self, name: &Arc<str>, known: Option<(ReadResult<PersistentVolume>, CandidateKey)>) {
         let (known, offer) = known.unzip();
         let entry = self.volumes.entry(name.clone()).or_default();
-        let old_offer = std::mem::replace(&mut entry.offer, offer.clone());
-        Slot::apply(&mut entry.slot, known);
+        let old_offer = std::mem::replace(&mut entry.candidate_key, offer.clone());
+        AssumeSlot::apply(&mut entry.slot, known);
         let (claims, attachments) = (entry.claims.clone(), entry.attachments.clone());
         if let Some(old) = old_offer
-            && let Some(names) = self.offers.get_mut(&old)
+            && let Some(names) = self.candidates.get_mut(&old)
         {
             names.remove(name);
             if names.is_empty() {
-                self.offers.remove(&old);
+                self.candidates.remove(&old);
             }
         }
         if let Some(offer) = offer {
-            self.offers.entry(offer).or_default().insert(name.clone());
+            self.candidates.entry(offer).or_default().insert(name.clone());
         }
         claims.iter().for_each(|claim| self.refresh_claim(claim));
         attachments.iter().for_each(|attachment| self.refresh_attachment(attachment));
-        self.change_volume(name, |_| ());
+        self.update_volume_entry(name, |_| ());
     }
 
-    fn set_class(&mut self, name: &Arc<str>, known: Option<Known<Class>>) {
+    fn set_class(&mut self, name: &Arc<str>, known: Option<ReadResult<StorageClass>>) {
         let entry = self.classes.entry(name.clone()).or_default();
         entry.known = known;
         entry.claims.clone().iter().for_each(|claim| self.refresh_claim(claim));
-        self.change_class(name, |_| ());
+        self.update_class_entry(name, |_| ());
     }
 
-    fn set_capacity(&mut self, key: &ClaimKey, known: Option<(Known<Capacity>, Option<Arc<str>>)>) {
+    fn set_capacity(
+        &mut self,
+        key: &ClaimKey,
+        known: Option<(ReadResult<CsiStorageCapacity>, Option<Arc<str>>)>,
+    ) {
         if let Some(class) = self.capacities.remove(key)
             && let Some(list) = self.capacities_by_class.get_mut(&class)
         {
@@ -343,47 +363,55 @@ impl Storage {
         }
     }
 
-    fn set_attachment(&mut self, name: &Arc<str>, known: Option<(Known<Attachment>, Option<Arc<str>>)>) {
+    fn set_attachment(
+        &mut self,
+        name: &Arc<str>,
+        known: Option<(ReadResult<VolumeAttachment>, Option<Arc<str>>)>,
+    ) {
         let volume_of =
-            |known: &Known<Attachment>| known.as_ref().ok().and_then(|known| known.volume.clone());
+            |known: &ReadResult<VolumeAttachment>| known.as_ref().ok().and_then(|known| known.volume.clone());
         if let Some(old) = self.attachments.remove(name) {
-            self.nowhere.remove(name);
+            self.attachments_without_node.remove(name);
             if let Some(node) = &old.node {
-                self.change_node(node, |node| node.remove_attachment(name, &old.counted));
+                self.update_node(node, |node| node.remove_attachment(name, &old.counted));
             }
             if let Some(volume) = volume_of(&old.known) {
-                self.change_volume(&volume, |entry| entry.attachments.remove(name));
+                self.update_volume_entry(&volume, |entry| entry.attachments.remove(name));
             }
         }
         let Some((known, node)) = known else { return };
         if let Some(volume) = volume_of(&known) {
-            self.change_volume(&volume, |entry| entry.attachments.insert(name.clone()));
+            self.update_volume_entry(&volume, |entry| entry.attachments.insert(name.clone()));
         }
         self.attachments.insert(name.clone(), AttachmentEntry { known, node, counted: Ok(None) });
         self.refresh_attachment(name);
     }
 
-    /// Changes the lists of claims that name the same volume or class.
-    fn change_lists_of<R>(&mut self, claim: &Claim, change: impl Fn(&mut BTreeSet<ClaimKey>) -> R) {
+    /// Updates the lists of claims of the volume and class that the claim names.
+    fn update_claim_lists<R>(
+        &mut self,
+        claim: &PersistentVolumeClaim,
+        change: impl Fn(&mut BTreeSet<ClaimKey>) -> R,
+    ) {
         if !claim.volume.is_empty() {
-            self.change_volume(&claim.volume, |entry| change(&mut entry.claims));
+            self.update_volume_entry(&claim.volume, |entry| change(&mut entry.claims));
         }
         if !claim.class.is_empty() {
-            self.change_class(&claim.class, |entry| change(&mut entry.claims));
+            self.update_class_entry(&claim.class, |entry| change(&mut entry.claims));
         }
     }
 
-    /// Changes what is known of a claim, and forgets it if that is nothing.
-    fn change_claim<R>(&mut self, key: &ClaimKey, change: impl FnOnce(&mut ClaimEntry) -> R) {
+    /// Updates the entry of a claim, and removes it if it is empty.
+    fn update_claim_entry<R>(&mut self, key: &ClaimKey, change: impl FnOnce(&mut ClaimEntry) -> R) {
         let entry = self.claims.entry(key.clone()).or_default();
         change(entry);
-        if entry.slot.is_none() && entry.users.is_empty() && entry.mounts == 0 {
+        if entry.slot.is_none() && entry.pods.is_empty() && entry.mounts == 0 {
             self.claims.remove(key);
         }
     }
 
-    /// Changes what is known of a volume, and forgets it if that is nothing.
-    fn change_volume<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut VolumeEntry) -> R) {
+    /// Updates the entry of a volume, and removes it if it is empty.
+    fn update_volume_entry<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut VolumeEntry) -> R) {
         let entry = self.volumes.entry(name.clone()).or_default();
         change(entry);
         if entry.slot.is_none() && entry.claims.is_empty() && entry.attachments.is_empty() {
@@ -391,8 +419,8 @@ impl Storage {
         }
     }
 
-    /// Changes what is known of a class, and forgets it if that is nothing.
-    fn change_class<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut ClassEntry) -> R) {
+    /// Updates the entry of a class, and removes it if it is empty.
+    fn update_class_entry<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut ClassEntry) -> R) {
         let entry = self.classes.entry(name.clone()).or_default();
         change(entry);
         if entry.known.is_none() && entry.claims.is_empty() {
@@ -404,7 +432,7 @@ impl Storage {
 // === impl StorageKind ===
 
 impl StorageKind {
-    /// The kind by group and name; `None` if it has nothing to do with volumes.
+    /// The kind by group and name; `None` if it is not a storage kind.
     pub(crate) fn of(kind: &Kind) -> Option<StorageKind> {
         match (&*kind.group, &*kind.kind) {
             ("", "PersistentVolumeClaim") => Some(StorageKind::PersistentVolumeClaim),
@@ -433,31 +461,32 @@ impl fmt::Display for StorageKind {
     }
 }
 
-// === impl Trouble ===
+// === impl VolumeError ===
 
-impl Trouble {
-    /// That a claim is not there.
-    pub(crate) fn no_claim(name: &str) -> String {
+impl VolumeError {
+    /// The message for a missing claim.
+    pub(crate) fn claim_not_found(name: &str) -> String {
         format!("persistentvolumeclaim {name:?} not found")
     }
 
-    /// What a plugin says because of it.
-    pub(crate) fn refusal(&self, plugin: Plugin) -> Refusal {
+    /// The status that a plugin returns because of it.
+    pub(crate) fn to_status(&self, plugin: Plugin) -> Status {
         let (code, reason) = match self {
-            Trouble::NotFound(why) => (Code::UnschedulableAndUnresolvable, why.clone()),
-            Trouble::Failed(why) => (Code::Error, why.clone()),
-            Trouble::Unreadable(why) => (Code::UnschedulableAndUnresolvable, why.to_string()),
+            VolumeError::NotFound(why) => (Code::UnschedulableAndUnresolvable, why.clone()),
+            VolumeError::Failed(why) => (Code::Error, why.clone()),
+            VolumeError::Unreadable(why) => (Code::UnschedulableAndUnresolvable, why.to_string()),
         };
-        Refusal { plugin, code, reasons: smallvec![reason.into()] }
+        Status { plugin, code, reasons: smallvec![reason.into()] }
     }
 }
 
-/// What is known of an object, and whether it could be understood.
-fn know<T>(
-    fields: &Result<Fields<'_>, Unreadable>,
-    read: impl Fn(&Fields<'_>) -> Result<T, Unreadable>,
-) -> (Known<T>, Result<(), Arc<Unreadable>>) {
-    let known = fields.as_ref().map_err(Unreadable::clone).and_then(read).map(Arc::new).map_err(Arc::new);
+/// Reads an object, and returns it with the error separately.
+fn read_object<T>(
+    fields: &Result<ObjectFields<'_>, UnreadableObject>,
+    read: impl Fn(&ObjectFields<'_>) -> Result<T, UnreadableObject>,
+) -> (ReadResult<T>, Result<(), Arc<UnreadableObject>>) {
+    let known =
+        fields.as_ref().map_err(UnreadableObject::clone).and_then(read).map(Arc::new).map_err(Arc::new);
     let result = known.as_ref().map(drop).map_err(Arc::clone);
     (known, result)
 }

@@ -1,5 +1,5 @@
-//! What makes little sense and is yet answered by kube-scheduler, compared with its answers: amounts beyond all
-//! measure, negative ones, nodes that have nothing, constraints that say nothing, words that mean nothing.
+//! Absurd but valid objects, compared with kube-scheduler's results: huge and negative amounts, nodes without
+//! resources, empty constraints, unknown values.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,14 +12,14 @@ const CASES: &[u8] = include_bytes!("../../../testdata/scheduler/absurd.jsonl.gz
 const NOW: Moment = Moment::from_nanos(0);
 
 #[test]
-fn absurd_clusters_are_answered_as_by_the_original() {
+fn absurd_clusters_are_decided_as_by_kube_scheduler() {
     let mut text = String::new();
     flate2::read::GzDecoder::new(CASES).read_to_string(&mut text).unwrap();
     let wrong: Vec<String> = text.lines().filter_map(|line| check(line).err()).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), text.lines().count(), wrong.join("\n"));
 }
 
-/// One case: its objects, then its pods one after the other; or what is wrong.
+/// Checks one case: applies its objects, then schedules its pods one after the other.
 fn check(line: &str) -> Result<(), String> {
     let case: Value = serde_json::from_str(line).expect("a line is JSON");
     let list = |field: &str| case[field].as_array().cloned().unwrap_or_default();
@@ -52,12 +52,12 @@ fn check(line: &str) -> Result<(), String> {
 
 fn verdict(verdict: &NodeVerdict) -> Value {
     match verdict {
-        NodeVerdict::Refused(refusal) => {
+        NodeVerdict::Rejected(refusal) => {
             let mut reasons = refusal.reasons.to_vec();
             reasons.sort();
             json!({"plugin": refusal.plugin.name(), "code": refusal.code.to_string(), "reasons": reasons})
         }
-        NodeVerdict::Fits { scores, total } => {
+        NodeVerdict::Feasible { scores, total } => {
             let by_plugin: BTreeMap<&str, i64> =
                 scores.iter().map(|score| (score.plugin.name(), score.weighted)).collect();
             json!({"scores": by_plugin, "total": total})

@@ -1,5 +1,5 @@
-//! The same input gives the same answers, byte for byte: twice, with objects told in another order where the order must
-//! not matter, and with other uids.
+//! Determinism: the same input gives the same decisions, byte for byte, also with objects applied in another order
+//! where the order must not matter, and with other uids.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use testobjects::{PodBuilder, node, object, pod};
 const NOW: Moment = Moment::from_nanos(0);
 const WRITES: &str = "a string takes whatever is written to it";
 
-/// A cluster as it is: objects whose order must not matter, nodes in their order, and pods on them and waiting.
+/// A cluster: objects whose order must not matter, nodes in order, and assigned and pending pods.
 struct Snapshot {
     others: Vec<Value>,
     nodes: Vec<Value>,
@@ -24,40 +24,40 @@ struct Snapshot {
 }
 
 #[test]
-fn a_story_told_twice_is_answered_twice_the_same() {
+fn the_same_events_give_the_same_decisions() {
     for seed in 1..=10 {
-        assert_eq!(story(seed), story(seed), "seed {seed}");
+        assert_eq!(decision_log(seed), decision_log(seed), "seed {seed}");
     }
 }
 
 #[test]
-fn the_order_of_objects_without_order_does_not_matter() {
+fn the_order_of_unordered_objects_does_not_matter() {
     for seed in 1..=10 {
-        let right = Snapshot::new(seed, "").with_priorities().answers();
+        let right = Snapshot::new(seed, "").with_priorities().decisions();
         for shuffle in 1..=5 {
             let mut other = Snapshot::new(seed, "").with_priorities();
             let mut chance = Pcg64::seed_from_u64(shuffle);
             other.others.shuffle(&mut chance);
             other.waiting.shuffle(&mut chance);
-            assert_eq!(other.answers(), right, "seed {seed}, shuffled by {shuffle}");
+            assert_eq!(other.decisions(), right, "seed {seed}, shuffled by {shuffle}");
         }
     }
 }
 
 #[test]
-fn pods_on_nodes_may_be_told_in_any_order() {
+fn assigned_pods_may_be_applied_in_any_order() {
     for seed in 1..=10 {
-        let right = Snapshot::new(seed, "").answers();
+        let right = Snapshot::new(seed, "").decisions();
         for shuffle in 1..=5 {
             let mut other = Snapshot::new(seed, "");
             other.placed.shuffle(&mut Pcg64::seed_from_u64(shuffle));
-            assert_eq!(other.answers(), right, "seed {seed}, shuffled by {shuffle}");
+            assert_eq!(other.decisions(), right, "seed {seed}, shuffled by {shuffle}");
         }
     }
 }
 
 #[test]
-fn resources_are_named_in_one_order() {
+fn reasons_list_resources_in_a_fixed_order() {
     let with = |name: &str, resources: &[&str]| {
         resources.iter().fold(pod(name), |pod, resource| pod.request(resource, "1"))
     };
@@ -81,13 +81,13 @@ fn resources_are_named_in_one_order() {
 #[test]
 fn uids_do_not_matter() {
     for seed in 1..=10 {
-        let answers = |uid| Snapshot::new(seed, uid).with_priorities().answers();
+        let answers = |uid| Snapshot::new(seed, uid).with_priorities().decisions();
         assert_eq!(answers("another-"), answers(""), "seed {seed}");
     }
 }
 
 #[test]
-fn to_explain_changes_nothing() {
+fn explain_changes_no_later_decision() {
     for seed in 1..=10 {
         let snapshot = Snapshot::new(seed, "").with_priorities();
         let (mut asked, mut unasked) = (snapshot.scheduler(), snapshot.scheduler());
@@ -105,8 +105,8 @@ fn to_explain_changes_nothing() {
     }
 }
 
-/// All that is said while a town lives.
-fn story(seed: u64) -> String {
+/// All explanations and decisions over a random cluster's events.
+fn decision_log(seed: u64) -> String {
     let mut town = Town::new(seed);
     let mut scheduler = Scheduler::new(Settings::default());
     let mut said = String::new();
@@ -128,7 +128,7 @@ fn story(seed: u64) -> String {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// What a town comes to; every uid begins with `uid`.
+    /// The state of a random cluster after some events; every uid begins with `uid`.
     fn new(seed: u64, uid: &str) -> Snapshot {
         let mut town = Town::new(seed);
         let mut told: Vec<Value> = Vec::new();
@@ -136,7 +136,7 @@ impl Snapshot {
         for step in 0..60 {
             let what = if step < opening.len() { opening[step].clone() } else { town.event() };
             let object = what.object().value().expect("an object is JSON");
-            told.retain(|other| identity(other) != identity(&object));
+            told.retain(|other| object_id(other) != object_id(&object));
             if !matches!(what, What::Deleted(_)) {
                 told.push(object);
             }
@@ -157,7 +157,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Pods that wait may make room for themselves.
+    /// Gives pending pods priorities, so that they may preempt.
     fn with_priorities(mut self) -> Snapshot {
         for pod in &mut self.waiting {
             pod["spec"]["priority"] = json!(text(pod, "name").len() % 3);
@@ -173,8 +173,8 @@ impl Snapshot {
         scheduler
     }
 
-    /// All that is said of all waiting pods, and what is done with them, in the order of their names.
-    fn answers(&self) -> String {
+    /// The explanations and decisions of all pending pods, by name.
+    fn decisions(&self) -> String {
         let mut scheduler = self.scheduler();
         let mut said = String::new();
         let mut pods: Vec<_> =
@@ -228,7 +228,7 @@ fn storage() -> Vec<Value> {
     (0..5).map(volume).chain((0..2).map(budget)).chain((0..2).map(claim)).chain([class]).collect()
 }
 
-fn identity(json: &Value) -> (String, String, String) {
+fn object_id(json: &Value) -> (String, String, String) {
     let namespace = json["metadata"]["namespace"].as_str().unwrap_or_default();
     (json["kind"].to_string(), namespace.to_owned(), text(json, "name").to_owned())
 }

@@ -1,4 +1,4 @@
-//! Devices are not simulated: a pod that wants some is refused, whichever way it asks, and never placed without.
+//! Rejection of pods that need dynamic resource allocation, which is not simulated, by claims or by extended resources.
 
 use model::Moment;
 use scheduler::{Decision, Scheduler, Settings, Version};
@@ -35,7 +35,7 @@ fn check(scheduler: &mut Scheduler, expected: &str) {
 }
 
 #[test]
-fn a_class_that_comes_and_goes_changes_what_is_said_of_its_resource() {
+fn a_device_class_changes_the_reason_for_its_extended_resource() {
     let mut scheduler = scheduler(Version::V1_36, &wants_gpu());
     check(&mut scheduler, "Insufficient example.com/gpu");
     scheduler.apply(NOW, &class().added());
@@ -45,14 +45,14 @@ fn a_class_that_comes_and_goes_changes_what_is_said_of_its_resource() {
 }
 
 #[test]
-fn before_1_36_classes_hand_out_no_resources() {
+fn before_1_36_device_classes_back_no_extended_resources() {
     let mut scheduler = scheduler(Version::V1_35, &wants_gpu());
     scheduler.apply(NOW, &class().added());
     check(&mut scheduler, "Insufficient example.com/gpu");
 }
 
 #[test]
-fn a_pod_with_claims_is_refused_even_where_the_profile_does_not_know_of_claims() {
+fn a_pod_with_resource_claims_is_rejected_even_without_the_plugin() {
     let spec =
         json!({"containers": [{"name": "c"}], "resourceClaims": [{"name": "r", "resourceClaimName": "r"}]});
     for version in [Version::V1_32, Version::V1_36] {

@@ -1,7 +1,7 @@
-//! The scheduler against a plain one that follows the rules word by word and remembers nothing, on made-up clusters in
-//! which much happens: they must agree on every node's verdict and scores, and on every decision.
+//! Differential tests: the scheduler against a reference scheduler without caches, on random clusters and events. They
+//! must agree on every node's verdict and scores, and on every decision.
 
-mod plain;
+mod reference;
 
 use std::collections::BTreeSet;
 
@@ -9,31 +9,31 @@ use model::Moment;
 use scheduler::{Decision, Explanation, NodeVerdict, Scheduler, Settings};
 use testobjects::town::Town;
 
-use plain::{Answer, Choice, Plain, sorted};
+use reference::{ReferenceDecision, ReferenceExplanation, ReferenceScheduler, sorted};
 
 const NOW: Moment = Moment::from_nanos(0);
 
-/// Scheduler after scheduler that is told the same.
-struct Trial {
-    town: Town,
-    fast: Scheduler,
-    forgetful: Scheduler,
-    plain: Plain,
+/// Schedulers that receive the same events.
+struct DifferentialTest {
+    cluster: Town,
+    cached: Scheduler,
+    uncached: Scheduler,
+    reference: ReferenceScheduler,
     seed: u64,
     step: usize,
 }
 
 #[test]
 fn small_clusters() {
-    for_seeds(120, |seed| Trial::new(seed, 6).run(120));
+    for_seeds(120, |seed| DifferentialTest::new(seed, 6).run(120));
 }
 
 #[test]
-fn clusters_of_which_only_a_part_is_looked_at() {
-    for_seeds(5, |seed| Trial::new(seed, 130).run(40));
+fn clusters_large_enough_for_sampling() {
+    for_seeds(5, |seed| DifferentialTest::new(seed, 130).run(40));
 }
 
-/// Runs some seeds from `KINESCOPE_TEST_SEED` on, `KINESCOPE_TEST_SCALE` times as many as said.
+/// Runs `count` seeds from `KINESCOPE_TEST_SEED` on, times `KINESCOPE_TEST_SCALE`.
 #[expect(clippy::disallowed_methods, reason = "a test takes its settings from whoever runs it")]
 fn for_seeds(count: u64, run: impl Fn(u64)) {
     let number = |name, default| {
@@ -44,33 +44,33 @@ fn for_seeds(count: u64, run: impl Fn(u64)) {
     (first..first + count * scale).for_each(run);
 }
 
-// === impl Trial ===
+// === impl DifferentialTest ===
 
-impl Trial {
-    fn new(seed: u64, nodes: usize) -> Trial {
+impl DifferentialTest {
+    fn new(seed: u64, nodes: usize) -> DifferentialTest {
         let mut forgetful = Scheduler::new(Settings::default());
-        forgetful.remember_nothing();
-        let mut trial = Trial {
-            town: Town::new(seed),
-            fast: Scheduler::new(Settings::default()),
-            forgetful,
-            plain: Plain::default(),
+        forgetful.disable_caches();
+        let mut trial = DifferentialTest {
+            cluster: Town::new(seed),
+            cached: Scheduler::new(Settings::default()),
+            uncached: forgetful,
+            reference: ReferenceScheduler::default(),
             seed,
             step: 0,
         };
-        let opening = trial.town.opening(nodes);
-        opening.iter().for_each(|what| trial.tell(what));
+        let opening = trial.cluster.opening(nodes);
+        opening.iter().for_each(|what| trial.apply(what));
         trial
     }
 
     fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.step = step;
-            let what = self.town.event();
-            self.tell(&what);
-            while self.town.dice.chance(50) {
-                let Some((namespace, name)) = self.town.waiting() else { break };
-                if self.town.dice.chance(60) {
+            let what = self.cluster.event();
+            self.apply(&what);
+            while self.cluster.dice.chance(50) {
+                let Some((namespace, name)) = self.cluster.waiting() else { break };
+                if self.cluster.dice.chance(60) {
                     self.explain(&namespace, &name);
                 } else {
                     self.attempt(&namespace, &name);
@@ -79,67 +79,67 @@ impl Trial {
         }
     }
 
-    fn tell(&mut self, what: &model::What) {
-        self.fast.apply(NOW, what);
-        self.forgetful.apply(NOW, what);
-        self.plain.apply(what);
+    fn apply(&mut self, what: &model::What) {
+        self.cached.apply(NOW, what);
+        self.uncached.apply(NOW, what);
+        self.reference.apply(what);
     }
 
     fn explain(&mut self, namespace: &str, name: &str) {
-        let found = self.fast.explain(NOW, namespace, name).expect("it waits");
-        let anew = self.forgetful.explain(NOW, namespace, name).expect("it waits");
-        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.place());
-        let plain = self.plain.explain(namespace, name);
-        for ((node, right), answer) in plain.nodes.iter().zip(&answer(&found).nodes) {
-            assert_eq!((node, right), (&answer.0, &answer.1), "{} {namespace}/{name}", self.place());
+        let found = self.cached.explain(NOW, namespace, name).expect("it waits");
+        let anew = self.uncached.explain(NOW, namespace, name).expect("it waits");
+        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.location());
+        let plain = self.reference.explain(namespace, name);
+        for ((node, right), answer) in plain.nodes.iter().zip(&comparable(&found).nodes) {
+            assert_eq!((node, right), (&answer.0, &answer.1), "{} {namespace}/{name}", self.location());
         }
-        assert_eq!(answer(&found), plain, "{} {namespace}/{name}", self.place());
+        assert_eq!(comparable(&found), plain, "{} {namespace}/{name}", self.location());
     }
 
     fn attempt(&mut self, namespace: &str, name: &str) {
-        let found = self.fast.attempt(NOW, namespace, name).expect("it waits");
-        let anew = self.forgetful.attempt(NOW, namespace, name).expect("it waits");
-        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.place());
-        let plain = self.plain.attempt(namespace, name);
-        assert_eq!(choice(&found), plain, "{} {namespace}/{name}", self.place());
+        let found = self.cached.attempt(NOW, namespace, name).expect("it waits");
+        let anew = self.uncached.attempt(NOW, namespace, name).expect("it waits");
+        assert_eq!(found, anew, "{} {namespace}/{name}: what is remembered is wrong", self.location());
+        let plain = self.reference.attempt(namespace, name);
+        assert_eq!(comparable_decision(&found), plain, "{} {namespace}/{name}", self.location());
         match plain {
-            Choice::Placed { node, .. } => self.town.placed(namespace, name, &node),
-            Choice::Refused { .. } => {
-                if let Some(what) = self.town.refused(namespace, name) {
-                    self.tell(&what);
+            ReferenceDecision::Placed { node, .. } => self.cluster.placed(namespace, name, &node),
+            ReferenceDecision::Refused { .. } => {
+                if let Some(what) = self.cluster.refused(namespace, name) {
+                    self.apply(&what);
                 }
             }
         }
     }
 
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         format!("seed {} (KINESCOPE_TEST_SEED), step {}:", self.seed, self.step)
     }
 }
 
-fn answer(explanation: &Explanation) -> Answer {
+fn comparable(explanation: &Explanation) -> ReferenceExplanation {
     let verdict = |verdict: &NodeVerdict| match verdict {
-        NodeVerdict::Refused(refusal) => NodeVerdict::Refused(sorted(refusal.clone())),
+        NodeVerdict::Rejected(refusal) => NodeVerdict::Rejected(sorted(refusal.clone())),
         fits => fits.clone(),
     };
     let nodes = explanation.nodes.iter().map(|one| (one.node.to_string(), verdict(&one.verdict)));
-    Answer {
-        pre_filter: explanation.pre_filter.clone(),
+    ReferenceExplanation {
+        pre_filter: explanation.pre_filter_status.clone(),
         nodes: nodes.collect(),
-        choice: choice(&explanation.decision),
+        decision: comparable_decision(&explanation.decision),
     }
 }
 
-fn choice(decision: &Decision) -> Choice {
+fn comparable_decision(decision: &Decision) -> ReferenceDecision {
     match decision {
-        Decision::Placed(placement) => Choice::Placed {
+        Decision::Placed(placement) => ReferenceDecision::Placed {
             node: placement.node.to_string(),
-            looked_at: placement.looked_at,
-            fitting: placement.fitting,
+            evaluated_nodes: placement.evaluated_nodes,
+            feasible_nodes: placement.feasible_nodes,
         },
-        Decision::Refused(rejection) => Choice::Refused {
+        Decision::Refused(rejection) => ReferenceDecision::Refused {
             message: rejection.message.clone(),
-            plugins: rejection.plugins.iter().map(ToString::to_string).collect::<BTreeSet<_>>(),
+            plugins: rejection.unschedulable_plugins.iter().map(ToString::to_string).collect::<BTreeSet<_>>(),
         },
         other => panic!("the pod was to be tried: {other:?}"),
     }

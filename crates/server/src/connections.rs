@@ -1,4 +1,5 @@
-//! The open connections of a listener: how many there may be, and which one has to go for a new one.
+//! The open connections of a listener, their limits, and the eviction of unauthenticated ones when the limits are
+//! reached.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -17,40 +18,40 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tower::Service;
 
-/// How many connections there may be at once.
+/// Limits on concurrent connections.
 #[derive(Clone, Copy)]
 pub(super) struct ConnectionLimits {
     pub(super) total: usize,
-    /// From one address.
+    /// From one client address.
     pub(super) per_peer: usize,
 }
 
-/// The connections that are open.
+/// The open connections of one listener.
 pub(super) struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
 }
 
-/// The place of a connection among the others, free again when this is dropped.
+/// A connection's entry among the open ones, removed when this is dropped.
 pub(super) struct ConnectionSlot {
     id: u64,
     connections: Arc<Connections>,
-    /// Comes when the connection has to go. Taken by its stream.
+    /// Resolves when the connection is evicted. Taken by its stream.
     evicted: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
-/// What answers on one connection; requests carry its slot.
+/// The service of one connection. It adds the connection's slot to the extensions of each request.
 #[derive(Clone)]
 pub(super) struct ConnectionService {
     router: Router,
     slot: Arc<ConnectionSlot>,
 }
 
-/// Makes streams of connections end when they are evicted.
+/// An acceptor that wraps each connection's stream in an [`EvictableStream`].
 #[derive(Clone)]
 pub(super) struct EvictingAcceptor;
 
-/// A stream that breaks off when its connection is evicted.
+/// A stream whose reads and writes fail once its connection is evicted.
 pub(super) struct EvictableStream<S> {
     stream: S,
     /// `None` once it was evicted.
@@ -60,16 +61,16 @@ pub(super) struct EvictableStream<S> {
 
 #[derive(Default)]
 struct OpenConnections {
-    /// By the order in which they came.
+    /// In the order in which they were accepted.
     all: BTreeMap<u64, OpenConnection>,
     next: u64,
 }
 
 struct OpenConnection {
     peer: IpAddr,
-    /// Whether a request of it was let through.
+    /// Whether one of its requests was authenticated.
     authenticated: bool,
-    /// The connection ends when this is dropped.
+    /// Dropping this evicts the connection.
     _evict: oneshot::Sender<()>,
 }
 
@@ -80,10 +81,10 @@ impl Connections {
         Arc::new(Connections { limits, open: Mutex::default() })
     }
 
-    /// A slot for a new connection. Where all are taken, a connection that has not authenticated makes room; `None` if
-    /// there is no such connection.
+    /// Returns a slot for a new connection. At the limit an unauthenticated connection is evicted for it; `None` if
+    /// every connection is authenticated.
     pub(super) fn admit(self: &Arc<Connections>, peer: SocketAddr) -> Option<ConnectionSlot> {
-        let peer = grouped(peer.ip());
+        let peer = address_group(peer.ip());
         let mut open = lock(&self.open);
         let of_peer = open.all.values().filter(|one| one.peer == peer).count();
         let has_room = (of_peer < self.limits.per_peer || open.evict(|one| one.peer == peer))
@@ -102,8 +103,8 @@ impl Connections {
 // === impl OpenConnections ===
 
 impl OpenConnections {
-    /// Ends one of these connections that has not authenticated, if there is one: of the address that holds most, the
-    /// oldest. So a flood from some addresses does not evict the only connection of another.
+    /// Evicts an unauthenticated connection among those selected, if there is one: the oldest of the address with most
+    /// connections. So a flood from some addresses does not evict the only connection of another.
     fn evict(&mut self, is_meant: impl Fn(&OpenConnection) -> bool) -> bool {
         let mut held: HashMap<IpAddr, usize> = HashMap::new();
         for one in self.all.values() {
@@ -116,8 +117,8 @@ impl OpenConnections {
     }
 }
 
-/// An address, or of IPv6 the network of it that one machine usually has to itself.
-fn grouped(address: IpAddr) -> IpAddr {
+/// The address, or for IPv6 its /64 network, which usually belongs to one machine.
+fn address_group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
         address => address,
@@ -127,7 +128,7 @@ fn grouped(address: IpAddr) -> IpAddr {
 // === impl ConnectionSlot ===
 
 impl ConnectionSlot {
-    /// Notes that a request was let through: this connection is not evicted any more.
+    /// Marks the connection as authenticated, which exempts it from eviction.
     pub(super) fn set_authenticated(&self) {
         if let Some(open) = lock(&self.connections.open).all.get_mut(&self.id) {
             open.authenticated = true;
@@ -184,7 +185,7 @@ impl<S> Accept<S, ConnectionService> for EvictingAcceptor {
 // === impl EvictableStream ===
 
 impl<S> EvictableStream<S> {
-    /// An error once it was evicted; the task is woken when it is.
+    /// Returns an error once the connection is evicted, and registers the task to be woken when it is.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if let Some(evicted) = &mut self.evicted
             && Pin::new(evicted).poll(context).is_ready()
@@ -269,7 +270,7 @@ mod tests {
         all[0].set_authenticated();
         let fourth = connections.admit(peer("10.0.0.4")).unwrap();
         assert_eq!(all.each_ref().map(is_evicted), [false, true, false]);
-        // Where all have authenticated nobody goes.
+        // If all are authenticated none is evicted.
         all[2].set_authenticated();
         fourth.set_authenticated();
         assert!(connections.admit(peer("10.0.0.5")).is_none());
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address() {
+    fn an_ipv6_network_counts_as_one_address() {
         let connections = connections(10, 1);
         let first = connections.admit(peer("2001:db8::1")).unwrap();
         let other = connections.admit(peer("2001:db8:0:1::1")).unwrap();

@@ -1,13 +1,13 @@
-//! The state of a history's files on disk, by which a change is noticed without opening them.
+//! The state of a history's files on disk, to notice changes without opening them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Two changes that follow each other faster may leave the same times.
-const CLOCK_STEP: Duration = Duration::from_secs(1);
+/// Two changes within this time may leave the same timestamp.
+const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(1);
 
-/// Which file it was, how long, and when it changed: of the history, and of the log that lies beside it while it is
+/// Identity, length and change time of the history's file, and of the write-ahead log that exists beside it while it is
 /// written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp([Option<FileState>; 2]);
@@ -17,7 +17,7 @@ struct FileState {
     device: u64,
     inode: u64,
     bytes: u64,
-    /// Since 1970. Of the inode, so that new permissions count as well.
+    /// The inode's change time (ctime) since 1970, which a change of permissions updates too.
     changed: Duration,
 }
 
@@ -30,15 +30,15 @@ impl FileStamp {
         FileStamp([FileState::of(history), FileState::of(Path::new(&log))])
     }
 
-    /// Bytes of the history's file and of its log. A copy of the history is not longer.
+    /// Bytes of the history's file and of its log: the most that a copy of the history can have.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().flatten().map(|file| file.bytes).sum()
     }
 
-    /// Whether the last change is so long ago that another one would leave another stamp.
+    /// Whether the last change is long enough ago that another one would leave a different stamp.
     pub(super) fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.0.iter().flatten().all(|file| file.changed + CLOCK_STEP < now)
+        self.0.iter().flatten().all(|file| file.changed + TIMESTAMP_RESOLUTION < now)
     }
 }
 

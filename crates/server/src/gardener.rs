@@ -8,27 +8,27 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use formats::{Writer, scaling_history};
 use model::Window;
-use query::{Chosen, Feed, Shown};
+use query::{ExportScope, ExportStream, OpenHistory};
 use serde::Deserialize;
 
-use super::App;
-use super::asked::{Asked, Named, given};
-use super::histories::attachment;
-use super::problem::{Problem, Result};
+use super::AppState;
+use super::api_error::{ApiError, Result};
+use super::extractors::{HistoryName, QueryParams, non_empty};
+use super::histories::content_disposition;
 use super::scratch::{CopyContent, CopyKey};
-use super::work::Sink;
+use super::worker_pool::BodyWriter;
 
-/// Of which recording; their databases hold only one.
+/// The source to export; one of Gardener's databases holds a single source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DatabaseAsked {
+pub(super) struct DatabaseQuery {
     source: Option<String>,
 }
 
 /// `GET /api/db`
-pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Response {
     let shelf = app.clone();
-    match app.hands.light(move || Ok(shelf.shelf.all()?)).await {
+    match app.workers.run_light(move || Ok(shelf.catalog.list()?)).await {
         Ok(all) => {
             all.iter().map(|listed| format!("{}.db\n", listed.name)).collect::<String>().into_response()
         }
@@ -38,13 +38,13 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
 
 /// `GET /api/db/{name}`
 pub(super) async fn database(
-    State(app): State<Arc<App>>,
-    name: Result<Named>,
-    asked: Result<Asked<DatabaseAsked>>,
+    State(app): State<Arc<AppState>>,
+    name: Result<HistoryName>,
+    asked: Result<QueryParams<DatabaseQuery>>,
 ) -> Response {
-    match answer(app, name, asked).await {
+    match respond(app, name, asked).await {
         Ok(response) => response,
-        // Their clients know this code for it.
+        // Gardener's recorder answers 400 for an unknown database, and its clients expect that.
         Err(problem) if problem.code() == StatusCode::NOT_FOUND => {
             problem.with_code(StatusCode::BAD_REQUEST).into_text()
         }
@@ -52,29 +52,34 @@ pub(super) async fn database(
     }
 }
 
-async fn answer(app: Arc<App>, name: Result<Named>, asked: Result<Asked<DatabaseAsked>>) -> Result<Response> {
-    let (Named(name), Asked(asked)) = (name?, asked?);
+async fn respond(
+    app: Arc<AppState>,
+    name: Result<HistoryName>,
+    asked: Result<QueryParams<DatabaseQuery>>,
+) -> Result<Response> {
+    let (HistoryName(name), QueryParams(asked)) = (name?, asked?);
     let name = name.strip_suffix(".db").unwrap_or(&name).to_owned();
-    let attached = attachment(&format!("{name}_copy.db"));
+    let attached = content_disposition(&format!("{name}_copy.db"));
     let shelf = app.clone();
-    let write = move |sink: &mut Sink| {
-        let listed = shelf.shelf.find(&name)?;
-        let source = given(&asked.source).map(str::to_owned);
+    let write = move |sink: &mut BodyWriter| {
+        let listed = shelf.catalog.find(&name)?;
+        let source = non_empty(&asked.source).map(str::to_owned);
         let content = CopyContent::ScalingHistory { source: source.clone() };
         let key = CopyKey { history: listed.path.clone(), content };
-        let mut copy = shelf.scratch.share(key, &sink.client(), |new| {
-            let chosen = Chosen::open(&listed.path)?;
-            let mut feed = Feed::new(&chosen, Shown::Changes(Window::ALL));
-            feed.selection.source = chosen.source(source.as_deref(), "?source=").map_err(Problem::asked)?;
-            let mut writer = Box::new(scaling_history::Writer::create(new.path())?);
-            feed.all(&mut *writer, || new.step())?;
+        let mut copy = shelf.scratch.get_or_make(key, &sink.client(), |new| {
+            let chosen = OpenHistory::open(&listed.path)?;
+            let mut feed = ExportStream::new(&chosen, ExportScope::Changes(Window::ALL));
+            feed.selection.source =
+                chosen.source(source.as_deref(), "?source=").map_err(ApiError::bad_request)?;
+            let mut writer = Box::new(scaling_history::ScalingHistoryWriter::create(new.path())?);
+            feed.write_to(&mut *writer, || new.update_reservation())?;
             writer.finish()?;
             Ok(())
         })?;
         io::copy(&mut copy, sink)?;
         Ok(())
     };
-    let body = app.hands.heavy(write).await?;
+    let body = app.workers.run_heavy(write).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_DISPOSITION, attached),

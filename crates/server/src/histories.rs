@@ -1,4 +1,4 @@
-//! Our own API: what histories there are and what is in them.
+//! Handlers of `/api/v1/histories`: the list of histories, and the objects, changes and gaps of each.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,22 +13,24 @@ use history::{History, Selection};
 use kubernetes::kinds::is_secret;
 use kubernetes::selector::Selector;
 use model::{Kind, Moment, Window};
-use query::{Chosen, Feed, KindWords, Shown, gap_as_json, has_labels, summary_as_json};
+use query::{
+    ExportScope, ExportStream, KindResolver, OpenHistory, gap_as_json, matches_labels, summary_as_json,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::App;
-use super::asked::{Asked, Named, given, moment};
+use super::AppState;
+use super::api_error::{ApiError, Result};
+use super::catalog::CatalogEntry;
+use super::extractors::{HistoryName, QueryParams, non_empty, parse_moment};
 use super::overview::Overview;
-use super::problem::{Problem, Result};
 use super::scratch::{CopyContent, CopyKey};
-use super::shelf::Listed;
-use super::work::Sink;
+use super::worker_pool::BodyWriter;
 
-/// Which objects of which moment.
+/// Query parameters of `/objects`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ObjectsAsked {
+pub(super) struct ObjectsQuery {
     at: Option<String>,
     kind: Option<String>,
     namespace: Option<String>,
@@ -37,13 +39,13 @@ pub(super) struct ObjectsAsked {
     source: Option<String>,
 }
 
-/// Which changes of which time.
+/// Query parameters of `/changes`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ChangesAsked {
+pub(super) struct ChangesQuery {
     from: Option<String>,
     to: Option<String>,
-    /// Whether the lines begin with the objects that were there, as if each had been added.
+    /// Whether to begin with the objects that exist at `from`, as ADDED events.
     #[serde(default)]
     state: bool,
     kind: Option<String>,
@@ -54,68 +56,78 @@ pub(super) struct ChangesAsked {
 }
 
 /// `GET /api/v1/histories`
-pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>> {
+pub(super) async fn list(State(app): State<Arc<AppState>>) -> Result<Json<Value>> {
     let here = app.clone();
-    let all = app.hands.light(move || Ok(here.overviews.of_all(here.shelf.all()?))).await?;
-    let all: Vec<Value> = all.into_iter().map(|(listed, overview)| in_brief(&listed, overview)).collect();
+    let all = app.workers.run_light(move || Ok(here.overviews.read_all(here.catalog.list()?))).await?;
+    let all: Vec<Value> =
+        all.into_iter().map(|(listed, overview)| overview_json(&listed, overview)).collect();
     Ok(Json(json!({ "histories": all })))
 }
 
 /// `GET /api/v1/histories/{name}`
-pub(super) async fn info(State(app): State<Arc<App>>, Named(name): Named) -> Result<Json<Value>> {
+pub(super) async fn info(
+    State(app): State<Arc<AppState>>,
+    HistoryName(name): HistoryName,
+) -> Result<Json<Value>> {
     let shelf = app.clone();
     let read = move || {
-        let history = History::open(&shelf.shelf.find(&name)?.path)?;
+        let history = History::open(&shelf.catalog.find(&name)?.path)?;
         Ok(summary_as_json(&name, &history.summary()?, &history.gaps()?))
     };
-    app.hands.light(read).await.map(Json)
+    app.workers.run_light(read).await.map(Json)
 }
 
 /// `GET /api/v1/histories/{name}/gaps`
-pub(super) async fn gaps(State(app): State<Arc<App>>, Named(name): Named) -> Result<Json<Value>> {
+pub(super) async fn gaps(
+    State(app): State<Arc<AppState>>,
+    HistoryName(name): HistoryName,
+) -> Result<Json<Value>> {
     let shelf = app.clone();
-    let read = move || Ok(History::open(&shelf.shelf.find(&name)?.path)?.gaps()?);
-    let gaps = app.hands.light(read).await?;
+    let read = move || Ok(History::open(&shelf.catalog.find(&name)?.path)?.gaps()?);
+    let gaps = app.workers.run_light(read).await?;
     Ok(Json(json!({ "gaps": gaps.iter().map(gap_as_json).collect::<Vec<_>>() })))
 }
 
 /// `GET /api/v1/histories/{name}/objects`
 pub(super) async fn objects(
-    State(app): State<Arc<App>>,
-    Named(name): Named,
-    Asked(asked): Asked<ObjectsAsked>,
+    State(app): State<Arc<AppState>>,
+    HistoryName(name): HistoryName,
+    QueryParams(asked): QueryParams<ObjectsQuery>,
 ) -> Result<Response> {
     let shelf = app.clone();
-    let body = app.hands.heavy(move |sink| asked.write(&shelf.shelf.find(&name)?, sink)).await?;
+    let body = app.workers.run_heavy(move |sink| asked.write(&shelf.catalog.find(&name)?, sink)).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// `GET /api/v1/histories/{name}/changes`
 pub(super) async fn changes(
-    State(app): State<Arc<App>>,
-    Named(name): Named,
-    Asked(asked): Asked<ChangesAsked>,
+    State(app): State<Arc<AppState>>,
+    HistoryName(name): HistoryName,
+    QueryParams(asked): QueryParams<ChangesQuery>,
 ) -> Result<Response> {
     let shelf = app.clone();
-    let body = app.hands.heavy(move |sink| asked.write(&shelf.shelf.find(&name)?, sink)).await?;
+    let body = app.workers.run_heavy(move |sink| asked.write(&shelf.catalog.find(&name)?, sink)).await?;
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }
 
 /// `GET /api/v1/histories/{name}/download`
-pub(super) async fn download(State(app): State<Arc<App>>, Named(name): Named) -> Result<Response> {
+pub(super) async fn download(
+    State(app): State<Arc<AppState>>,
+    HistoryName(name): HistoryName,
+) -> Result<Response> {
     let shelf = app.clone();
-    let attached = attachment(&format!("{name}.kine"));
-    let copy = move |sink: &mut Sink| {
-        let listed = shelf.shelf.find(&name)?;
+    let attached = content_disposition(&format!("{name}.kine"));
+    let copy = move |sink: &mut BodyWriter| {
+        let listed = shelf.catalog.find(&name)?;
         let key = CopyKey { history: listed.path.clone(), content: CopyContent::History };
-        let mut copy = shelf.scratch.share(key, &sink.client(), |new| {
+        let mut copy = shelf.scratch.get_or_make(key, &sink.client(), |new| {
             new.reserve_history()?;
-            Ok(history::copy(&listed.path, new.path(), new.is_wanted())?)
+            Ok(history::copy(&listed.path, new.path(), new.client_check())?)
         })?;
         io::copy(&mut copy, sink)?;
         Ok(())
     };
-    let body = app.hands.heavy(copy).await?;
+    let body = app.workers.run_heavy(copy).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/vnd.sqlite3".to_owned()),
         (header::CONTENT_DISPOSITION, attached),
@@ -123,8 +135,8 @@ pub(super) async fn download(State(app): State<Arc<App>>, Named(name): Named) ->
     Ok((headers, body).into_response())
 }
 
-/// The header by which a browser saves an answer under a name.
-pub(super) fn attachment(name: &str) -> String {
+/// The value of a `Content-Disposition` header that saves the response under this name.
+pub(super) fn content_disposition(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.bytes().all(is_plain) {
         return format!("attachment; filename={name}");
@@ -132,7 +144,7 @@ pub(super) fn attachment(name: &str) -> String {
     format!("attachment; filename*=UTF-8''{}", percent_encoded(name))
 }
 
-/// A name as a part of a URL.
+/// A name percent-encoded for a URL.
 pub(super) fn percent_encoded(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
@@ -144,35 +156,36 @@ pub(super) fn percent_encoded(name: &str) -> String {
     text
 }
 
-// === impl ObjectsAsked ===
+// === impl ObjectsQuery ===
 
-impl ObjectsAsked {
-    fn write(&self, listed: &Listed, sink: &mut Sink) -> Result<()> {
-        let chosen = Chosen::open(&listed.path)?;
-        let at = moment(&chosen, &self.at)?.unwrap_or(chosen.times.end);
-        let kinds = kinds(&chosen, &self.kind, at)?;
+impl ObjectsQuery {
+    fn write(&self, listed: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
+        let chosen = OpenHistory::open(&listed.path)?;
+        let at = parse_moment(&chosen, &self.at)?.unwrap_or(chosen.times.end);
+        let kinds = parse_kinds(&chosen, &self.kind, at)?;
         let mut kinds = kinds.map_or_else(|| chosen.history.kinds(), Ok)?;
         kinds.retain(|kind| !is_secret(kind));
-        let labels = labels(&self.label_selector)?;
+        let labels = parse_labels(&self.label_selector)?;
         let mut selection = Selection {
             kinds: None,
-            source: chosen.source(given(&self.source), "?source=").map_err(Problem::asked)?,
-            namespace: given(&self.namespace).map(str::to_owned),
-            name: given(&self.name).map(str::to_owned),
+            source: chosen.source(non_empty(&self.source), "?source=").map_err(ApiError::bad_request)?,
+            namespace: non_empty(&self.namespace).map(str::to_owned),
+            name: non_empty(&self.name).map(str::to_owned),
         };
         let mut gaps = chosen.history.gaps()?;
         gaps.retain(|gap| gap.from <= at && at < gap.to);
         let gaps: Vec<Value> = gaps.iter().map(gap_as_json).collect();
 
-        // What goes wrong soon is still answered as an error: parts of the answer are gathered before they are sent.
-        write_head(sink, at, &gaps)?;
+        // An early failure still becomes an error response, because the body is buffered before it is sent.
+        write_list_header(sink, at, &gaps)?;
         let mut comma = "";
         let mut written = Ok(());
-        // Kind by kind, so that the work ends soon after the client has gone.
+        // Kind by kind, so that the work stops soon after the client disconnects.
         for kind in kinds {
             selection.kinds = Some(vec![kind]);
-            chosen.history.each_at(at, &selection, |version| {
-                if written.is_ok() && labels.as_ref().is_none_or(|labels| has_labels(&version.object, labels))
+            chosen.history.for_each_at(at, &selection, |version| {
+                if written.is_ok()
+                    && labels.as_ref().is_none_or(|labels| matches_labels(&version.object, labels))
                 {
                     written = write!(sink, "{comma}{}", version.object.as_str());
                     comma = ",\n";
@@ -185,42 +198,42 @@ impl ObjectsAsked {
     }
 }
 
-// === impl ChangesAsked ===
+// === impl ChangesQuery ===
 
-impl ChangesAsked {
-    fn write(&self, listed: &Listed, sink: &mut Sink) -> Result<()> {
-        let chosen = Chosen::open(&listed.path)?;
-        let end = moment(&chosen, &self.to)?;
+impl ChangesQuery {
+    fn write(&self, listed: &CatalogEntry, sink: &mut BodyWriter) -> Result<()> {
+        let chosen = OpenHistory::open(&listed.path)?;
+        let end = parse_moment(&chosen, &self.to)?;
         let mut window = Window { to: end.map_or(Moment::MAX, |end| end.plus_nanos(1)), ..Window::ALL };
-        if let Some(from) = moment(&chosen, &self.from)? {
+        if let Some(from) = parse_moment(&chosen, &self.from)? {
             window.from = from;
         }
         let shown = match self.state {
-            true => Shown::StateAndChanges(window),
-            false => Shown::Changes(window),
+            true => ExportScope::StateAndChanges(window),
+            false => ExportScope::Changes(window),
         };
-        let mut feed = Feed::new(&chosen, shown);
+        let mut feed = ExportStream::new(&chosen, shown);
         feed.with_audit_logs = true;
         feed.selection = Selection {
-            kinds: kinds(&chosen, &self.kind, end.unwrap_or(chosen.times.end))?,
-            source: match given(&self.source) {
-                Some(name) => chosen.source(Some(name), "?source=").map_err(Problem::asked)?,
+            kinds: parse_kinds(&chosen, &self.kind, end.unwrap_or(chosen.times.end))?,
+            source: match non_empty(&self.source) {
+                Some(name) => chosen.source(Some(name), "?source=").map_err(ApiError::bad_request)?,
                 None => None,
             },
-            namespace: given(&self.namespace).map(str::to_owned),
-            name: given(&self.name).map(str::to_owned),
+            namespace: non_empty(&self.namespace).map(str::to_owned),
+            name: non_empty(&self.name).map(str::to_owned),
         };
-        feed.labels = labels(&self.label_selector)?;
-        self.check(window, end).map_err(Problem::asked)?;
+        feed.labels = parse_labels(&self.label_selector)?;
+        self.check(window, end).map_err(ApiError::bad_request)?;
         let client = sink.client();
-        let mut writer = Box::new(jsonl::Writer::new(sink, None));
-        feed.all(&mut *writer, || client.check())?;
+        let mut writer = Box::new(jsonl::JsonlWriter::new(sink, None));
+        feed.write_to(&mut *writer, || client.check())?;
         writer.finish()?;
         Ok(())
     }
 
     fn check(&self, window: Window, end: Option<Moment>) -> anyhow::Result<()> {
-        if self.state && given(&self.from).is_none() {
+        if self.state && non_empty(&self.from).is_none() {
             bail!("state=true shows what was there when a window begins: say from= as well");
         }
         if window.to <= window.from {
@@ -230,8 +243,8 @@ impl ChangesAsked {
     }
 }
 
-/// What is told of a history among others. One that cannot be read says why.
-fn in_brief(listed: &Listed, overview: history::Result<Arc<Overview>>) -> Value {
+/// A history's entry in the list of histories. For an unreadable one it has the error.
+fn overview_json(listed: &CatalogEntry, overview: history::Result<Arc<Overview>>) -> Value {
     match overview {
         Ok(overview) => json!({
             "name": listed.name,
@@ -245,23 +258,23 @@ fn in_brief(listed: &Listed, overview: history::Result<Arc<Overview>>) -> Value 
     }
 }
 
-fn kinds(chosen: &Chosen, words: &Option<String>, at: Moment) -> Result<Option<Vec<Kind>>> {
-    let Some(text) = given(words) else { return Ok(None) };
-    let words = KindWords::read(&chosen.history, at)?;
-    let found = words.find(text).map_err(Problem::asked)?;
+fn parse_kinds(chosen: &OpenHistory, words: &Option<String>, at: Moment) -> Result<Option<Vec<Kind>>> {
+    let Some(text) = non_empty(words) else { return Ok(None) };
+    let words = KindResolver::read(&chosen.history, at)?;
+    let found = words.resolve(text).map_err(ApiError::bad_request)?;
     if found.iter().any(|found| is_secret(&found.kind)) {
         let words = "Secrets are not served: download the history and use `kinescope get`";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, words));
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, words));
     }
     Ok(Some(found.into_iter().map(|found| found.kind).collect()))
 }
 
-fn labels(text: &Option<String>) -> Result<Option<Selector>> {
-    given(text).map(Selector::parse).transpose().map_err(Problem::asked)
+fn parse_labels(text: &Option<String>) -> Result<Option<Selector>> {
+    non_empty(text).map(Selector::parse).transpose().map_err(ApiError::bad_request)
 }
 
-/// All of a Kubernetes list but its objects, and beside it which moment it is of and what may be missing.
-fn write_head(sink: &mut Sink, at: Moment, gaps: &[Value]) -> io::Result<()> {
+/// Writes a Kubernetes List up to its items, with the moment and the gaps as additional fields.
+fn write_list_header(sink: &mut BodyWriter, at: Moment, gaps: &[Value]) -> io::Result<()> {
     let gaps = Value::from(gaps);
     write!(
         sink,
@@ -275,7 +288,7 @@ mod tests {
 
     #[test]
     fn names_that_are_not_plain_are_escaped() {
-        assert_eq!(attachment("prod-1.kine"), "attachment; filename=prod-1.kine");
-        assert_eq!(attachment("a \"é\".kine"), "attachment; filename*=UTF-8''a%20%22%C3%A9%22.kine");
+        assert_eq!(content_disposition("prod-1.kine"), "attachment; filename=prod-1.kine");
+        assert_eq!(content_disposition("a \"é\".kine"), "attachment; filename*=UTF-8''a%20%22%C3%A9%22.kine");
     }
 }

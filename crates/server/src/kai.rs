@@ -7,18 +7,18 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use formats::Writer;
 use formats::kai_snapshot::{self, Partition};
-use query::{Chosen, Feed, Shown};
+use query::{ExportScope, ExportStream, OpenHistory};
 use serde::Deserialize;
 
-use super::App;
-use super::asked::{Asked, given, moment};
-use super::problem::{Problem, Result};
-use super::work::Sink;
+use super::AppState;
+use super::api_error::{ApiError, Result};
+use super::extractors::{QueryParams, non_empty, parse_moment};
+use super::worker_pool::BodyWriter;
 
-/// Of which recording and moment; the scheduler knows only its own and now.
+/// Query parameters that select history, source and moment. KAI itself knows none of them: it has one cluster, now.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SnapshotAsked {
+pub(super) struct SnapshotQuery {
     history: Option<String>,
     source: Option<String>,
     at: Option<String>,
@@ -27,25 +27,26 @@ pub(super) struct SnapshotAsked {
 
 /// `GET /get-snapshot`
 pub(super) async fn snapshot(
-    State(app): State<Arc<App>>,
-    Asked(asked): Asked<SnapshotAsked>,
+    State(app): State<Arc<AppState>>,
+    QueryParams(asked): QueryParams<SnapshotQuery>,
 ) -> Result<Response> {
     let partition: Option<Partition> =
-        given(&asked.partition).map(str::parse).transpose().map_err(Problem::asked)?;
+        non_empty(&asked.partition).map(str::parse).transpose().map_err(ApiError::bad_request)?;
     let shelf = app.clone();
-    let write = move |sink: &mut Sink| {
-        let chosen = Chosen::open(&shelf.shelf.find_or_only(given(&asked.history))?.path)?;
-        let at = moment(&chosen, &asked.at)?.unwrap_or(chosen.times.end);
-        let mut feed = Feed::new(&chosen, Shown::Moment(at));
+    let write = move |sink: &mut BodyWriter| {
+        let chosen = OpenHistory::open(&shelf.catalog.find_or_only(non_empty(&asked.history))?.path)?;
+        let at = parse_moment(&chosen, &asked.at)?.unwrap_or(chosen.times.end);
+        let mut feed = ExportStream::new(&chosen, ExportScope::Moment(at));
         feed.with_settings = true;
-        feed.selection.source = chosen.source(given(&asked.source), "?source=").map_err(Problem::asked)?;
+        feed.selection.source =
+            chosen.source(non_empty(&asked.source), "?source=").map_err(ApiError::bad_request)?;
         let client = sink.client();
-        let mut writer = Box::new(kai_snapshot::Writer::new(sink, partition));
-        feed.all(&mut *writer, || client.check())?;
+        let mut writer = Box::new(kai_snapshot::KaiSnapshotWriter::new(sink, partition));
+        feed.write_to(&mut *writer, || client.check())?;
         writer.finish()?;
         Ok(())
     };
-    let body = app.hands.heavy(write).await?;
+    let body = app.workers.run_heavy(write).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/zip"),
         (header::CONTENT_DISPOSITION, "attachment; filename=snapshot.zip"),

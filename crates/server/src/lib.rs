@@ -1,14 +1,16 @@
-//! The web application: histories over HTTP, for people, programs and the clients of other systems.
+//! The HTTP server: histories for browsers, programs and the clients of other systems.
 //!
-//! It reads `.kine` files that others write, be it another process or a thread of this one, and never writes to them.
-//! Each question opens its history anew, so that what was recorded meanwhile is seen.
+//! It reads `.kine` files that other processes, or other threads of this one, write, and never writes to them. Each
+//! request opens its history again, so that it includes everything recorded so far.
 
-mod asked;
+mod api_error;
+mod auth;
+mod catalog;
 mod connections;
-mod explaining;
+mod explanations;
+mod extractors;
 mod file_stamp;
 mod gardener;
-mod guard;
 mod health;
 mod histories;
 mod kai;
@@ -16,15 +18,13 @@ mod metrics;
 mod openapi;
 mod overview;
 mod page;
-mod problem;
 mod recordings;
-mod replaying;
+mod replays;
 mod route;
 mod routes;
 mod scratch;
-mod shelf;
 mod simkube;
-mod work;
+mod worker_pool;
 
 use std::future::Future;
 use std::io;
@@ -40,106 +40,112 @@ use axum::{Router, middleware};
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
-use recorder::Board;
+use recorder::RecorderMetrics;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 
+use self::api_error::ApiError;
+use self::auth::Token;
 use self::connections::{ConnectionLimits, ConnectionService, Connections, EvictingAcceptor};
-use self::guard::Token;
-use self::metrics::Metrics;
-use self::overview::Overviews;
-use self::problem::Problem;
-use self::replaying::Replays;
-use self::work::Hands;
+use self::metrics::ServerMetrics;
+use self::overview::OverviewCache;
+use self::replays::ReplayRegistry;
+use self::worker_pool::WorkerPool;
 
-pub use self::scratch::Scratch;
-pub use self::shelf::Shelf;
+pub use self::catalog::HistoryCatalog;
+pub use self::scratch::ScratchSpace;
 
-/// The most that a request may bring.
-const MAX_BODY: usize = 1 << 20;
-/// How long a client may take to say what it wants.
-const HEADER_PATIENCE: Duration = Duration::from_secs(10);
-/// Half of the files that a process may usually open.
+/// The largest request body accepted, in bytes.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// How long a client may take to send its request headers, or to finish the TLS handshake.
+const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// The total is half of the usual limit of open files per process.
 const CLIENT_CONNECTIONS: ConnectionLimits = ConnectionLimits { total: 512, per_peer: 128 };
-/// A kubelet has one or two.
+/// A kubelet opens one or two.
 const PROBE_CONNECTIONS: ConnectionLimits = ConnectionLimits { total: 64, per_peer: 16 };
-/// What answers that are under way get when the program is told to stop.
-const FAREWELL: Duration = Duration::from_millis(800);
+/// How long responses in progress may continue after the program is asked to stop.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(800);
 
-/// How histories are served.
-pub struct Settings {
-    /// Where clients connect.
+/// The server's configuration: its listeners, and how clients authenticate.
+pub struct ServerSettings {
+    /// The listener for clients.
     listener: TcpListener,
-    /// Where probes connect; `None`: where clients do.
+    /// The listener for probes; `None` if they share the one for clients.
     probe_listener: Option<TcpListener>,
-    /// What every client must know; `None`: whoever can connect may read.
+    /// The bearer token that clients must send; `None` if none is required.
     token: Option<Token>,
-    /// How the connection is encrypted; `None`: not at all.
+    /// The TLS configuration; `None` for plain HTTP.
     tls: Option<Arc<rustls::ServerConfig>>,
-    /// Whether clients must show a certificate.
-    knows_clients: bool,
+    /// Whether clients must present a certificate.
+    requires_client_certificates: bool,
 }
 
-/// What every answer is made from.
+/// The state that all handlers share.
 #[derive(Clone)]
-struct App {
-    shelf: Shelf,
-    /// Of what is recorded here; empty if nothing is.
-    board: Arc<Board>,
+struct AppState {
+    catalog: HistoryCatalog,
+    /// Metrics of the recordings that this process makes; empty if it makes none.
+    recorder_metrics: Arc<RecorderMetrics>,
     token: Option<Token>,
-    /// Whether clients have shown a certificate.
-    knows_clients: bool,
-    /// Whether probes are answered without a token.
-    has_open_probes: bool,
-    hands: Hands,
-    metrics: Arc<Metrics>,
-    overviews: Arc<Overviews>,
-    scratch: Arc<Scratch>,
-    replays: Arc<Replays>,
+    /// Whether the TLS handshake has already authenticated every client by its certificate.
+    requires_client_certificates: bool,
+    /// Whether `/healthz` and `/readyz` need no token on the listener for clients.
+    allows_anonymous_probes: bool,
+    workers: WorkerPool,
+    metrics: Arc<ServerMetrics>,
+    overviews: Arc<OverviewCache>,
+    scratch: Arc<ScratchSpace>,
+    replays: Arc<ReplayRegistry>,
 }
 
-/// A socket, and what answers there.
-struct Listener {
+/// A socket, with its TLS configuration, connection limits and router.
+struct HttpListener {
     socket: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ConnectionLimits,
     router: Router,
 }
 
-// === impl Settings ===
+// === impl ServerSettings ===
 
-impl Settings {
-    /// Listens.
-    pub fn listen(address: &[SocketAddr]) -> anyhow::Result<Settings> {
-        let listener = listen(address)?;
-        Ok(Settings { listener, probe_listener: None, token: None, tls: None, knows_clients: false })
+impl ServerSettings {
+    /// Binds the listener for clients to the first of the addresses that is free.
+    pub fn listen(address: &[SocketAddr]) -> anyhow::Result<ServerSettings> {
+        let listener = bind(address)?;
+        Ok(ServerSettings {
+            listener,
+            probe_listener: None,
+            token: None,
+            tls: None,
+            requires_client_certificates: false,
+        })
     }
 
-    /// Answers probes on a listener of their own, without TLS and without a token. Where clients connect they need the
-    /// token then.
+    /// Serves probes on a separate listener, without TLS and without a token. On the listener for clients they then
+    /// require the token.
     pub fn listen_for_probes(&mut self, address: &[SocketAddr]) -> anyhow::Result<()> {
-        self.probe_listener = Some(listen(address)?);
+        self.probe_listener = Some(bind(address)?);
         Ok(())
     }
 
-    /// Only who knows what is in the file may read.
+    /// Requires clients to send the token in the file.
     pub fn set_token(&mut self, file: &Path) -> anyhow::Result<()> {
-        self.token = Some(Token::in_file(file)?);
+        self.token = Some(Token::from_file(file)?);
         Ok(())
     }
 
-    /// Speaks TLS with a certificate, its chain behind it, and its key; only with those whom one of `clients` vouches
-    /// for, if there are any. All PEM.
+    /// Serves TLS with a certificate, its chain and its key, all PEM. With `clients`, accepts only client certificates
+    /// issued by one of the authorities in that file.
     pub fn set_tls(&mut self, certificate: &Path, key: &Path, clients: Option<&Path>) -> anyhow::Result<()> {
-        let chain = certificates(certificate)?;
+        let chain = read_certificates(certificate)?;
         let key_of = || format!("cannot read a private key, PEM, from {}", key.display());
         let secret = PrivateKeyDer::from_pem_file(key).with_context(key_of)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = match clients {
             Some(file) => {
                 let mut roots = rustls::RootCertStore::empty();
-                for authority in certificates(file)? {
+                for authority in read_certificates(file)? {
                     let bad = || format!("{} holds what is no authority's certificate", file.display());
                     roots.add(authority).with_context(bad)?;
                 }
@@ -155,30 +161,30 @@ impl Settings {
             .with_context(|| format!("{} and {} do not go together", certificate.display(), key.display()))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         self.tls = Some(Arc::new(config));
-        self.knows_clients = clients.is_some();
+        self.requires_client_certificates = clients.is_some();
         Ok(())
     }
 
-    /// What a user types to get here.
+    /// The URL that clients use.
     pub fn url(&self) -> anyhow::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.listener.local_addr()?))
     }
 
-    /// The same for probes, if they have a listener of their own.
+    /// The URL that probes use, if they have a separate listener.
     pub fn probe_url(&self) -> anyhow::Result<Option<String>> {
         let Some(listener) = &self.probe_listener else { return Ok(None) };
         Ok(Some(format!("http://{}", listener.local_addr()?)))
     }
 }
 
-fn listen(address: &[SocketAddr]) -> io::Result<TcpListener> {
+fn bind(address: &[SocketAddr]) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+fn read_certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let all: Vec<CertificateDer<'static>> =
         CertificateDer::pem_file_iter(file)
             .and_then(Iterator::collect)
@@ -187,36 +193,37 @@ fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     Ok(all)
 }
 
-/// Serves until `stop` comes.
+/// Serves until `stop` resolves.
 pub async fn serve(
-    shelf: Shelf,
-    board: Arc<Board>,
-    scratch: Scratch,
-    settings: Settings,
+    shelf: HistoryCatalog,
+    board: Arc<RecorderMetrics>,
+    scratch: ScratchSpace,
+    settings: ServerSettings,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let Settings { listener, probe_listener, token, tls, knows_clients } = settings;
+    let ServerSettings { listener, probe_listener, token, tls, requires_client_certificates: knows_clients } =
+        settings;
     let scratch = Arc::new(scratch);
-    let replays = Arc::new(Replays::new());
-    let app = App {
-        shelf,
-        board,
+    let replays = Arc::new(ReplayRegistry::new());
+    let app = AppState {
+        catalog: shelf,
+        recorder_metrics: board,
         token,
-        knows_clients,
-        has_open_probes: probe_listener.is_none(),
-        hands: Hands::new(),
-        metrics: Arc::new(Metrics::new()),
+        requires_client_certificates: knows_clients,
+        allows_anonymous_probes: probe_listener.is_none(),
+        workers: WorkerPool::new(),
+        metrics: Arc::new(ServerMetrics::new()),
         overviews: Arc::default(),
         scratch: scratch.clone(),
         replays: replays.clone(),
     };
-    // Probes do not wait for the work of clients.
-    let probe_app = Arc::new(App { hands: Hands::new(), ..app.clone() });
+    // A worker pool of their own, so that probes do not wait for the requests of clients.
+    let probe_app = Arc::new(AppState { workers: WorkerPool::new(), ..app.clone() });
     let clients =
-        Listener { socket: listener, tls, limits: CLIENT_CONNECTIONS, router: router(Arc::new(app)) };
+        HttpListener { socket: listener, tls, limits: CLIENT_CONNECTIONS, router: router(Arc::new(app)) };
     let probes = probe_listener.map(|socket| {
         let router = probe_router(probe_app);
-        Listener { socket, tls: None, limits: PROBE_CONNECTIONS, router }
+        HttpListener { socket, tls: None, limits: PROBE_CONNECTIONS, router }
     });
     let handles = [Handle::new(), Handle::new()];
     let [client_handle, probe_handle] = handles.clone();
@@ -234,24 +241,24 @@ pub async fn serve(
         ended = &mut serving => ended,
         () = stop => {
             for handle in &handles {
-                handle.graceful_shutdown(Some(FAREWELL));
+                handle.graceful_shutdown(Some(SHUTDOWN_GRACE_PERIOD));
             }
             serving.await
         }
     };
     scratch.remove();
-    // Who waited for them has gone.
+    // Their clients are disconnected.
     replays.cancel_all();
     ended?;
     Ok(())
 }
 
-// === impl Listener ===
+// === impl HttpListener ===
 
-impl Listener {
-    /// Answers until the handle says that it is over.
+impl HttpListener {
+    /// Accepts connections and serves them until the handle requests a shutdown.
     async fn run(self, handle: Handle<SocketAddr>) -> io::Result<()> {
-        let Listener { socket, tls, limits, router } = self;
+        let HttpListener { socket, tls, limits, router } = self;
         let connections = Connections::new(limits);
         let make_service = tower::service_fn(move |peer: SocketAddr| {
             let slot = connections.admit(peer);
@@ -259,13 +266,13 @@ impl Listener {
             async move { service.ok_or("too many connections") }
         });
         let mut server = axum_server::from_tcp(socket)?.handle(handle);
-        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER_PATIENCE);
-        // Not HTTP/2: its preface is waited for without a limit of time, and one connection would be many clients. Said
-        // last: another acceptor makes the server forget it.
+        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
+        // HTTP/1 only: for HTTP/2 the server would wait for the preface without a time limit, and one connection would
+        // carry many clients. Set last, because setting another acceptor resets it.
         match tls {
             Some(config) => {
                 let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config));
-                let acceptor = acceptor.handshake_timeout(HEADER_PATIENCE).acceptor(EvictingAcceptor);
+                let acceptor = acceptor.handshake_timeout(HEADER_READ_TIMEOUT).acceptor(EvictingAcceptor);
                 server.acceptor(acceptor).http1_only().serve(make_service).await
             }
             None => server.acceptor(EvictingAcceptor).http1_only().serve(make_service).await,
@@ -273,32 +280,32 @@ impl Listener {
     }
 }
 
-fn router(app: Arc<App>) -> Router {
+fn router(app: Arc<AppState>) -> Router {
     routes::all()
         .into_iter()
         .fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .fallback(|| async {
-            Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json says what there is")
+            ApiError::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json says what there is")
         })
         .method_not_allowed_fallback(|| async {
-            Problem::new(
+            ApiError::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "not this way; /openapi.json says which methods there are",
             )
         })
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(app.clone(), auth::authenticate))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
         .with_state(app)
 }
 
-/// What answers on the listener of probes.
-fn probe_router(app: Arc<App>) -> Router {
+/// The router of the listener for probes.
+fn probe_router(app: Arc<AppState>) -> Router {
     Router::new()
-        .route("/healthz", axum::routing::get(guard::alive))
-        .route("/readyz", axum::routing::get(guard::ready))
-        .fallback(|| async { Problem::new(StatusCode::NOT_FOUND, "here are /healthz and /readyz alone") })
-        .layer(middleware::from_fn(guard::answer_stranger))
+        .route("/healthz", axum::routing::get(auth::healthz))
+        .route("/readyz", axum::routing::get(auth::readyz))
+        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "here are /healthz and /readyz alone") })
+        .layer(middleware::from_fn(auth::answer_and_close))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::measure))
         .with_state(app)
 }

@@ -1,4 +1,4 @@
-//! `/openapi.json`: what can be asked, for programs that make clients of it.
+//! `/openapi.json`: the OpenAPI description of all routes.
 
 use serde_json::{Map, Value, json};
 
@@ -7,11 +7,11 @@ use super::route::Route;
 const TIMES: &str = "2026-11-01T14:03Z, 2026-11-01 14:03, 14:03 (the last one), -2h, start, start+30m, end, now; \
                      they count from the history's end, in the server's zone";
 
-/// What stands in a path, and what it means.
+/// The path parameters, with their descriptions.
 const PATH_PARAMETERS: [(&str, &str); 2] =
     [("name", "The history's name: that of its file, without .kine"), ("id", "The replay's number")];
 
-/// The description of these routes.
+/// The OpenAPI document of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
     json!({
         "openapi": "3.1.0",
@@ -77,9 +77,10 @@ fn operation(route: &Route) -> Value {
             },
         },
     });
-    if let Some((media, schema)) = route.request {
-        let content = schema.map_or_else(|| json!({}), |schema| json!({ "schema": reference(schema) }));
-        operation["requestBody"] = json!({ "required": true, "content": { media: content } });
+    if let Some(body) = route.request {
+        let content = body.schema.map_or_else(|| json!({}), |schema| json!({ "schema": reference(schema) }));
+        operation["requestBody"] =
+            json!({ "required": body.is_required, "content": { body.media: content } });
     }
     operation
 }
@@ -123,7 +124,7 @@ fn schemas() -> Value {
                 ("playedShare", json!({"type": "number"})),
                 ("playedTo", time.clone()),
             ],
-            // docs/replay-report.md says what the report holds.
+            // docs/replay-report.md describes the report.
             &[("report", json!({"type": "object"})), ("error", text.clone())],
         ),
         "Error": object(&[("error", text.clone())], &[]),
@@ -182,7 +183,7 @@ fn schemas() -> Value {
                 ("source", text.clone()),
                 ("kinds", list_of(text.clone())),
                 ("from", time.clone()),
-                // Null while it has not ended.
+                // Null while the gap is open.
                 ("to", or_null("string")),
                 ("why", text.clone()),
             ],
@@ -249,7 +250,7 @@ fn schemas() -> Value {
     })
 }
 
-/// What `kinescope explain -o json` prints of a pod or of a node, and what should be known with it.
+/// The schema of `kinescope explain -o json` for a pod or a node, with the warnings.
 fn explanation() -> Value {
     let typed = |kind: &str| json!({ "type": kind });
     let one_of = |words: &[&str]| json!({ "type": "string", "enum": words });
@@ -262,7 +263,7 @@ fn explanation() -> Value {
             ("warnings", list_of(typed("string"))),
         ],
         &[
-            // Of a pod.
+            // For pods.
             ("pod", typed("object")),
             ("decision", one_of(&["placed", "refused", "gated", "skipped", "failed"])),
             ("message", typed("string")),
@@ -276,13 +277,13 @@ fn explanation() -> Value {
             ("preFilterNodes", list_of(typed("string"))),
             ("nodes", objects()),
             ("scheduler", typed("object")),
-            // Of either: for a pod the node it goes to, and how many were looked at.
+            // For both. For a pod `node` is the node chosen, and `lookedAt` the number of nodes examined.
             ("node", typed("string")),
             ("lookedAt", json!({"type": ["integer", "object"]})),
             ("reason", typed("string")),
             ("autoscaler", typed("object")),
             ("happened", typed("object")),
-            // Of a node.
+            // For nodes.
             ("verdict", one_of(&["goes", "mayGo", "stays", "notLookedAt", "notTried"])),
             ("means", typed("string")),
             ("group", typed("object")),

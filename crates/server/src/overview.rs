@@ -1,4 +1,4 @@
-//! Overviews of the histories, remembered until their files change.
+//! Overviews of the histories, cached until their files change.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,33 +6,36 @@ use std::sync::{Arc, Mutex};
 
 use history::History;
 use model::Moment;
-use query::changes;
+use query::count_changes;
 use recorder::lock;
 
+use super::catalog::CatalogEntry;
 use super::file_stamp::FileStamp;
-use super::shelf::Listed;
 
-/// What lists of histories tell of one.
+/// The summary of a history in lists of histories.
 pub(super) struct Overview {
     /// The first and the last moment; `None` if it is empty.
     pub(super) span: Option<(Moment, Moment)>,
     pub(super) changes: u64,
-    /// Of the file, and of what lies beside it while it is written.
+    /// Of the file, and of its write-ahead log while it is written.
     pub(super) bytes: u64,
     pub(super) gaps: u64,
     pub(super) sources: Vec<Arc<str>>,
 }
 
-/// The overviews that were read last, each with the state its files had before.
+/// A cache of overviews by path, each with the stamp of its files before it was read.
 #[derive(Default)]
-pub(super) struct Overviews(Mutex<HashMap<PathBuf, (FileStamp, Arc<Overview>)>>);
+pub(super) struct OverviewCache(Mutex<HashMap<PathBuf, (FileStamp, Arc<Overview>)>>);
 
-// === impl Overviews ===
+// === impl OverviewCache ===
 
-impl Overviews {
-    /// Reads the overview of each history that has changed since the last call. Only histories of the last call are
-    /// remembered.
-    pub(super) fn of_all(&self, all: Vec<Listed>) -> Vec<(Listed, history::Result<Arc<Overview>>)> {
+impl OverviewCache {
+    /// Reads the overview of each history that has changed since the last call. Only the histories of this call stay
+    /// cached.
+    pub(super) fn read_all(
+        &self,
+        all: Vec<CatalogEntry>,
+    ) -> Vec<(CatalogEntry, history::Result<Arc<Overview>>)> {
         let mut known = std::mem::take(&mut *lock(&self.0));
         let mut next = HashMap::new();
         let mut answers = Vec::new();
@@ -57,11 +60,11 @@ impl Overviews {
 // === impl Overview ===
 
 impl Overview {
-    fn read(listed: &Listed) -> history::Result<Overview> {
+    fn read(listed: &CatalogEntry) -> history::Result<Overview> {
         let history = History::open(&listed.path)?;
         Ok(Overview {
             span: history.span()?,
-            changes: changes(&history.summary()?),
+            changes: count_changes(&history.summary()?),
             bytes: history.file_bytes(),
             gaps: history.gap_count()?,
             sources: history.sources()?,

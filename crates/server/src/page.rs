@@ -1,4 +1,4 @@
-//! `/`: the histories for someone with a browser. No scripts.
+//! `/`: a page that lists the histories, for browsers. It has no scripts.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use model::Moment;
-use query::{bytes, grouped};
-use recorder::{Board, Figures};
+use query::{format_bytes, group_digits};
+use recorder::{RecorderMetrics, RecordingMetrics};
 
-use super::App;
+use super::AppState;
+use super::api_error::Result;
+use super::catalog::CatalogEntry;
 use super::histories::percent_encoded;
 use super::overview::Overview;
-use super::problem::Result;
-use super::shelf::Listed;
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\">
@@ -40,22 +40,25 @@ const FOOT: &str =
 ";
 
 /// `GET /`
-pub(super) async fn show(State(app): State<Arc<App>>) -> Result<Response> {
+pub(super) async fn show(State(app): State<Arc<AppState>>) -> Result<Response> {
     let here = app.clone();
-    let page =
-        app.hands.light(move || Ok(page(&here.overviews.of_all(here.shelf.all()?), &here.board))).await?;
+    let page = app
+        .workers
+        .run_light(move || Ok(render(&here.overviews.read_all(here.catalog.list()?), &here.recorder_metrics)))
+        .await?;
     let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response())
 }
 
-fn page(all: &[(Listed, history::Result<Arc<Overview>>)], board: &Board) -> String {
+fn render(all: &[(CatalogEntry, history::Result<Arc<Overview>>)], board: &RecorderMetrics) -> String {
     let mut page = HEAD.to_owned();
-    let recordings = board.all();
+    let recordings = board.snapshot();
     let unborn =
         recordings.iter().filter(|(_, figures)| !all.iter().any(|(one, _)| one.name == figures.history));
     for (name, figures) in unborn {
-        let (state, why) = (figures.state.word(), figures.state.why().unwrap_or_default());
-        let _ = writeln!(page, "<p>{} is not recorded yet, {state}: {}</p>", escaped(name), escaped(why));
+        let (state, why) = (figures.state.as_str(), figures.state.failure().unwrap_or_default());
+        let _ =
+            writeln!(page, "<p>{} is not recorded yet, {state}: {}</p>", escape_html(name), escape_html(why));
     }
     if all.is_empty() {
         page += "<p>There is no history here yet.</p>\n";
@@ -66,13 +69,13 @@ fn page(all: &[(Listed, history::Result<Arc<Overview>>)], board: &Board) -> Stri
             let recording = recordings.iter().find(|(_, figures)| figures.history == listed.name);
             let _ = match overview {
                 Ok(overview) => {
-                    writeln!(page, "{}", row(listed, overview, recording.map(|(_, figures)| figures)))
+                    writeln!(page, "{}", render_row(listed, overview, recording.map(|(_, figures)| figures)))
                 }
                 Err(error) => writeln!(
                     page,
                     "<tr><td>{}<td colspan=\"6\" class=\"trouble\">{}",
-                    escaped(&listed.name),
-                    escaped(&in_full(error))
+                    escape_html(&listed.name),
+                    escape_html(&error_chain(error))
                 ),
             };
         }
@@ -81,29 +84,31 @@ fn page(all: &[(Listed, history::Result<Arc<Overview>>)], board: &Board) -> Stri
     page + FOOT
 }
 
-fn row(listed: &Listed, overview: &Overview, recording: Option<&Figures>) -> String {
+fn render_row(listed: &CatalogEntry, overview: &Overview, recording: Option<&RecordingMetrics>) -> String {
     let at = format!("/api/v1/histories/{}", percent_encoded(&listed.name));
     let (from, to) = match overview.span {
-        Some((from, to)) => (to_the_second(from), to_the_second(to)),
+        Some((from, to)) => (format_seconds(from), format_seconds(to)),
         None => ("empty".to_owned(), String::new()),
     };
-    let recording = recording.map_or(String::new(), |figures| match figures.state.why() {
-        Some(why) => format!("<br><span class=\"trouble\">{}: {}</span>", figures.state.word(), escaped(why)),
-        None => format!("<br><small>{}</small>", figures.state.word()),
+    let recording = recording.map_or(String::new(), |figures| match figures.state.failure() {
+        Some(why) => {
+            format!("<br><span class=\"trouble\">{}: {}</span>", figures.state.as_str(), escape_html(why))
+        }
+        None => format!("<br><small>{}</small>", figures.state.as_str()),
     });
     format!(
         "<tr><td><a href=\"{at}\">{}</a>{recording}<td>{from}<td>{to}<td class=\"number\">{}<td class=\"number\">{}\
          <td class=\"number\"><a href=\"{at}/gaps\">{}</a>\
          <td><a href=\"{at}/objects\">objects</a> <a href=\"{at}/changes\">changes</a> <a href=\"{at}/download\">download</a>",
-        escaped(&listed.name),
-        grouped(overview.changes),
-        bytes(overview.bytes),
-        grouped(overview.gaps),
+        escape_html(&listed.name),
+        group_digits(overview.changes),
+        format_bytes(overview.bytes),
+        group_digits(overview.gaps),
     )
 }
 
 /// An error with its causes.
-fn in_full(error: &history::Error) -> String {
+fn error_chain(error: &history::Error) -> String {
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -114,26 +119,26 @@ fn in_full(error: &history::Error) -> String {
 }
 
 /// 2026-11-01 14:03:07Z
-fn to_the_second(moment: Moment) -> String {
+fn format_seconds(moment: Moment) -> String {
     let text = moment.to_string();
     let second = text.get(..19).unwrap_or(&text);
     format!("{}Z", second.replace('T', " "))
 }
 
-/// A text that is no markup, whatever is in it.
-fn escaped(text: &str) -> String {
+/// Escapes the characters that HTML gives a meaning.
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::overview::Overviews;
+    use super::super::overview::OverviewCache;
     use super::*;
 
     #[test]
-    fn names_are_never_markup() {
-        let listed = Listed { name: "<b a=\"&\">".to_owned(), path: "/nowhere/x.kine".into() };
-        let page = page(&Overviews::default().of_all(vec![listed]), &Board::default());
+    fn names_are_escaped() {
+        let listed = CatalogEntry { name: "<b a=\"&\">".to_owned(), path: "/nowhere/x.kine".into() };
+        let page = render(&OverviewCache::default().read_all(vec![listed]), &RecorderMetrics::default());
         assert!(page.contains("<tr><td>&lt;b a=&quot;&amp;&quot;&gt;<td"), "{page}");
         assert!(page.contains("there is no history at"), "{page}");
     }

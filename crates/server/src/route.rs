@@ -1,32 +1,41 @@
-//! A route: where it is, what it answers, and who answers it.
+//! A route: its path and handler, and its description for OpenAPI.
 
 use std::sync::Arc;
 
 use axum::handler::Handler;
 use axum::routing::{self, MethodRouter};
 
-use super::App;
+use super::AppState;
 
-/// A way to ask, and what the answer is.
+/// A route with its handler and its OpenAPI description.
 pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) method: Method,
     pub(super) summary: &'static str,
-    /// The code of an answer that is one.
+    /// The status code of a successful response.
     pub(super) code: u16,
-    /// What the answer is made of.
+    /// The media type of the response.
     pub(super) media: &'static str,
     /// Its schema, if it is JSON.
     pub(super) schema: Option<&'static str>,
-    /// What the question brings: its media type and, if it is JSON, its schema.
-    pub(super) request: Option<(&'static str, Option<&'static str>)>,
+    pub(super) request: Option<RequestBody>,
     pub(super) parameters: Parameters,
     /// Errors are plain text, as the clients of other systems expect.
     pub(super) has_text_errors: bool,
-    pub(super) handler: MethodRouter<Arc<App>>,
+    pub(super) handler: MethodRouter<Arc<AppState>>,
 }
 
-/// How it is asked.
+/// The body of a request.
+#[derive(Clone, Copy)]
+pub(super) struct RequestBody {
+    pub(super) media: &'static str,
+    /// Its schema, if it is JSON.
+    pub(super) schema: Option<&'static str>,
+    /// False if a request without a body is valid too.
+    pub(super) is_required: bool,
+}
+
+/// The HTTP method.
 #[derive(Clone, Copy)]
 pub(super) enum Method {
     Get,
@@ -34,10 +43,10 @@ pub(super) enum Method {
     Delete,
 }
 
-/// Parameters of the question, by name, and what they mean.
+/// Query parameters: names and descriptions.
 pub(super) type Parameters = &'static [(&'static str, &'static str)];
 
-/// Plain text.
+/// The media type of plain text.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 // === impl Route ===
@@ -45,7 +54,7 @@ pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 impl Route {
     pub(super) fn get<T: 'static>(
         path: &'static str,
-        handler: impl Handler<T, Arc<App>>,
+        handler: impl Handler<T, Arc<AppState>>,
         summary: &'static str,
     ) -> Route {
         Route::new(path, Method::Get, routing::get(handler), summary)
@@ -53,7 +62,7 @@ impl Route {
 
     pub(super) fn post<T: 'static>(
         path: &'static str,
-        handler: impl Handler<T, Arc<App>>,
+        handler: impl Handler<T, Arc<AppState>>,
         summary: &'static str,
     ) -> Route {
         Route::new(path, Method::Post, routing::post(handler), summary)
@@ -61,16 +70,16 @@ impl Route {
 
     pub(super) fn delete<T: 'static>(
         path: &'static str,
-        handler: impl Handler<T, Arc<App>>,
+        handler: impl Handler<T, Arc<AppState>>,
         summary: &'static str,
     ) -> Route {
         Route::new(path, Method::Delete, routing::delete(handler), summary)
     }
 
-    /// By whatever method; it is documented as one that reads.
+    /// A route for every method, documented as GET.
     pub(super) fn any<T: 'static>(
         path: &'static str,
-        handler: impl Handler<T, Arc<App>>,
+        handler: impl Handler<T, Arc<AppState>>,
         summary: &'static str,
     ) -> Route {
         Route::new(path, Method::Get, routing::any(handler), summary)
@@ -79,7 +88,7 @@ impl Route {
     pub(super) fn new(
         path: &'static str,
         method: Method,
-        handler: MethodRouter<Arc<App>>,
+        handler: MethodRouter<Arc<AppState>>,
         summary: &'static str,
     ) -> Route {
         Route {
@@ -109,7 +118,11 @@ impl Route {
     }
 
     pub(super) fn request(self, media: &'static str, schema: Option<&'static str>) -> Route {
-        Route { request: Some((media, schema)), ..self }
+        Route { request: Some(RequestBody { media, schema, is_required: true }), ..self }
+    }
+
+    pub(super) fn optional_request(self, media: &'static str, schema: Option<&'static str>) -> Route {
+        Route { request: Some(RequestBody { media, schema, is_required: false }), ..self }
     }
 
     pub(super) fn parameters(self, parameters: Parameters) -> Route {
@@ -124,7 +137,7 @@ impl Route {
 // === impl Method ===
 
 impl Method {
-    /// As OpenAPI names it.
+    /// The method's name in OpenAPI.
     pub(super) fn name(self) -> &'static str {
         match self {
             Method::Get => "get",

@@ -1,10 +1,10 @@
-//! Every route there is: where, what it answers, and who answers it. The router and `/openapi.json` are made of it.
+//! All routes of the server. The router and `/openapi.json` are generated from this list.
 
 use axum::Json;
 
 use super::route::{Parameters, Route, TEXT};
 use super::{
-    explaining, gardener, guard, histories, kai, metrics, openapi, page, recordings, replaying, simkube,
+    auth, explanations, gardener, histories, kai, metrics, openapi, page, recordings, replays, simkube,
 };
 
 const OBJECTS: Parameters = &[
@@ -64,7 +64,7 @@ const EXPLAIN_MANIFEST: Parameters = &[
     ("autoscalerVersion", "Whose rules the autoscaler follows: 1.32 to 1.37"),
 ];
 
-/// All of them.
+/// All routes.
 pub(super) fn all() -> Vec<Route> {
     vec![
         Route::get("/", page::show, "A page that lists the histories").media("text/html; charset=utf-8"),
@@ -88,7 +88,7 @@ pub(super) fn all() -> Vec<Route> {
             .json("Gaps"),
         Route::get(
             "/api/v1/histories/{name}/explain",
-            explaining::recorded,
+            explanations::explain_recorded,
             "How the scheduler and the autoscaler decide about a pod, or the autoscaler about a node, and what really \
              happened",
         )
@@ -96,7 +96,7 @@ pub(super) fn all() -> Vec<Route> {
         .parameters(EXPLAIN),
         Route::post(
             "/api/v1/histories/{name}/explain",
-            explaining::manifest,
+            explanations::explain_manifest,
             "The same for a pod that never was: a manifest of it, or of a workload that makes it, YAML or JSON",
         )
         .json("Explanation")
@@ -104,27 +104,27 @@ pub(super) fn all() -> Vec<Route> {
         .parameters(EXPLAIN_MANIFEST),
         Route::get(
             "/api/v1/histories/{name}/replays",
-            replaying::list,
+            replays::list,
             "The replays of a history that this server knows of",
         )
         .json("Replays"),
         Route::post(
             "/api/v1/histories/{name}/replays",
-            replaying::begin,
+            replays::create,
             "Begins to play a history again in virtual time; Location says where to ask how far it is",
         )
         .json("Replay")
-        .request("application/json", Some("ReplayRequest"))
+        .optional_request("application/json", Some("ReplayRequest"))
         .code(202),
         Route::get(
             "/api/v1/histories/{name}/replays/{id}",
-            replaying::show,
+            replays::show,
             "How far a replay is, and its report when it is done",
         )
         .json("Replay"),
         Route::delete(
             "/api/v1/histories/{name}/replays/{id}",
-            replaying::cancel,
+            replays::cancel,
             "Ends a replay that is under way, and forgets it",
         )
         .json("Replay"),
@@ -149,7 +149,7 @@ pub(super) fn all() -> Vec<Route> {
         .request("application/json", Some("ExportRequest"))
         .parameters(EXPORT)
         .text_errors(),
-        // The scheduler's own server does not look at the method either.
+        // KAI's own server ignores the method too.
         Route::any(
             "/get-snapshot",
             kai::snapshot,
@@ -176,13 +176,13 @@ pub(super) fn all() -> Vec<Route> {
             .media("application/openmetrics-text; version=1.0.0; charset=utf-8"),
         Route::get(
             "/healthz",
-            guard::alive,
+            auth::healthz,
             "That nothing hangs here, a line a recording; 503 if something does; needs no token",
         )
         .media(TEXT),
         Route::get(
             "/readyz",
-            guard::ready,
+            auth::readyz,
             "That histories can be looked for and one of the recordings works, a line each; needs no token",
         )
         .media(TEXT),

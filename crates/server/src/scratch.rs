@@ -1,4 +1,4 @@
-//! The scratch folder of downloads: copies that several of them share, and the budget that all files in it keep to.
+//! The scratch folder of downloads: copies that concurrent downloads share, within a common budget of bytes.
 
 mod budget;
 mod folder;
@@ -16,114 +16,118 @@ use recorder::lock;
 
 use self::budget::{Budget, Reservation};
 use self::folder::ScratchFolder;
+use super::api_error::{ApiError, Result};
 use super::file_stamp::FileStamp;
-use super::problem::{Problem, Result};
-use super::work::Client;
+use super::worker_pool::ClientHandle;
 
-/// A copy of a history that has changed meanwhile is given to new downloads until it is this old.
-const FRESH: Duration = Duration::from_secs(5);
-/// How often a download that waits for a copy looks whether its client is still there.
-const LOOK: Duration = Duration::from_millis(200);
+/// How old a copy of a history that has changed since may be to serve a new download.
+const MAX_COPY_AGE: Duration = Duration::from_secs(5);
+/// How often a download that waits for a copy checks that its client is still connected.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Where downloads put together what they send.
-pub struct Scratch {
+/// The temporary files of downloads and exports.
+pub struct ScratchSpace {
     budget: Arc<Budget>,
-    /// Made with the first copy.
+    /// Created with the first file.
     folder: Mutex<Option<ScratchFolder>>,
-    /// Those that are being made or read.
+    /// The copies that are being made or read.
     copies: Mutex<HashMap<CopyKey, Weak<SharedCopy>>>,
 }
 
-/// What a copy is of: downloads of the same may share one.
+/// Identifies a copy: downloads with the same key may share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CopyKey {
     pub(super) history: PathBuf,
     pub(super) content: CopyContent,
 }
 
-/// What a copy holds.
+/// The content of a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CopyContent {
-    /// The history as it is.
+    /// The history's file.
     History,
-    /// One source of it, as a database of Gardener's scaling history.
+    /// One source of the history, as a database of Gardener's scaling history.
     ScalingHistory { source: Option<String> },
 }
 
-/// A copy that is to be made.
+/// A copy to be made.
 pub(super) struct NewCopy {
     copy: Arc<SharedCopy>,
     path: PathBuf,
     reservation: Reservation,
 }
 
-/// A copy, read from its beginning. It is removed when nobody reads it any more.
+/// Reads a copy from its beginning. The copy is removed when its last reader is dropped.
 pub(super) struct CopyReader {
     file: Arc<CopyFile>,
     offset: u64,
-    /// Found by other downloads as long as this is held.
+    /// Keeps the copy available to other downloads.
     _copy: Arc<SharedCopy>,
 }
 
-/// The room that a file without a name takes.
-pub(super) struct Spooled {
+/// The reservation of an unlinked temporary file, which grows with the file.
+pub(super) struct SpoolReservation {
     file: File,
     reservation: Reservation,
 }
 
-/// A copy for all who asked for it.
+/// A copy shared by all downloads that requested it.
 struct SharedCopy {
-    /// The history before the copy was begun.
+    /// The stamp of the history before the copy was started.
     stamp: FileStamp,
-    begun: Instant,
-    /// Both under one lock: a download joins a copy that is being made, or the copy has been given up before.
+    started: Instant,
+    /// Clients and progress are under one lock, so that a download cannot join a copy that is just being abandoned.
     state: Mutex<CopyState>,
-    /// That the progress is another.
+    /// Notified when the progress changes.
     changed: Condvar,
 }
 
 struct CopyState {
-    /// When all of them have gone, making it is given up.
-    clients: Vec<Client>,
+    /// When all of them have disconnected the copy is abandoned.
+    clients: Vec<ClientHandle>,
     progress: CopyProgress,
 }
 
 enum CopyProgress {
     Making,
-    /// Readers have it as well; it goes with the last of them.
+    /// The readers own the file; it is freed with the last of them.
     Made(Weak<CopyFile>),
-    Failed(Problem),
-    /// Its clients have gone, or it broke.
-    GivenUp,
+    Failed(ApiError),
+    /// All clients have disconnected, or making it panicked.
+    Abandoned,
 }
 
-/// A file that has no name any more, and the room it takes, given back in this order.
+/// An unlinked file and its reservation, released in this order.
 struct CopyFile {
     file: File,
     _reservation: Reservation,
 }
 
-/// Ends the waiting for a copy whose making broke off.
-struct Making(Arc<SharedCopy>);
+/// Marks the copy as abandoned when dropped, so that others stop waiting for it if making it panics.
+struct MakingGuard(Arc<SharedCopy>);
 
-// === impl Scratch ===
+// === impl ScratchSpace ===
 
-impl Scratch {
-    /// A scratch folder that takes `size` bytes at most. Removes what servers that were killed have left behind.
-    pub fn new(size: u64) -> Scratch {
+impl ScratchSpace {
+    /// A scratch folder of at most `size` bytes. Removes what killed servers have left behind.
+    pub fn new(size: u64) -> ScratchSpace {
         folder::remove_leftovers();
-        Scratch { budget: Arc::new(Budget::new(size)), folder: Mutex::default(), copies: Mutex::default() }
+        ScratchSpace {
+            budget: Arc::new(Budget::new(size)),
+            folder: Mutex::default(),
+            copies: Mutex::default(),
+        }
     }
 
-    /// A copy that is being made or read, if it is of the same and recent enough, or a new one by `make`.
-    pub(super) fn share(
+    /// Returns a reader of an existing copy with this key, if that is recent enough, or of a new one made by `make`.
+    pub(super) fn get_or_make(
         &self,
         key: CopyKey,
-        client: &Client,
+        client: &ClientHandle,
         make: impl FnOnce(&mut NewCopy) -> Result<()>,
     ) -> Result<CopyReader> {
         let copy = loop {
-            match self.find(&key, client) {
+            match self.find_or_start(&key, client) {
                 Err(begun) => break begun,
                 Ok(found) => {
                     if let Some(file) = found.wait(client)? {
@@ -132,9 +136,9 @@ impl Scratch {
                 }
             }
         };
-        let making = Making(copy.clone());
+        let making = MakingGuard(copy.clone());
         let made = self.make(&copy, make);
-        copy.end(match &made {
+        copy.finish(match &made {
             Ok(file) => CopyProgress::Made(Arc::downgrade(file)),
             Err(problem) => CopyProgress::Failed(problem.clone()),
         });
@@ -142,20 +146,25 @@ impl Scratch {
         Ok(CopyReader { file: made?, offset: 0, _copy: copy })
     }
 
-    /// A file without a name, for what an answer must put aside.
-    pub(super) fn spool(&self) -> Result<(File, Spooled)> {
+    /// An unlinked temporary file, for data that an export must spool.
+    pub(super) fn spool(&self) -> Result<(File, SpoolReservation)> {
         let file = tempfile::tempfile_in(self.folder()?)?;
-        let spooled = Spooled { file: file.try_clone()?, reservation: Reservation::new(self.budget.clone()) };
+        let spooled =
+            SpoolReservation { file: file.try_clone()?, reservation: Reservation::new(self.budget.clone()) };
         Ok((file, spooled))
     }
 
-    /// Removes the folder. Whatever is still being made there fails.
+    /// Removes the folder. Copies in progress fail.
     pub(super) fn remove(&self) {
         lock(&self.folder).take();
     }
 
-    /// The copy to be shared, or one that the caller has to make.
-    fn find(&self, key: &CopyKey, client: &Client) -> std::result::Result<Arc<SharedCopy>, Arc<SharedCopy>> {
+    /// `Ok`: an existing copy to share. `Err`: a new one, which the caller has to make.
+    fn find_or_start(
+        &self,
+        key: &CopyKey,
+        client: &ClientHandle,
+    ) -> std::result::Result<Arc<SharedCopy>, Arc<SharedCopy>> {
         let stamp = FileStamp::of(&key.history);
         let mut copies = lock(&self.copies);
         copies.retain(|_, copy| copy.strong_count() > 0);
@@ -166,7 +175,7 @@ impl Scratch {
         }
         let copy = Arc::new(SharedCopy {
             stamp,
-            begun: Instant::now(),
+            started: Instant::now(),
             state: Mutex::new(CopyState { clients: vec![client.clone()], progress: CopyProgress::Making }),
             changed: Condvar::new(),
         });
@@ -188,8 +197,8 @@ impl Scratch {
         let mut reservation = new.reservation;
         let bytes = file.metadata()?.len();
         reservation.grow_to(bytes)?;
-        reservation.set(bytes);
-        // What is open can be read on; what has no name any more needs no cleaning up after a kill.
+        reservation.set_final(bytes);
+        // The open file stays readable, and an unlinked file needs no cleanup after a kill.
         drop(folder);
         Ok(Arc::new(CopyFile { file, _reservation: reservation }))
     }
@@ -210,49 +219,49 @@ impl Scratch {
 // === impl NewCopy ===
 
 impl NewCopy {
-    /// Where it is to be written.
+    /// The path to write the copy to.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes the room that a copy of the whole history needs at most.
+    /// Reserves the most that a copy of the whole history can need.
     pub(super) fn reserve_history(&mut self) -> Result<()> {
         self.reservation.grow_to(self.copy.stamp.bytes())
     }
 
-    /// Takes room for what was written, or says that nobody waits for it any more. To be called after each change.
-    pub(super) fn step(&mut self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.copy.is_wanted(), "the clients have gone");
-        Ok(self.reservation.follow(|| Ok(self.path.metadata()?.len()))?)
+    /// Reserves what has been written so far; fails if all clients have disconnected. To be called after each change.
+    pub(super) fn update_reservation(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.copy.has_clients(), "the clients have gone");
+        Ok(self.reservation.track(|| Ok(self.path.metadata()?.len()))?)
     }
 
-    /// Whether a client that asked for it is still there.
-    pub(super) fn is_wanted(&self) -> impl Fn() -> bool + Send + 'static {
+    /// A function that returns whether a client still waits for the copy.
+    pub(super) fn client_check(&self) -> impl Fn() -> bool + Send + 'static {
         let copy = self.copy.clone();
-        move || copy.is_wanted()
+        move || copy.has_clients()
     }
 }
 
-// === impl Spooled ===
+// === impl SpoolReservation ===
 
-impl Spooled {
-    /// Takes room for what was written. To be called after each change.
-    pub(super) fn step(&mut self) -> anyhow::Result<()> {
-        Ok(self.reservation.follow(|| Ok(self.file.metadata()?.len()))?)
+impl SpoolReservation {
+    /// Reserves what has been written so far. To be called after each change.
+    pub(super) fn update_reservation(&mut self) -> anyhow::Result<()> {
+        Ok(self.reservation.track(|| Ok(self.file.metadata()?.len()))?)
     }
 }
 
 // === impl SharedCopy ===
 
 impl SharedCopy {
-    /// Adds a client who finds the history in the state of this stamp, if the copy is good for them.
-    fn join(&self, stamp: &FileStamp, client: &Client) -> bool {
+    /// Adds a client that sees the history with this stamp, if the copy is recent enough for it.
+    fn join(&self, stamp: &FileStamp, client: &ClientHandle) -> bool {
         let mut state = lock(&self.state);
-        let is_recent = self.begun.elapsed() < FRESH || self.stamp == *stamp;
+        let is_recent = self.started.elapsed() < MAX_COPY_AGE || self.stamp == *stamp;
         let is_there = match &state.progress {
             CopyProgress::Making => true,
             CopyProgress::Made(file) => file.strong_count() > 0,
-            CopyProgress::Failed(_) | CopyProgress::GivenUp => false,
+            CopyProgress::Failed(_) | CopyProgress::Abandoned => false,
         };
         if is_recent && is_there {
             state.clients.push(client.clone());
@@ -260,33 +269,34 @@ impl SharedCopy {
         is_recent && is_there
     }
 
-    /// Whether a client is still there. If none is, nobody can join any more: whoever makes the copy stops.
-    fn is_wanted(&self) -> bool {
+    /// Whether a client is still connected. If none is, the copy is abandoned: no other can join it, and making it
+    /// stops.
+    fn has_clients(&self) -> bool {
         let mut state = lock(&self.state);
-        let is_wanted = state.clients.iter().any(Client::is_there);
+        let is_wanted = state.clients.iter().any(ClientHandle::is_connected);
         if !is_wanted && matches!(state.progress, CopyProgress::Making) {
-            state.progress = CopyProgress::GivenUp;
+            state.progress = CopyProgress::Abandoned;
         }
         is_wanted
     }
 
-    /// Waits until it is made; `None` if it never is, or was removed meanwhile.
-    fn wait(&self, client: &Client) -> Result<Option<Arc<CopyFile>>> {
+    /// Waits until the copy is made; `None` if it was abandoned, or removed meanwhile.
+    fn wait(&self, client: &ClientHandle) -> Result<Option<Arc<CopyFile>>> {
         let mut state = lock(&self.state);
         loop {
             match &state.progress {
                 CopyProgress::Made(file) => return Ok(file.upgrade()),
                 CopyProgress::Failed(problem) => return Err(problem.clone()),
-                CopyProgress::GivenUp => return Ok(None),
+                CopyProgress::Abandoned => return Ok(None),
                 CopyProgress::Making => client.check()?,
             }
-            let waited = self.changed.wait_timeout(state, LOOK);
+            let waited = self.changed.wait_timeout(state, CLIENT_CHECK_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Says how the making ended, unless it had ended before.
-    fn end(&self, progress: CopyProgress) {
+    /// Records how making the copy ended, unless that is recorded already.
+    fn finish(&self, progress: CopyProgress) {
         let mut state = lock(&self.state);
         if matches!(state.progress, CopyProgress::Making) {
             state.progress = progress;
@@ -299,18 +309,18 @@ impl SharedCopy {
 
 impl Read for CopyReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        // At a place of its own: others read the same file.
+        // At an offset of its own, because several readers share the file.
         let length = self.file.file.read_at(bytes, self.offset)?;
         self.offset += length as u64;
         Ok(length)
     }
 }
 
-// === impl Making ===
+// === impl MakingGuard ===
 
-impl Drop for Making {
+impl Drop for MakingGuard {
     fn drop(&mut self) {
-        self.0.end(CopyProgress::GivenUp);
+        self.0.finish(CopyProgress::Abandoned);
     }
 }
 
@@ -319,19 +329,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_that_was_given_up_is_not_joined() {
+    fn an_abandoned_copy_is_not_joined() {
         let folder = tempfile::tempdir().unwrap();
         let key = CopyKey { history: folder.path().join("a.kine"), content: CopyContent::History };
-        let scratch = Scratch::new(1 << 20);
-        let ((first, first_connection), (second, _second_connection)) = (Client::new(), Client::new());
-        let interrupted = scratch.share(key.clone(), &first, |new| {
-            let is_wanted = new.is_wanted();
+        let scratch = ScratchSpace::new(1 << 20);
+        let ((first, first_connection), (second, _second_connection)) =
+            (ClientHandle::new(), ClientHandle::new());
+        let interrupted = scratch.get_or_make(key.clone(), &first, |new| {
+            let is_wanted = new.client_check();
             assert!(is_wanted());
             drop(first_connection);
             assert!(!is_wanted());
-            // Another asks for the same before the making has ended: it must not fail with the first.
-            assert!(scratch.find(&key, &second).is_err(), "the second makes a copy of its own");
-            Err(Problem::busy("interrupted"))
+            // Another client requests the same copy before the first attempt has returned: it must not share that one's
+            // failure.
+            assert!(scratch.find_or_start(&key, &second).is_err(), "the second makes a copy of its own");
+            Err(ApiError::unavailable("interrupted"))
         });
         assert!(interrupted.is_err());
     }

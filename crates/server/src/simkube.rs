@@ -1,4 +1,4 @@
-//! `POST /export` of SimKube's tracer: what happened in a window, as a trace.
+//! `POST /export` of SimKube's tracer: a window of a history as a trace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use formats::Writer;
-use formats::sktrace::{self, Filters};
+use formats::sktrace::{self, TraceFilters};
 use kubernetes::selector::{LabelSelector, Selector};
 use model::{Moment, Window};
-use query::{Chosen, Feed, Shown};
+use query::{ExportScope, ExportStream, OpenHistory};
 use serde::Deserialize;
 
-use super::App;
-use super::asked::{Asked, given};
-use super::problem::{Problem, Result};
-use super::work::Sink;
+use super::AppState;
+use super::api_error::{ApiError, Result};
+use super::extractors::{QueryParams, non_empty};
+use super::worker_pool::BodyWriter;
 
-/// How long a client may take to send its request.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to send the request body.
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the tracer itself puts a trace instead of answering with it.
-const CLOUDS: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"];
+/// URL schemes of object stores, to which SimKube's tracer writes the trace instead of returning it.
+const OBJECT_STORE_SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"];
 
-/// Of which recording; SimKube's tracer knows only one.
+/// Query parameters that select history and source; SimKube's own tracer has only one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ExportAsked {
+pub(super) struct ExportQuery {
     history: Option<String>,
     source: Option<String>,
 }
 
-/// The request. Fields that are not known are ignored, as the tracer does: older clients send more.
+/// The request body. Unknown fields are ignored, as SimKube's tracer does: older clients send more.
 #[derive(Deserialize)]
 struct ExportRequest {
     start_ts: i64,
@@ -53,55 +53,60 @@ struct ExportFilters {
 
 /// `POST /export`
 pub(super) async fn export(
-    State(app): State<Arc<App>>,
-    asked: Result<Asked<ExportAsked>>,
+    State(app): State<Arc<AppState>>,
+    asked: Result<QueryParams<ExportQuery>>,
     request: Request,
 ) -> Response {
-    match answer(app, asked, request).await {
+    match respond(app, asked, request).await {
         Ok(response) => response,
-        // Clients print what they get.
+        // SimKube's client prints the response body as it is.
         Err(problem) => problem.into_text(),
     }
 }
 
-async fn answer(app: Arc<App>, asked: Result<Asked<ExportAsked>>, request: Request) -> Result<Response> {
-    let Asked(asked) = asked?;
-    let body = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, &())).await;
+async fn respond(
+    app: Arc<AppState>,
+    asked: Result<QueryParams<ExportQuery>>,
+    request: Request,
+) -> Result<Response> {
+    let QueryParams(asked) = asked?;
+    let body = tokio::time::timeout(BODY_READ_TIMEOUT, Bytes::from_request(request, &())).await;
     let body =
-        body.map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"))?;
-    let body = body.map_err(|error| Problem::new(error.status(), error.body_text()))?;
-    let (window, filters) = ExportRequest::read(&body).map_err(Problem::asked)?;
+        body.map_err(|_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time"))?;
+    let body = body.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
+    let (window, filters) = ExportRequest::parse(&body).map_err(ApiError::bad_request)?;
     let shelf = app.clone();
-    let write = move |sink: &mut Sink| {
-        let chosen = Chosen::open(&shelf.shelf.find_or_only(given(&asked.history))?.path)?;
-        let source = chosen.source(given(&asked.source), "?source=").map_err(Problem::asked)?;
+    let write = move |sink: &mut BodyWriter| {
+        let chosen = OpenHistory::open(&shelf.catalog.find_or_only(non_empty(&asked.history))?.path)?;
+        let source = chosen.source(non_empty(&asked.source), "?source=").map_err(ApiError::bad_request)?;
         let config = chosen.tracer_config(source.clone())?;
-        let mut feed = Feed::new(&chosen, Shown::WindowAndPast(window));
+        let mut feed = ExportStream::new(&chosen, ExportScope::WindowAndPast(window));
         feed.selection.source = source;
         let client = sink.client();
         let (spool, mut spooled) = shelf.scratch.spool()?;
-        let mut writer = Box::new(sktrace::Writer::with_spool(sink, config, window, filters, spool));
-        feed.all(&mut *writer, || client.check().and_then(|()| spooled.step()))?;
+        let mut writer = Box::new(sktrace::SktraceWriter::with_spool(sink, config, window, filters, spool));
+        feed.write_to(&mut *writer, || client.check().and_then(|()| spooled.update_reservation()))?;
         writer.finish()?;
         Ok(())
     };
-    let body = app.hands.heavy(write).await?;
+    let body = app.workers.run_heavy(write).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
 }
 
 // === impl ExportRequest ===
 
 impl ExportRequest {
-    fn read(body: &[u8]) -> anyhow::Result<(Window, Filters)> {
+    fn parse(body: &[u8]) -> anyhow::Result<(Window, TraceFilters)> {
         let request: ExportRequest = serde_json::from_slice(body).context("this is no export request")?;
         let scheme = request.export_path.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-        if let Some(cloud) = scheme.filter(|scheme| CLOUDS.contains(&&**scheme)) {
+        if let Some(cloud) = scheme.filter(|scheme| OBJECT_STORE_SCHEMES.contains(&&**scheme)) {
             bail!("{cloud}: is not written from here: give a local export_path, and the trace is the answer");
         }
         if request.transform.is_some_and(|transform| !transform.trim().is_empty()) {
             bail!("transform is not supported: leave it out, and transform the trace with skctl");
         }
-        let window = Window { from: second(request.start_ts)?, to: second(request.end_ts)? };
+        let window =
+            Window { from: moment_from_seconds(request.start_ts)?, to: moment_from_seconds(request.end_ts)? };
         if window.to <= window.from {
             bail!("end_ts {} is not after start_ts {}", request.end_ts, request.start_ts);
         }
@@ -109,11 +114,11 @@ impl ExportRequest {
         let excluded_labels = excluded_labels.iter().map(|labels| Selector::of(Some(labels)));
         let excluded_labels =
             excluded_labels.collect::<std::result::Result<_, _>>().context("excluded_labels")?;
-        Ok((window, Filters { excluded_namespaces, excluded_labels }))
+        Ok((window, TraceFilters { excluded_namespaces, excluded_labels }))
     }
 }
 
-fn second(seconds: i64) -> anyhow::Result<Moment> {
+fn moment_from_seconds(seconds: i64) -> anyhow::Result<Moment> {
     let nanos = seconds.checked_mul(1_000_000_000);
     nanos.map(Moment::from_nanos).with_context(|| {
         format!("{seconds} is not a time: give seconds since 1970, between the years 1677 and 2262")

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use model::Moment;
 
-/// Something that was begun and has yet to end.
+/// Work that is due at some later moment.
 pub trait Task {
     /// True for tasks that finish within seconds. Container run times, toleration timeouts and pod garbage collection
     /// may take much longer.
@@ -15,26 +15,26 @@ pub trait Task {
 /// Tasks by the moment at which they are due; those of one moment in the order in which they were added.
 #[derive(Debug)]
 pub struct Agenda<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
-    /// How many tasks were ever added.
-    count: u64,
-    /// How many of those that are left finish soon.
-    soon: usize,
+    heap: BinaryHeap<Reverse<AgendaEntry<T>>>,
+    /// The number of tasks ever added.
+    tasks_added: u64,
+    /// The number of remaining tasks that finish soon.
+    finishing_soon: usize,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct AgendaEntry<T> {
     at: Moment,
-    count: u64,
+    order: u64,
     task: T,
 }
 
 impl<T: Task> Agenda<T> {
     /// Adds a task.
     pub fn put(&mut self, at: Moment, task: T) {
-        self.count += 1;
-        self.soon += usize::from(task.finishes_soon());
-        self.heap.push(Reverse(Entry { at, count: self.count, task }));
+        self.tasks_added += 1;
+        self.finishing_soon += usize::from(task.finishes_soon());
+        self.heap.push(Reverse(AgendaEntry { at, order: self.tasks_added, task }));
     }
 
     /// When the first task is due.
@@ -45,41 +45,41 @@ impl<T: Task> Agenda<T> {
     /// Takes the first task that is due by now.
     pub fn take(&mut self, now: Moment) -> Option<T> {
         self.next().filter(|at| *at <= now)?;
-        let Reverse(Entry { task, .. }) = self.heap.pop()?;
-        self.soon -= usize::from(task.finishes_soon());
+        let Reverse(AgendaEntry { task, .. }) = self.heap.pop()?;
+        self.finishing_soon -= usize::from(task.finishes_soon());
         Some(task)
     }
 
     /// Whether there is a task that finishes soon.
     pub fn is_busy(&self) -> bool {
-        self.soon > 0
+        self.finishing_soon > 0
     }
 }
 
 impl<T> Default for Agenda<T> {
     fn default() -> Agenda<T> {
-        Agenda { heap: BinaryHeap::new(), count: 0, soon: 0 }
+        Agenda { heap: BinaryHeap::new(), tasks_added: 0, finishing_soon: 0 }
     }
 }
 
-// === impl Entry ===
+// === impl AgendaEntry ===
 
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Entry<T>) -> Ordering {
-        (self.at, self.count).cmp(&(other.at, other.count))
+impl<T> Ord for AgendaEntry<T> {
+    fn cmp(&self, other: &AgendaEntry<T>) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
     }
 }
 
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Entry<T>) -> Option<Ordering> {
+impl<T> PartialOrd for AgendaEntry<T> {
+    fn partial_cmp(&self, other: &AgendaEntry<T>) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Entry<T>) -> bool {
+impl<T> PartialEq for AgendaEntry<T> {
+    fn eq(&self, other: &AgendaEntry<T>) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for AgendaEntry<T> {}

@@ -1,4 +1,4 @@
-//! A cloud in virtual time: it makes and removes nodes as it is told, or fails to, and says what came of it.
+//! A cloud provider in virtual time: it creates and deletes nodes on request, after delays or with failures.
 
 mod node;
 #[cfg(test)]
@@ -9,242 +9,262 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use autoscaler::{
-    Cloud, CloudError, CreationError, Delay, FailureKind, GroupId, Instance, InstanceState, NodeGroup,
-    Pricing, Registered, RegisteredNode,
+    CloudProvider, CloudProviderError, CreationError, Delay, GroupId, Instance, InstanceState, NodeGroup,
+    PodPricing, ProviderNode, ProviderNodeRef, ProvisioningFailureKind,
 };
 use kubernetes::time::after;
 use model::{Moment, Object};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-pub use node::{made_for, made_ready};
+pub use node::{group_of_provider_id, with_ready_condition};
 
-/// A cloud in virtual time. What it does shows only when it is asked to [advance](SimulatedCloud::advance).
+/// A cloud provider in virtual time. Its changes become visible when it is [advanced](SimulatedCloud::advance).
 #[derive(Clone, Debug)]
 pub struct SimulatedCloud {
     groups: Vec<NodeGroup>,
-    states: Vec<State>,
-    /// The group of every machine there is.
-    owners: BTreeMap<Arc<str>, GroupId>,
-    /// Nodes that are gone, until that is told.
-    gone: Vec<(Moment, Arc<str>)>,
-    /// When there will be something to tell.
+    group_states: Vec<SimulatedGroup>,
+    /// The node group of every machine, by instance id.
+    group_by_instance: BTreeMap<Arc<str>, GroupId>,
+    /// Deleted nodes that [`SimulatedCloud::advance`] has not returned yet.
+    deleted_nodes: Vec<(Moment, Arc<str>)>,
+    /// When the next change is due.
     wake: Option<Moment>,
     quota: Option<i64>,
-    pricing: Option<Pricing>,
+    pricing: Option<PodPricing>,
     gpu_label: Arc<str>,
-    dice: Pcg64,
+    rng: Pcg64,
 }
 
-/// What happened to a node.
+/// A change of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CloudChange {
-    /// It is there.
+    /// It registered.
     Registered {
         /// The node.
         node: Object,
-        /// What runs on every new node of its group.
+        /// The pods that every new node of its group has.
         pods: Vec<Object>,
     },
-    /// It is ready: see [`made_ready`].
+    /// It became ready: see [`with_ready_condition`].
     Ready {
         /// Its name.
         node: Arc<str>,
         /// Since when.
         at: Moment,
     },
-    /// It is gone, and the pods on it with it.
-    Gone {
+    /// It was deleted.
+    Deleted {
         /// Its name.
         node: Arc<str>,
     },
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct SimulatedGroup {
     target: i64,
-    /// How many were ever made: their numbers are not used again.
-    made: u64,
-    /// What the next ones are called.
-    names: VecDeque<Arc<str>>,
-    /// In the order in which they came.
+    /// The number of names ever generated; their numbers are not reused.
+    names_generated: u64,
+    /// Names for the next nodes.
+    reserved_names: VecDeque<Arc<str>>,
+    /// In the order of their creation.
     machines: Vec<Machine>,
-    /// The same as instances, once somebody asked.
-    told: OnceLock<Arc<[Instance]>>,
+    /// The same as instances, computed on demand.
+    instances: OnceLock<Arc<[Instance]>>,
 }
 
 #[derive(Clone, Debug)]
 struct Machine {
     id: Arc<str>,
     name: Arc<str>,
-    stage: Stage,
+    state: MachineState,
 }
 
 #[derive(Clone, Debug)]
-enum Stage {
-    Coming { registers: Moment, ready: Moment },
+enum MachineState {
+    Creating { registers: Moment, ready: Moment },
     Unready { ready: Moment },
     Running,
-    Lost,
+    NeverRegisters,
     Failed(CreationError),
 }
 
 impl SimulatedCloud {
     /// A cloud with these groups and no machines. The seed decides between measured delays.
     pub fn new(groups: Vec<NodeGroup>, seed: u64) -> SimulatedCloud {
-        let states =
-            groups.iter().map(|group| State { target: group.target.unwrap_or(0), ..State::default() });
+        let states = groups
+            .iter()
+            .map(|group| SimulatedGroup { target: group.target.unwrap_or(0), ..SimulatedGroup::default() });
         SimulatedCloud {
-            states: states.collect(),
+            group_states: states.collect(),
             groups,
-            owners: BTreeMap::new(),
-            gone: Vec::new(),
+            group_by_instance: BTreeMap::new(),
+            deleted_nodes: Vec::new(),
             wake: None,
             quota: None,
             pricing: None,
             gpu_label: Arc::from(""),
-            dice: Pcg64::seed_from_u64(seed),
+            rng: Pcg64::seed_from_u64(seed),
         }
     }
 
-    /// So many machines at most, over all groups.
+    /// Limits the number of machines over all groups.
     #[must_use]
     pub fn with_quota(self, most: i64) -> SimulatedCloud {
         SimulatedCloud { quota: Some(most), ..self }
     }
 
-    /// Pods have a price.
+    /// Sets the prices of pods.
     #[must_use]
-    pub fn with_pricing(self, pricing: Pricing) -> SimulatedCloud {
+    pub fn with_pricing(self, pricing: PodPricing) -> SimulatedCloud {
         SimulatedCloud { pricing: Some(pricing), ..self }
     }
 
-    /// Nodes tell their GPU by this label.
+    /// Sets the label that names a node's GPU.
     #[must_use]
     pub fn with_gpu_label(self, label: Arc<str>) -> SimulatedCloud {
         SimulatedCloud { gpu_label: label, ..self }
     }
 
-    /// New nodes of a group get these names, one after the other, before any are made up.
+    /// New nodes of a group get these names first, one after the other; further names are generated.
     #[must_use]
-    pub fn with_names(mut self, group: &str, names: impl IntoIterator<Item = Arc<str>>) -> SimulatedCloud {
+    pub fn with_node_names(
+        mut self,
+        group: &str,
+        names: impl IntoIterator<Item = Arc<str>>,
+    ) -> SimulatedCloud {
         if let Some(place) = self.groups.iter().position(|known| *known.name == *group) {
-            self.states[place].names.extend(names);
+            self.group_states[place].reserved_names.extend(names);
         }
         self
     }
 
-    /// A node was there before the cloud was asked for anything. Says whose it is, if it is any group's.
+    /// Adopts a node that exists already. Returns its node group, if it has one.
     pub fn adopt(&mut self, node: &Object) -> Option<GroupId> {
-        let known = RegisteredNode::read(node);
-        let group = self.group_of(&known.registered())?;
-        self.settle(group, known.instance().clone(), known.name().clone(), Stage::Running);
+        let known = ProviderNode::read(node);
+        let group = self.group_for_node(&known.node_ref())?;
+        self.add_machine(group, known.instance_id().clone(), known.name().clone(), MachineState::Running);
         Some(group)
     }
 
-    /// A node is gone though nobody asked for that: its machine is too, and its group is to have one less.
-    pub fn lose(&mut self, node: &Object) {
-        let known = RegisteredNode::read(node);
-        let Some(group) = self.owners.remove(&**known.instance()) else { return };
-        let state = &mut self.states[group.index()];
+    /// A node was deleted without a request to the cloud: its machine is removed, and its group's target decreases.
+    pub fn node_deleted(&mut self, node: &Object) {
+        let known = ProviderNode::read(node);
+        let Some(group) = self.group_by_instance.remove(&**known.instance_id()) else { return };
+        let state = &mut self.group_states[group.index()];
         let machines = state.machines.len();
-        state.machines.retain(|machine| machine.id != *known.instance());
-        state.told.take();
+        state.machines.retain(|machine| machine.id != *known.instance_id());
+        state.instances.take();
         state.target -= i64::from(state.machines.len() < machines);
-        self.wake = self.find_wake();
+        self.wake = self.compute_wake();
     }
 
-    /// A machine that was there before the cloud was asked for anything, and never becomes a node.
-    pub fn adopt_lost(&mut self, group: GroupId, name: &str) {
+    /// Adds an existing machine that never registers as a node.
+    pub fn adopt_unregistered(&mut self, group: GroupId, name: &str) {
         let id = node::provider_id(&self.groups[group.index()], name);
-        self.settle(group, id, name.into(), Stage::Lost);
+        self.add_machine(group, id, name.into(), MachineState::NeverRegisters);
     }
 
-    fn settle(&mut self, group: GroupId, id: Arc<str>, name: Arc<str>, stage: Stage) {
-        if self.owners.insert(id.clone(), group).is_some() {
+    fn add_machine(&mut self, group: GroupId, id: Arc<str>, name: Arc<str>, stage: MachineState) {
+        if self.group_by_instance.insert(id.clone(), group).is_some() {
             return;
         }
-        let state = &mut self.states[group.index()];
-        state.machines.push(Machine { id, name, stage });
-        state.told.take();
+        let state = &mut self.group_states[group.index()];
+        state.machines.push(Machine { id, name, state: stage });
+        state.instances.take();
         if self.groups[group.index()].target.is_none() {
             state.target += 1;
         }
     }
 
-    /// What happened until now and was not told yet: by time, then by the order of groups, then by age.
+    /// The changes until now that were not returned before: by time, then by the order of groups, then by age.
     pub fn advance(&mut self, now: Moment) -> Vec<CloudChange> {
         if self.wake.is_none_or(|wake| wake > now) {
             return Vec::new();
         }
         let mut changes: Vec<(Moment, CloudChange)> = Vec::new();
-        for (group, state) in self.groups.iter().zip(&mut self.states) {
+        for (group, state) in self.groups.iter().zip(&mut self.group_states) {
             let known = changes.len();
             for machine in &mut state.machines {
-                if let Stage::Coming { registers, ready } = machine.stage
+                if let MachineState::Creating { registers, ready } = machine.state
                     && registers <= now
                 {
-                    let node = node::made(group, &machine.id, &machine.name, registers, ready <= registers);
-                    let pods = node::pods_on(group, &machine.name, registers);
+                    let node = node::node_from_template(
+                        group,
+                        &machine.id,
+                        &machine.name,
+                        registers,
+                        ready <= registers,
+                    );
+                    let pods = node::pods_from_template(group, &machine.name, registers);
                     changes.push((registers, CloudChange::Registered { node, pods }));
-                    machine.stage =
-                        if ready <= registers { Stage::Running } else { Stage::Unready { ready } };
+                    machine.state = if ready <= registers {
+                        MachineState::Running
+                    } else {
+                        MachineState::Unready { ready }
+                    };
                 }
-                if let Stage::Unready { ready } = machine.stage
+                if let MachineState::Unready { ready } = machine.state
                     && ready <= now
                 {
                     changes.push((ready, CloudChange::Ready { node: machine.name.clone(), at: ready }));
-                    machine.stage = Stage::Running;
+                    machine.state = MachineState::Running;
                 }
             }
             if changes.len() > known {
-                state.told.take();
+                state.instances.take();
             }
         }
-        let gone = self.gone.drain(..);
-        changes.extend(gone.map(|(at, node)| (at, CloudChange::Gone { node })));
+        let gone = self.deleted_nodes.drain(..);
+        changes.extend(gone.map(|(at, node)| (at, CloudChange::Deleted { node })));
         changes.sort_by_key(|(at, _)| *at);
-        self.wake = self.find_wake();
+        self.wake = self.compute_wake();
         changes.into_iter().map(|(_, change)| change).collect()
     }
 
-    /// When there will be something to tell; now, if that moment is past.
+    /// When the next change is due; if that moment is past, a change is due now.
     pub fn next_wake(&self) -> Option<Moment> {
         self.wake
     }
 
-    fn find_wake(&self) -> Option<Moment> {
-        let machines = self.states.iter().flat_map(|state| &state.machines);
-        let coming = machines.filter_map(|machine| match machine.stage {
-            Stage::Coming { registers, .. } => Some(registers),
-            Stage::Unready { ready } => Some(ready),
-            Stage::Running | Stage::Lost | Stage::Failed(_) => None,
+    fn compute_wake(&self) -> Option<Moment> {
+        let machines = self.group_states.iter().flat_map(|state| &state.machines);
+        let coming = machines.filter_map(|machine| match machine.state {
+            MachineState::Creating { registers, .. } => Some(registers),
+            MachineState::Unready { ready } => Some(ready),
+            MachineState::Running | MachineState::NeverRegisters | MachineState::Failed(_) => None,
         });
-        coming.chain(self.gone.iter().map(|(at, _)| *at)).min()
+        coming.chain(self.deleted_nodes.iter().map(|(at, _)| *at)).min()
     }
 
     fn after(&mut self, moment: Moment, delay: &Delay) -> Moment {
         let duration = match delay {
             Delay::Constant(duration) => *duration,
-            Delay::Measured(all) if all.is_empty() => Duration::ZERO,
-            Delay::Measured(all) => all[self.dice.random_range(0..all.len())],
-            Delay::ByTime(_) | Delay::ByWork(_) => delay.pick(moment, self.dice.random()),
+            Delay::Samples(all) if all.is_empty() => Duration::ZERO,
+            Delay::Samples(all) => all[self.rng.random_range(0..all.len())],
+            Delay::SamplesByTime(_) | Delay::PerItem(_) => delay.pick(moment, self.rng.random()),
         };
         after(moment, duration)
     }
 
-    /// What becomes of a machine that is asked for now, when there are so many besides.
-    fn stage(&mut self, now: Moment, group: GroupId, failure: Option<FailureKind>, others: i64) -> Stage {
+    /// The state of a machine requested now, where so many others exist.
+    fn new_machine_state(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        failure: Option<ProvisioningFailureKind>,
+        others: i64,
+    ) -> MachineState {
         let none_left = |code: &str, message: &str| {
-            Stage::Failed(CreationError {
+            MachineState::Failed(CreationError {
                 out_of_resources: true,
                 code: code.into(),
                 message: message.into(),
             })
         };
         match failure {
-            Some(FailureKind::NeverRegister) => Stage::Lost,
-            Some(FailureKind::CreateError) => none_left("STOCKOUT", "no capacity"),
+            Some(ProvisioningFailureKind::NeverRegister) => MachineState::NeverRegisters,
+            Some(ProvisioningFailureKind::CreateError) => none_left("STOCKOUT", "no capacity"),
             _ => match self.quota {
                 Some(most) if others >= most => {
                     none_left("QUOTA_EXCEEDED", &format!("quota of {most} nodes exceeded"))
@@ -252,119 +272,126 @@ impl SimulatedCloud {
                 _ => {
                     let delays = self.groups[group.index()].provisioning.clone();
                     let registers = self.after(now, &delays.registers_after);
-                    Stage::Coming { registers, ready: self.after(registers, &delays.ready_after) }
+                    MachineState::Creating { registers, ready: self.after(registers, &delays.ready_after) }
                 }
             },
         }
     }
 }
 
-impl Cloud for SimulatedCloud {
+impl CloudProvider for SimulatedCloud {
     fn groups(&self) -> &[NodeGroup] {
         &self.groups
     }
 
-    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId> {
-        if let Some(group) = self.owners.get(node.instance()) {
+    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
+        if let Some(group) = self.group_by_instance.get(node.instance_id()) {
             return Some(*group);
         }
-        let index = self.groups.iter().position(|group| node.is_of(&group.members))?;
+        let index = self.groups.iter().position(|group| node.is_member(&group.members))?;
         Some(GroupId(index as u32))
     }
 
-    fn target(&self, group: GroupId) -> i64 {
-        self.states[group.index()].target
+    fn target_size(&self, group: GroupId) -> i64 {
+        self.group_states[group.index()].target
     }
 
     fn instances(&self, group: GroupId) -> Arc<[Instance]> {
-        let State { machines, told, .. } = &self.states[group.index()];
-        told.get_or_init(|| machines.iter().map(Machine::told).collect()).clone()
+        let SimulatedGroup { machines, instances: told, .. } = &self.group_states[group.index()];
+        told.get_or_init(|| machines.iter().map(Machine::to_instance).collect()).clone()
     }
 
-    /// Nodes go together with their machines, so there is never more to tell than the cluster knows.
-    fn has_instance(&self, _: &Registered<'_>) -> Option<bool> {
+    /// Nodes are deleted together with their machines, so the cloud knows no more than the cluster.
+    fn has_instance(&self, _: &ProviderNodeRef<'_>) -> Option<bool> {
         None
     }
 
-    fn increase(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
+    fn increase_size(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
         let NodeGroup { name, max, failures, .. } = &self.groups[group.index()];
-        let target = self.target(group).saturating_add(by);
+        let target = self.target_size(group).saturating_add(by);
         if by <= 0 {
-            return Err(CloudError("size increase must be positive".to_owned()));
+            return Err(CloudProviderError("size increase must be positive".to_owned()));
         }
         if target > *max {
-            return Err(CloudError(format!("size increase too large, desired: {target} max: {max}")));
+            return Err(CloudProviderError(format!("size increase too large, desired: {target} max: {max}")));
         }
         let failure = failures.iter().find(|failure| failure.from <= now && now < failure.to);
         let (name, failure) = (name.clone(), failure.map(|failure| failure.kind));
-        if failure == Some(FailureKind::IncreaseError) {
-            return Err(CloudError(format!("no capacity in {name}")));
+        if failure == Some(ProvisioningFailureKind::IncreaseError) {
+            return Err(CloudProviderError(format!("no capacity in {name}")));
         }
-        self.states[group.index()].target = target;
-        if failure == Some(FailureKind::NoInstance) {
+        self.group_states[group.index()].target = target;
+        if failure == Some(ProvisioningFailureKind::NoInstance) {
             return Ok(());
         }
-        let machines = self.states.iter().flat_map(|state| &state.machines);
-        let mut others = machines.filter(|machine| machine.stage.is_there()).count() as i64;
-        let mut stages: Vec<Stage> = Vec::new();
+        let machines = self.group_states.iter().flat_map(|state| &state.machines);
+        let mut others = machines.filter(|machine| machine.state.exists()).count() as i64;
+        let mut stages: Vec<MachineState> = Vec::new();
         for _ in 0..by {
-            let stage = self.stage(now, group, failure, others);
-            others += i64::from(stage.is_there());
+            let stage = self.new_machine_state(now, group, failure, others);
+            others += i64::from(stage.exists());
             stages.push(stage);
         }
-        // One is like the other: they are named in the order in which they come.
+        // Machines are interchangeable: they are named in the order in which they register.
         stages.sort_by_key(|stage| match stage {
-            Stage::Coming { registers, .. } => *registers,
+            MachineState::Creating { registers, .. } => *registers,
             _ => Moment::MAX,
         });
         for stage in stages {
-            let state = &mut self.states[group.index()];
-            let told = matches!(stage, Stage::Coming { .. }).then(|| state.names.pop_front()).flatten();
+            let state = &mut self.group_states[group.index()];
+            let told = matches!(stage, MachineState::Creating { .. })
+                .then(|| state.reserved_names.pop_front())
+                .flatten();
             let name = told.unwrap_or_else(|| {
-                state.made += 1;
-                format!("{name}-new-{:03}", state.made).into()
+                state.names_generated += 1;
+                format!("{name}-new-{:03}", state.names_generated).into()
             });
             let id = node::provider_id(&self.groups[group.index()], &name);
-            self.owners.insert(id.clone(), group);
-            state.machines.push(Machine { id, name, stage });
-            state.told.take();
+            self.group_by_instance.insert(id.clone(), group);
+            state.machines.push(Machine { id, name, state: stage });
+            state.instances.take();
         }
-        self.wake = self.find_wake();
+        self.wake = self.compute_wake();
         Ok(())
     }
 
-    fn delete(&mut self, now: Moment, group: GroupId, instances: &[Arc<str>]) -> Result<(), CloudError> {
-        let (min, state) = (self.groups[group.index()].min, &mut self.states[group.index()]);
+    fn delete_nodes(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        instances: &[Arc<str>],
+    ) -> Result<(), CloudProviderError> {
+        let (min, state) = (self.groups[group.index()].min, &mut self.group_states[group.index()]);
         if state.target <= min {
-            return Err(CloudError("min size reached, nodes will not be deleted".to_owned()));
+            return Err(CloudProviderError("min size reached, nodes will not be deleted".to_owned()));
         }
         let is_here = |id: &&Arc<str>| state.machines.iter().any(|machine| machine.id == **id);
         if let Some(id) = instances.iter().find(|id| !is_here(id)) {
             let name = &self.groups[group.index()].name;
-            return Err(CloudError(format!("{id} is not in {name}")));
+            return Err(CloudProviderError(format!("{id} is not in {name}")));
         }
         for id in instances {
             let Some(place) = state.machines.iter().position(|machine| machine.id == *id) else { continue };
             let machine = state.machines.remove(place);
-            state.told.take();
+            state.instances.take();
             state.target -= 1;
-            self.owners.remove(id);
-            if matches!(machine.stage, Stage::Running | Stage::Unready { .. }) {
-                self.gone.push((now, machine.name));
+            self.group_by_instance.remove(id);
+            if matches!(machine.state, MachineState::Running | MachineState::Unready { .. }) {
+                self.deleted_nodes.push((now, machine.name));
             }
         }
-        self.wake = self.find_wake();
+        self.wake = self.compute_wake();
         Ok(())
     }
 
-    fn decrease(&mut self, _: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
-        let state = &mut self.states[group.index()];
+    fn decrease_target_size(&mut self, _: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
+        let state = &mut self.group_states[group.index()];
         let (target, existing) = (state.target, state.machines.len() as i64);
         if by <= 0 {
-            return Err(CloudError("size decrease must be positive".to_owned()));
+            return Err(CloudProviderError("size decrease must be positive".to_owned()));
         }
         if target.saturating_sub(by) < existing {
-            return Err(CloudError(format!(
+            return Err(CloudProviderError(format!(
                 "attempt to delete existing nodes, targetSize: {target} delta: -{by} existingNodes: {existing}"
             )));
         }
@@ -372,7 +399,7 @@ impl Cloud for SimulatedCloud {
         Ok(())
     }
 
-    fn pricing(&self) -> Option<&Pricing> {
+    fn pricing(&self) -> Option<&PodPricing> {
         self.pricing.as_ref()
     }
 
@@ -384,20 +411,20 @@ impl Cloud for SimulatedCloud {
 // === impl Machine ===
 
 impl Machine {
-    fn told(&self) -> Instance {
-        let state = match &self.stage {
-            Stage::Coming { .. } | Stage::Lost => InstanceState::Creating,
-            Stage::Unready { .. } | Stage::Running => InstanceState::Running,
-            Stage::Failed(error) => InstanceState::Failed(error.clone()),
+    fn to_instance(&self) -> Instance {
+        let state = match &self.state {
+            MachineState::Creating { .. } | MachineState::NeverRegisters => InstanceState::Creating,
+            MachineState::Unready { .. } | MachineState::Running => InstanceState::Running,
+            MachineState::Failed(error) => InstanceState::Failed(error.clone()),
         };
         Instance { id: self.id.clone(), state }
     }
 }
 
-// === impl Stage ===
+// === impl MachineState ===
 
-impl Stage {
-    fn is_there(&self) -> bool {
-        !matches!(self, Stage::Failed(_))
+impl MachineState {
+    fn exists(&self) -> bool {
+        !matches!(self, MachineState::Failed(_))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use autoscaler::{About, Event};
+use autoscaler::{Event, InvolvedObject};
 use kubernetes::time::whole_second;
 use model::{Moment, NamespacedName, Object};
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(crate) struct EventWriter {
     count: u64,
 }
 
-/// What the scheduler says of a pod.
+/// The scheduler's Event about a pod.
 pub(crate) struct PodEvent {
     pub(crate) reason: &'static str,
     pub(crate) action: &'static str,
@@ -34,7 +34,7 @@ struct Regarding<'a> {
 
 impl EventWriter {
     /// An Event of the scheduler about a pod.
-    pub(crate) fn of_scheduler(
+    pub(crate) fn scheduler_event(
         &mut self,
         now: Moment,
         pod: &NamespacedName,
@@ -46,7 +46,7 @@ impl EventWriter {
     }
 
     /// An Event of the autoscaler.
-    pub(crate) fn of_autoscaler(
+    pub(crate) fn autoscaler_event(
         &mut self,
         now: Moment,
         event: &Event,
@@ -54,16 +54,16 @@ impl EventWriter {
     ) -> Object {
         let config_map = |name| Regarding { kind: "ConfigMap", namespace: "kube-system", name, uid: "" };
         let pod_uid;
-        let about = match &event.about {
-            About::Pod(pod) => {
+        let about = match &event.involved_object {
+            InvolvedObject::Pod(pod) => {
                 pod_uid = uid_of(pod).unwrap_or_default();
                 Regarding { kind: "Pod", namespace: &pod.namespace, name: &pod.name, uid: &pod_uid }
             }
-            About::Node(node) => Regarding { kind: "Node", namespace: "", name: node, uid: node },
-            About::Status => config_map("cluster-autoscaler-status"),
-            About::Priorities => config_map("cluster-autoscaler-priority-expander"),
+            InvolvedObject::Node(node) => Regarding { kind: "Node", namespace: "", name: node, uid: node },
+            InvolvedObject::StatusConfigMap => config_map("cluster-autoscaler-status"),
+            InvolvedObject::PriorityConfigMap => config_map("cluster-autoscaler-priority-expander"),
         };
-        self.write(now, &about, event.warning, event.reason, event.reason, &event.message, AUTOSCALER)
+        self.write(now, &about, event.is_warning, event.reason, event.reason, &event.message, AUTOSCALER)
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a field of an Event")]
@@ -104,6 +104,6 @@ impl EventWriter {
                 "uid": about.uid,
             },
         });
-        Object::trusted(event.to_string())
+        Object::from_trusted(event.to_string())
     }
 }

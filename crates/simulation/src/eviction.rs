@@ -1,12 +1,12 @@
-//! Why pods are evicted.
+//! Causes of evictions.
 
 use std::sync::Arc;
 
 use model::NamespacedName;
 
-/// Why a pod loses its place.
+/// The cause of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LostTo {
+pub enum EvictionCause {
     /// A pod of higher priority.
     Preemption(NamespacedName),
     /// The autoscaler drains its node.
@@ -14,27 +14,29 @@ pub enum LostTo {
     /// A taint of its node.
     Taint(Arc<str>),
     /// Its node is gone.
-    NodeGone,
+    NodeDeleted,
 }
 
-impl LostTo {
+impl EvictionCause {
     /// The `reason` that Kubernetes gives in the pod's condition `DisruptionTarget`.
     pub fn reason(&self) -> &'static str {
         match self {
-            LostTo::Preemption(_) => "PreemptionByScheduler",
-            LostTo::ScaleDown => "EvictionByEvictionAPI",
-            LostTo::Taint(_) => "DeletionByTaintManager",
-            LostTo::NodeGone => "DeletionByPodGC",
+            EvictionCause::Preemption(_) => "PreemptionByScheduler",
+            EvictionCause::ScaleDown => "EvictionByEvictionAPI",
+            EvictionCause::Taint(_) => "DeletionByTaintManager",
+            EvictionCause::NodeDeleted => "DeletionByPodGC",
         }
     }
 
-    /// What Kubernetes writes beside the reason.
+    /// The `message` of that condition.
     pub(crate) fn message(&self) -> &'static str {
         match self {
-            LostTo::Preemption(_) => "default-scheduler: preempting to accommodate a higher priority pod",
-            LostTo::ScaleDown => "Eviction API: evicting",
-            LostTo::Taint(_) => "Taint manager: deleting due to NoExecute taint",
-            LostTo::NodeGone => "PodGC: node no longer exists",
+            EvictionCause::Preemption(_) => {
+                "default-scheduler: preempting to accommodate a higher priority pod"
+            }
+            EvictionCause::ScaleDown => "Eviction API: evicting",
+            EvictionCause::Taint(_) => "Taint manager: deleting due to NoExecute taint",
+            EvictionCause::NodeDeleted => "PodGC: node no longer exists",
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Demands and pods of a run by number, and the annotation that tells which demand a pod is of.
+//! Identifiers of demands and pods, and the annotation that names a pod's demand.
 
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// A wish for a pod, by its number.
+/// The number of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DemandId(pub u64);
 
@@ -13,28 +13,28 @@ pub struct DemandId(pub u64);
 pub struct PodId {
     /// The demand.
     pub demand: DemandId,
-    /// How many pods it had before.
-    pub life: u32,
+    /// The number of the demand's earlier pods.
+    pub incarnation: u32,
 }
 
-/// What a run writes on its pods: which demand each is of. A replay of what came of the run knows them by it, and need
-/// not guess who was made instead of whom.
+/// The annotation that names the demand of a pod. A replay of the run's result reads it, and need not infer which pod
+/// replaced which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DemandMark {
+pub struct DemandAnnotation {
     /// The demand.
     pub demand: DemandId,
-    /// The one that had to end before.
+    /// The demand that had to finish first.
     pub after: Option<DemandId>,
 }
 
-// === impl DemandMark ===
+// === impl DemandAnnotation ===
 
-impl DemandMark {
-    /// The annotation.
+impl DemandAnnotation {
+    /// The annotation's key.
     pub const KEY: &str = "replay.kinescope.io/demand";
 }
 
-impl fmt::Display for DemandMark {
+impl fmt::Display for DemandAnnotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.after {
             None => write!(f, "{}", self.demand.0),
@@ -43,13 +43,13 @@ impl fmt::Display for DemandMark {
     }
 }
 
-impl FromStr for DemandMark {
+impl FromStr for DemandAnnotation {
     type Err = ParseIntError;
 
-    fn from_str(text: &str) -> Result<DemandMark, ParseIntError> {
+    fn from_str(text: &str) -> Result<DemandAnnotation, ParseIntError> {
         let (demand, after) =
             text.split_once(" after ").map_or((text, None), |(demand, after)| (demand, Some(after)));
-        Ok(DemandMark {
+        Ok(DemandAnnotation {
             demand: DemandId(demand.parse()?),
             after: after.map(str::parse).transpose()?.map(DemandId),
         })

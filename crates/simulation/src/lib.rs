@@ -1,20 +1,20 @@
 //! A cluster in virtual time: discrete events on one clock.
 //!
-//! What is [`Given`] happens whatever is decided; the scheduler, the autoscaler and the controllers decide the rest, and
-//! an [`Observer`] is told. The same things given, the same settings and the same seed give the same run, byte for byte.
+//! An [`Input`] takes effect whatever the components decide; the scheduler, the autoscaler and the controllers decide
+//! the rest, and an [`Observer`] is notified. The same inputs, settings and seed produce the same run, byte for byte.
 //!
-//! [`components`] are the deciding parts by themselves, for whoever keeps the cluster's objects in another place.
+//! [`components`] are the components by themselves, for programs that keep the cluster's objects elsewhere.
 
 mod agenda;
 mod cloud;
 pub mod components;
 mod events;
 mod eviction;
-mod given;
 mod ids;
+mod input;
+pub mod latency;
 mod node_edit;
 mod observer;
-pub mod pace;
 mod pod_template;
 mod requests;
 mod run;
@@ -25,13 +25,16 @@ mod tests;
 mod timeline;
 
 pub use agenda::{Agenda, Task};
-pub use cloud::{CloudChange, SimulatedCloud, made_for, made_ready};
-pub use components::{Memory, Remembered};
-pub use eviction::LostTo;
-pub use given::{Again, Asked, Begun, Demand, Given, Life, Runs, Took};
-pub use ids::{DemandId, DemandMark, PodId};
-pub use observer::{Decided, Observer};
-pub use pod_template::{BadGiven, WITHDRAWN};
+pub use cloud::{CloudChange, SimulatedCloud, group_of_provider_id, with_ready_condition};
+pub use components::{PodRecord, RecordedPodSource};
+pub use eviction::EvictionCause;
+pub use ids::{DemandAnnotation, DemandId, PodId};
+pub use input::{
+    ContainerExit, InitialPodState, Input, ObservedDuration, ParsedDemand, PodDemand, PodIncarnation,
+    RecreatePolicy,
+};
+pub use observer::{Observer, SimulationEvent};
+pub use pod_template::{InvalidPod, WITHDRAWN_REASON};
 pub use requests::Requests;
 pub use run::Run;
-pub use setup::{AutoscalerSetup, Setup};
+pub use setup::{AutoscalerSetup, RunSetup};

@@ -1,16 +1,17 @@
-//! Changes of a node's text, as an autoscaler makes them.
+//! Edits of Node objects, as an autoscaler makes them.
 
 use model::Object;
 use serde_json::{Value, json};
 
 use crate::components::taints_of;
 
-/// Taints that only an autoscaler gives and takes.
-const SCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"];
+/// Taints that only an autoscaler adds and removes.
+const AUTOSCALER_TAINTS: [&str; 2] =
+    ["ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"];
 
-/// The node with a taint, instead of one of the same key.
-pub(crate) fn tainted(node: &Object, key: &str, value: &str, effect: &str) -> Option<Object> {
-    edited(node, |spec| {
+/// The node with a taint, which replaces one of the same key.
+pub(crate) fn with_taint(node: &Object, key: &str, value: &str, effect: &str) -> Option<Object> {
+    edit_spec(node, |spec| {
         let taints = as_list(&mut spec["taints"]);
         taints.retain(|taint| taint["key"] != *key);
         taints.push(json!({"key": key, "value": value, "effect": effect}));
@@ -18,35 +19,36 @@ pub(crate) fn tainted(node: &Object, key: &str, value: &str, effect: &str) -> Op
 }
 
 /// The node without a taint.
-pub(crate) fn untainted(node: &Object, key: &str) -> Option<Object> {
-    edited(node, |spec| as_list(&mut spec["taints"]).retain(|taint| taint["key"] != *key))
+pub(crate) fn without_taint(node: &Object, key: &str) -> Option<Object> {
+    edit_spec(node, |spec| as_list(&mut spec["taints"]).retain(|taint| taint["key"] != *key))
 }
 
-/// The node cordoned, or not any more.
-pub(crate) fn cordoned(node: &Object, unschedulable: bool) -> Option<Object> {
-    edited(node, |spec| spec["unschedulable"] = unschedulable.into())
+/// The node cordoned or uncordoned.
+pub(crate) fn with_unschedulable(node: &Object, unschedulable: bool) -> Option<Object> {
+    edit_spec(node, |spec| spec["unschedulable"] = unschedulable.into())
 }
 
-fn edited(node: &Object, edit: impl FnOnce(&mut Value)) -> Option<Object> {
+fn edit_spec(node: &Object, edit: impl FnOnce(&mut Value)) -> Option<Object> {
     let mut value = node.value().ok()?;
     edit(&mut value["spec"]);
-    Some(Object::trusted(value.to_string()))
+    Some(Object::from_trusted(value.to_string()))
 }
 
-/// A recorded node with an autoscaler's taints as they are in this run, not as they were recorded.
-pub(crate) fn with_taints_of(node: &Object, known: &Object) -> Object {
-    let has_own = |object: &Object| taints_of(object).iter().any(|taint| SCALERS.contains(&&*taint.key));
+/// A recorded node with the autoscaler's taints of this run instead of the recorded ones.
+pub(crate) fn with_autoscaler_taints_of(node: &Object, known: &Object) -> Object {
+    let has_own =
+        |object: &Object| taints_of(object).iter().any(|taint| AUTOSCALER_TAINTS.contains(&&*taint.key));
     if !has_own(node) && !has_own(known) {
         return node.clone();
     }
     let (Ok(mut value), Ok(known)) = (node.value(), known.value()) else { return node.clone() };
-    let is_own = |taint: &Value| taint["key"].as_str().is_some_and(|key| SCALERS.contains(&key));
+    let is_own = |taint: &Value| taint["key"].as_str().is_some_and(|key| AUTOSCALER_TAINTS.contains(&key));
     let taints = as_list(&mut value["spec"]["taints"]);
     taints.retain(|taint| !is_own(taint));
     taints.extend(
         known["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| is_own(taint)).cloned(),
     );
-    Object::trusted(value.to_string())
+    Object::from_trusted(value.to_string())
 }
 
 fn as_list(value: &mut Value) -> &mut Vec<Value> {

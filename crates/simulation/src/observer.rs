@@ -1,25 +1,26 @@
-//! The observer of a run, who is told every change of an object and every decision with its reasons.
+//! The observer of a run, and the events it is notified of: every change of an object, and every decision with its
+//! reasons.
 
 use std::sync::Arc;
 
-use autoscaler::{Autoscaler, Loop, RemovedNode, ScaleUp};
+use autoscaler::{Autoscaler, LoopResult, RemovedNode, ScaleUpStatus};
 use model::{Moment, NamespacedName, Object, What};
 use scheduler::{Placement, Rejection};
 
-use crate::eviction::LostTo;
+use crate::eviction::EvictionCause;
 use crate::ids::{DemandId, PodId};
 use crate::requests::Requests;
 
 /// Observes a run.
 pub trait Observer {
-    /// Whether changes are of interest. If not, objects that only an observer would see are not made.
+    /// Whether it needs changes. If not, objects that only an observer would see are not serialized.
     fn wants_changes(&self) -> bool;
 
-    /// An object came, changed or went.
-    fn changed(&mut self, at: Moment, what: What);
+    /// An object was added, modified or deleted.
+    fn on_change(&mut self, at: Moment, what: What);
 
-    /// Something was decided.
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>);
+    /// A component made a decision, or an effect of one took place.
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>);
 }
 
 impl<T: Observer + ?Sized> Observer for &mut T {
@@ -27,98 +28,98 @@ impl<T: Observer + ?Sized> Observer for &mut T {
         (**self).wants_changes()
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
-        (**self).changed(at, what);
+    fn on_change(&mut self, at: Moment, what: What) {
+        (**self).on_change(at, what);
     }
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
-        (**self).decided(at, decided);
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
+        (**self).on_event(at, decided);
     }
 }
 
-/// What was decided, and why.
+/// A decision or its effect, with the reasons.
 #[derive(Debug)]
-pub enum Decided<'a> {
-    /// A pod is there.
-    Came {
-        /// Which.
+pub enum SimulationEvent<'a> {
+    /// A pod was created.
+    PodCreated {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
-        /// It waits for a node.
-        waits: bool,
+        /// Whether it is not bound yet.
+        is_pending: bool,
     },
-    /// A pod is gone.
-    Went {
-        /// Which.
+    /// A pod was deleted.
+    PodDeleted {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
-        /// It still waited for a node.
-        waited: bool,
+        /// Whether it was never bound.
+        was_pending: bool,
     },
     /// A pod was bound to a node.
-    Bound {
-        /// Which.
+    PodBound {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
-        /// Since when it had been there.
-        came: Moment,
-        /// What the scheduler says of it.
+        /// When it was created.
+        created: Moment,
+        /// The scheduler's decision.
         placement: &'a Placement,
-        /// How often it had been refused.
-        refusals: u32,
+        /// How many attempts had failed before.
+        failed_attempts: u32,
     },
-    /// A pod takes room on a node.
-    Sits {
-        /// Which.
+    /// A pod claims resources of a node.
+    ResourcesClaimed {
+        /// The pod.
         id: PodId,
-        /// On this one.
+        /// The node.
         node: &'a Arc<str>,
-        /// What it asks for.
-        takes: Requests,
+        /// The pod's requests.
+        requests: Requests,
     },
-    /// It takes it no more.
-    Rises {
-        /// Which.
+    /// A pod released its resources.
+    ResourcesReleased {
+        /// The pod.
         id: PodId,
-        /// On this one.
+        /// The node.
         node: &'a Arc<str>,
-        /// What it asked for.
-        takes: Requests,
+        /// The pod's requests.
+        requests: Requests,
     },
-    /// No node takes a pod.
-    Refused {
-        /// Which.
+    /// No node is feasible for a pod.
+    PodUnschedulable {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
-        /// What the scheduler says of it.
+        /// The scheduler's reasons.
         rejection: &'a Rejection,
     },
-    /// A pod was neither placed nor refused.
-    NotTried {
-        /// Which.
+    /// A pod was not attempted, or the attempt failed with an error.
+    PodNotAttempted {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
-        /// Why.
-        why: &'a str,
+        /// The reason.
+        reason: &'a str,
     },
-    /// A pod loses its place.
-    Lost {
-        /// Which.
+    /// A pod is evicted.
+    PodEvicted {
+        /// The pod.
         id: PodId,
         /// Its name.
         pod: &'a NamespacedName,
         /// The node it was on.
         node: Option<&'a Arc<str>>,
-        /// To whom or what.
-        to: &'a LostTo,
+        /// The cause.
+        cause: &'a EvictionCause,
     },
-    /// The autoscaler made groups larger.
-    ScaledUp(&'a ScaleUp),
+    /// The autoscaler increased node groups.
+    ScaledUp(&'a ScaleUpStatus),
     /// The autoscaler begins to remove a node.
     ScaledDown {
         /// The node and its pods.
@@ -126,34 +127,34 @@ pub enum Decided<'a> {
         /// Its group.
         group: Option<&'a Arc<str>>,
     },
-    /// The autoscaler has looked at everything.
-    Looped {
-        /// What came of it.
-        done: &'a Loop,
-        /// Who did: one may ask for its status.
+    /// The autoscaler finished a loop.
+    LoopFinished {
+        /// Its result.
+        result: &'a LoopResult,
+        /// The autoscaler, for its status.
         autoscaler: &'a Autoscaler,
     },
-    /// A node is there.
-    NodeCame {
+    /// A node was added.
+    NodeAdded {
         /// Its name.
         node: &'a Arc<str>,
-        /// Its group, if the autoscaler asked for it.
+        /// Its group, if it has one.
         group: Option<&'a Arc<str>>,
-        /// What it is like.
+        /// The Node object.
         object: &'a Object,
     },
-    /// A node is otherwise from now on.
-    NodeChanged {
-        /// What it is like.
+    /// A node was modified.
+    NodeModified {
+        /// The Node object.
         object: &'a Object,
     },
-    /// A node is gone.
-    NodeWent {
+    /// A node was deleted.
+    NodeDeleted {
         /// Its name.
         node: &'a Arc<str>,
-        /// What it was like.
+        /// The Node object as it was.
         object: &'a Object,
     },
-    /// Nobody wants a demand any more, and none of its pods is there.
-    Over(DemandId),
+    /// A demand is finished and none of its pods exists.
+    DemandFinished(DemandId),
 }

@@ -1,76 +1,76 @@
-//! The text of a pod: what its owner asked for, and around it what becomes of it.
+//! Pod objects: the fields of a pod that its owner sets, and their serialization together with its current state.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use autoscaler::{PodStatusUpdate, Scheduled};
+use autoscaler::{PodScheduledCondition, PodStatusUpdate};
 use kubernetes::read::nullable;
 use kubernetes::time::whole_second;
-use model::{Moment, Object, Text};
+use model::{JsonStr, Moment, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::eviction::LostTo;
-use crate::ids::DemandMark;
+use crate::eviction::EvictionCause;
+use crate::ids::DemandAnnotation;
 
-/// What a pod's owner asked for, as the parts of its text that never change.
+/// The parts of a pod's JSON that its owner sets and that do not change.
 #[derive(Clone, Debug)]
 pub(crate) struct PodTemplate {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// What new names begin with; `None` if the name stays.
+    /// The prefix of generated names; `None` if the name is fixed.
     pub(crate) generate_name: Option<Arc<str>>,
-    /// Fields of the metadata that stay, each followed by a comma.
+    /// Fields of the metadata that do not change, each followed by a comma.
     metadata: Box<str>,
-    /// Who has to let it go before it is gone, as a Job that counts its pods: a list; empty if nobody.
+    /// Its finalizers as a JSON list, such as a Job's; empty if there are none.
     finalizers: Box<str>,
-    /// Fields of the spec, each after a comma but the first.
+    /// Fields of the spec, separated by commas.
     spec: Box<str>,
     /// Each container's name and image.
     containers: Vec<(Box<str>, Box<str>)>,
     pub(crate) grace_seconds: i64,
 }
 
-/// A pod that cannot be asked for.
+/// A pod that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{pod} cannot be understood: {source}")]
-pub struct BadGiven {
+pub struct InvalidPod {
     /// Its name.
     pub pod: String,
     /// Why.
     pub source: serde_json::Error,
 }
 
-/// What has become of a pod.
+/// The current state of a pod.
 pub(crate) struct PodState<'a> {
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
-    pub(crate) came: Moment,
+    pub(crate) created: Moment,
     pub(crate) node: Option<&'a str>,
     pub(crate) nominated: Option<&'a str>,
     /// When it was bound.
-    pub(crate) bound: Option<Moment>,
-    /// What the scheduler last said, and since when it says no.
-    pub(crate) refused: Option<(&'a str, Moment)>,
+    pub(crate) bound_at: Option<Moment>,
+    /// The scheduler's last message, and since when the pod is unschedulable.
+    pub(crate) unschedulable: Option<(&'a str, Moment)>,
     pub(crate) started: Option<Moment>,
-    /// When its containers ended, and whether they failed.
-    pub(crate) ended: Option<(Moment, bool)>,
-    /// When its deletion began, and how many seconds it gets.
-    pub(crate) leaving: Option<(Moment, i64)>,
-    /// It is not wanted any more.
+    /// When its containers exited, and whether they failed.
+    pub(crate) finished: Option<(Moment, bool)>,
+    /// When its deletion began, and its grace period in seconds.
+    pub(crate) deletion: Option<(Moment, i64)>,
+    /// Whether its demand was withdrawn.
     pub(crate) withdrawn: bool,
-    pub(crate) lost: Option<(&'a LostTo, Moment)>,
-    /// Those who have to take note of it have not.
-    pub(crate) is_tracked: bool,
+    pub(crate) disruption: Option<(&'a EvictionCause, Moment)>,
+    /// Whether it still has its finalizers.
+    pub(crate) has_finalizers: bool,
 }
 
 #[derive(Deserialize)]
 struct PodJson<'a> {
     #[serde(borrow, default, deserialize_with = "nullable")]
-    metadata: BTreeMap<Text<'a>, &'a RawValue>,
+    metadata: BTreeMap<JsonStr<'a>, &'a RawValue>,
     #[serde(borrow, default, deserialize_with = "nullable")]
-    spec: BTreeMap<Text<'a>, &'a RawValue>,
+    spec: BTreeMap<JsonStr<'a>, &'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -81,8 +81,8 @@ struct ContainerJson {
     image: String,
 }
 
-/// What the API server and others write, anew for every pod.
-const WRITTEN: [&str; 13] = [
+/// Fields of the metadata that are written anew for every pod.
+const REGENERATED_FIELDS: [&str; 13] = [
     "name",
     "namespace",
     "uid",
@@ -99,39 +99,39 @@ const WRITTEN: [&str; 13] = [
 ];
 const FINALIZERS: &str = "finalizers";
 const ANNOTATIONS: &str = "annotations";
-/// Why a pod is deleted that is not wanted any more. Kubernetes does not say so of its pods; here it is known.
-pub const WITHDRAWN: &str = "Withdrawn";
-/// Why a pod that no node takes is not scheduled.
-const UNSCHEDULABLE: &str = "Unschedulable";
-const GRACE: &str = "terminationGracePeriodSeconds";
-const USUAL_GRACE: i64 = 30;
+/// The status reason of a pod whose demand was withdrawn. Kubernetes has no such reason; a replay of the run reads it.
+pub const WITHDRAWN_REASON: &str = "Withdrawn";
+/// The reason of the condition `PodScheduled` if no node is feasible.
+const UNSCHEDULABLE_REASON: &str = "Unschedulable";
+const GRACE_PERIOD_FIELD: &str = "terminationGracePeriodSeconds";
+const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 impl PodTemplate {
-    /// Takes a pod apart, and marks it as one of a demand. What cannot be understood says why.
-    pub(crate) fn of(pod: &Object, mark: Option<&DemandMark>) -> Result<PodTemplate, BadGiven> {
-        PodTemplate::take_apart(pod, mark).map_err(|source| {
+    /// Parses a pod, and adds the annotation of its demand.
+    pub(crate) fn of(pod: &Object, mark: Option<&DemandAnnotation>) -> Result<PodTemplate, InvalidPod> {
+        PodTemplate::parse(pod, mark).map_err(|source| {
             let meta = pod.meta();
-            BadGiven { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
+            InvalidPod { pod: format!("pod {}/{}", meta.namespace, meta.name), source }
         })
     }
 
-    fn take_apart(pod: &Object, mark: Option<&DemandMark>) -> Result<PodTemplate, serde_json::Error> {
+    fn parse(pod: &Object, mark: Option<&DemandAnnotation>) -> Result<PodTemplate, serde_json::Error> {
         let json: PodJson<'_> = pod.view()?;
         let meta = pod.meta();
         let text = |key: &str| json.metadata.get(key).and_then(|raw| serde_json::from_str(raw.get()).ok());
         let mut metadata = String::new();
-        for (key, raw) in json.metadata.iter().filter(|(key, _)| !WRITTEN.contains(&&***key)) {
-            field(&mut metadata, key, raw.get());
+        for (key, raw) in json.metadata.iter().filter(|(key, _)| !REGENERATED_FIELDS.contains(&&***key)) {
+            push_field(&mut metadata, key, raw.get());
             metadata.push(',');
         }
-        annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), mark)?;
+        push_annotations(&mut metadata, json.metadata.get(ANNOTATIONS).map(|raw| raw.get()), mark)?;
         let finalizers = json.metadata.get(FINALIZERS).map(|raw| raw.get()).filter(|raw| raw.contains('"'));
         let mut spec = String::new();
         for (key, raw) in json.spec.iter().filter(|(key, _)| ***key != *"nodeName") {
             if !spec.is_empty() {
                 spec.push(',');
             }
-            field(&mut spec, key, raw.get());
+            push_field(&mut spec, key, raw.get());
         }
         let containers: Option<Vec<ContainerJson>> = json
             .spec
@@ -139,7 +139,7 @@ impl PodTemplate {
             .map(|raw| serde_json::from_str(raw.get()))
             .transpose()?
             .unwrap_or_default();
-        let grace = json.spec.get(GRACE).and_then(|raw| raw.get().parse().ok());
+        let grace = json.spec.get(GRACE_PERIOD_FIELD).and_then(|raw| raw.get().parse().ok());
         Ok(PodTemplate {
             namespace: (*meta.namespace).into(),
             name: (*meta.name).into(),
@@ -152,7 +152,7 @@ impl PodTemplate {
                 .flatten()
                 .map(|it| (it.name.into(), it.image.into()))
                 .collect(),
-            grace_seconds: grace.unwrap_or(USUAL_GRACE).max(0),
+            grace_seconds: grace.unwrap_or(DEFAULT_GRACE_SECONDS).max(0),
         })
     }
 
@@ -160,29 +160,29 @@ impl PodTemplate {
         !self.finalizers.is_empty()
     }
 
-    /// The pod as it is now.
+    /// The pod in this state.
     pub(crate) fn object(&self, now: &PodState<'_>) -> Object {
         let mut json = String::with_capacity(self.metadata.len() + self.spec.len() + 700);
         json.push_str(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#);
-        text(&mut json, "name", now.name);
+        push_text_field(&mut json, "name", now.name);
         json.push(',');
-        text(&mut json, "namespace", &self.namespace);
+        push_text_field(&mut json, "namespace", &self.namespace);
         json.push(',');
         if let Some(name) = &self.generate_name {
-            text(&mut json, "generateName", name);
+            push_text_field(&mut json, "generateName", name);
             json.push(',');
         }
         json.push_str(&self.metadata);
-        if now.is_tracked {
-            put(&mut json, format_args!(r#""{FINALIZERS}":{},"#, self.finalizers));
+        if now.has_finalizers {
+            push_formatted(&mut json, format_args!(r#""{FINALIZERS}":{},"#, self.finalizers));
         }
-        text(&mut json, "uid", now.uid);
+        push_text_field(&mut json, "uid", now.uid);
         json.push(',');
-        text(&mut json, "creationTimestamp", &whole_second(now.came).to_string());
-        if let Some((since, grace)) = now.leaving {
+        push_text_field(&mut json, "creationTimestamp", &whole_second(now.created).to_string());
+        if let Some((since, grace)) = now.deletion {
             json.push(',');
-            text(&mut json, "deletionTimestamp", &deletion(since, grace).to_string());
-            put(&mut json, format_args!(r#","deletionGracePeriodSeconds":{grace}"#));
+            push_text_field(&mut json, "deletionTimestamp", &deletion_timestamp(since, grace).to_string());
+            push_formatted(&mut json, format_args!(r#","deletionGracePeriodSeconds":{grace}"#));
         }
         json.push_str(r#"},"spec":{"#);
         json.push_str(&self.spec);
@@ -190,23 +190,23 @@ impl PodTemplate {
             if !self.spec.is_empty() {
                 json.push(',');
             }
-            text(&mut json, "nodeName", node);
+            push_text_field(&mut json, "nodeName", node);
         }
         json.push_str(r#"},"status":{"#);
-        self.status(&mut json, now);
+        self.push_status(&mut json, now);
         json.push_str("}}");
-        Object::trusted(json)
+        Object::from_trusted(json)
     }
 
-    fn status(&self, json: &mut String, now: &PodState<'_>) {
-        text(json, "phase", now.phase());
+    fn push_status(&self, json: &mut String, now: &PodState<'_>) {
+        push_text_field(json, "phase", now.phase());
         if now.withdrawn {
             json.push(',');
-            text(json, "reason", WITHDRAWN);
+            push_text_field(json, "reason", WITHDRAWN_REASON);
         }
         if let Some(node) = now.nominated {
             json.push(',');
-            text(json, "nominatedNodeName", node);
+            push_text_field(json, "nominatedNodeName", node);
         }
         json.push_str(r#","conditions":["#);
         let mut conditions = 0;
@@ -217,7 +217,7 @@ impl PodTemplate {
                 }
                 conditions += 1;
                 let word = if status { "True" } else { "False" };
-                put(
+                push_formatted(
                     json,
                     format_args!(
                         r#"{{"type":"{kind}","status":"{word}","lastTransitionTime":"{}""#,
@@ -226,50 +226,52 @@ impl PodTemplate {
                 );
                 if let Some((reason, message)) = why {
                     json.push(',');
-                    text(json, "reason", reason);
+                    push_text_field(json, "reason", reason);
                     json.push(',');
-                    text(json, "message", message);
+                    push_text_field(json, "message", message);
                 }
                 json.push('}');
             };
-        if let Some(bound) = now.bound {
+        if let Some(bound) = now.bound_at {
             condition(json, "PodScheduled", true, bound, None);
-        } else if let Some((message, since)) = now.refused {
-            condition(json, "PodScheduled", false, since, Some((UNSCHEDULABLE, message)));
+        } else if let Some((message, since)) = now.unschedulable {
+            condition(json, "PodScheduled", false, since, Some((UNSCHEDULABLE_REASON, message)));
         }
         if let Some(started) = now.started {
             condition(json, "Initialized", true, started, None);
-            let (ready, since) = now.ended.map_or((true, started), |(at, _)| (false, at));
+            let (ready, since) = now.finished.map_or((true, started), |(at, _)| (false, at));
             condition(json, "Ready", ready, since, None);
             condition(json, "ContainersReady", ready, since, None);
         }
-        if let Some((lost, at)) = now.lost {
+        if let Some((lost, at)) = now.disruption {
             condition(json, "DisruptionTarget", true, at, Some((lost.reason(), lost.message())));
         }
         json.push(']');
         if let Some(started) = now.started {
             let started = whole_second(started).to_string();
             json.push(',');
-            text(json, "startTime", &started);
+            push_text_field(json, "startTime", &started);
             json.push_str(r#","containerStatuses":["#);
             for (index, (name, image)) in self.containers.iter().enumerate() {
                 if index > 0 {
                     json.push(',');
                 }
                 json.push('{');
-                text(json, "name", name);
+                push_text_field(json, "name", name);
                 json.push(',');
-                text(json, "image", image);
-                let running = now.ended.is_none();
-                put(
+                push_text_field(json, "image", image);
+                let running = now.finished.is_none();
+                push_formatted(
                     json,
                     format_args!(r#","ready":{running},"started":{running},"restartCount":0,"state":"#),
                 );
-                match now.ended {
-                    None => put(json, format_args!(r#"{{"running":{{"startedAt":"{started}"}}}}}}"#)),
+                match now.finished {
+                    None => {
+                        push_formatted(json, format_args!(r#"{{"running":{{"startedAt":"{started}"}}}}}}"#))
+                    }
                     Some((at, fails)) => {
                         let (code, reason) = if fails { (1, "Error") } else { (0, "Completed") };
-                        put(
+                        push_formatted(
                             json,
                             format_args!(
                                 r#"{{"terminated":{{"exitCode":{code},"reason":"{reason}","startedAt":"{started}","finishedAt":"{}"}}}}}}"#,
@@ -288,7 +290,7 @@ impl PodTemplate {
 
 impl PodState<'_> {
     fn phase(&self) -> &'static str {
-        match (self.ended, self.started) {
+        match (self.finished, self.started) {
             (Some((_, true)), _) => "Failed",
             (Some((_, false)), _) => "Succeeded",
             (None, Some(_)) => "Running",
@@ -296,70 +298,70 @@ impl PodState<'_> {
         }
     }
 
-    /// The same as the text says, to whoever knows what the pod's owner asked for.
-    pub(crate) fn fate(&self) -> PodStatusUpdate {
-        let scheduled = |status: &str, reason: &str, at| Scheduled {
+    /// The part of the object that its owner does not set, for the autoscaler.
+    pub(crate) fn status_update(&self) -> PodStatusUpdate {
+        let scheduled = |status: &str, reason: &str, at| PodScheduledCondition {
             status: status.into(),
             reason: reason.into(),
-            changed: Some(whole_second(at)),
+            last_transition_time: Some(whole_second(at)),
         };
-        let refused = || self.refused.map(|(_, since)| scheduled("False", UNSCHEDULABLE, since));
+        let refused = || self.unschedulable.map(|(_, since)| scheduled("False", UNSCHEDULABLE_REASON, since));
         PodStatusUpdate {
-            node: self.node.map(Into::into),
-            nominated: self.nominated.map(Into::into),
-            scheduled: self.bound.map(|at| scheduled("True", "", at)).or_else(refused),
+            node_name: self.node.map(Into::into),
+            nominated_node_name: self.nominated.map(Into::into),
+            scheduled_condition: self.bound_at.map(|at| scheduled("True", "", at)).or_else(refused),
             phase: self.phase(),
-            deleted: self.leaving.map(|(since, grace)| deletion(since, grace)),
-            preempted: matches!(self.lost, Some((LostTo::Preemption(_), _))),
+            deletion_timestamp: self.deletion.map(|(since, grace)| deletion_timestamp(since, grace)),
+            is_preempted: matches!(self.disruption, Some((EvictionCause::Preemption(_), _))),
         }
     }
 }
 
-/// By when a pod is to be gone.
-fn deletion(since: Moment, grace: i64) -> Moment {
+/// A pod's deletion timestamp: the end of its grace period.
+fn deletion_timestamp(since: Moment, grace: i64) -> Moment {
     whole_second(since.plus_nanos(grace.saturating_mul(1_000_000_000)))
 }
 
-/// The annotations of a pod, with the mark of its demand, followed by a comma.
-fn annotations(
+/// Writes the annotations of a pod and of its demand, followed by a comma.
+fn push_annotations(
     json: &mut String,
     own: Option<&str>,
-    mark: Option<&DemandMark>,
+    mark: Option<&DemandAnnotation>,
 ) -> Result<(), serde_json::Error> {
-    let own: Option<BTreeMap<Text<'_>, &RawValue>> = own.map(serde_json::from_str).transpose()?.flatten();
+    let own: Option<BTreeMap<JsonStr<'_>, &RawValue>> = own.map(serde_json::from_str).transpose()?.flatten();
     let mut own = own.unwrap_or_default();
-    own.remove(DemandMark::KEY);
+    own.remove(DemandAnnotation::KEY);
     if own.is_empty() && mark.is_none() {
         return Ok(());
     }
-    put(json, format_args!(r#""{ANNOTATIONS}":{{"#));
+    push_formatted(json, format_args!(r#""{ANNOTATIONS}":{{"#));
     for (key, raw) in &own {
-        field(json, key, raw.get());
+        push_field(json, key, raw.get());
         json.push(',');
     }
     match mark {
-        Some(mark) => text(json, DemandMark::KEY, &mark.to_string()),
+        Some(mark) => push_text_field(json, DemandAnnotation::KEY, &mark.to_string()),
         None => drop(json.pop()),
     }
     json.push_str("},");
     Ok(())
 }
 
-fn field(json: &mut String, key: &str, raw: &str) {
-    quoted(json, key);
+fn push_field(json: &mut String, key: &str, raw: &str) {
+    push_quoted(json, key);
     json.push(':');
     json.push_str(raw);
 }
 
-/// A field whose value is a text.
-pub(crate) fn text(json: &mut String, key: &str, value: &str) {
+/// Writes a field whose value is a string.
+pub(crate) fn push_text_field(json: &mut String, key: &str, value: &str) {
     json.push('"');
     json.push_str(key);
     json.push_str("\":");
-    quoted(json, value);
+    push_quoted(json, value);
 }
 
-fn quoted(json: &mut String, value: &str) {
+fn push_quoted(json: &mut String, value: &str) {
     if value.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');
         json.push_str(value);
@@ -369,6 +371,6 @@ fn quoted(json: &mut String, value: &str) {
     }
 }
 
-fn put(json: &mut String, words: std::fmt::Arguments<'_>) {
+fn push_formatted(json: &mut String, words: std::fmt::Arguments<'_>) {
     json.write_fmt(words).expect("a text takes any words");
 }

@@ -1,28 +1,28 @@
-//! What pods request of their nodes.
+//! Resource requests of pods.
 
 use kubernetes::requests::PodResources;
 use model::Object;
 
-/// What a pod asks for.
+/// The CPU and memory requests of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Thousandths of a core.
+    /// CPU in thousandths of a core.
     pub milli_cpu: i64,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: i64,
 }
 
 impl Requests {
-    /// So many times as much more.
-    pub fn add(&mut self, other: Requests, times: i64) {
+    /// Adds other requests this many times; a negative number subtracts them.
+    pub fn add_times(&mut self, other: Requests, times: i64) {
         self.milli_cpu = self.milli_cpu.saturating_add(other.milli_cpu.saturating_mul(times));
         self.memory = self.memory.saturating_add(other.memory.saturating_mul(times));
     }
 
-    /// What a pod asks for; nothing if that cannot be understood.
+    /// The requests of a pod; zero if they cannot be parsed.
     pub fn of(pod: &Object) -> Requests {
         let Ok(resources) = pod.view::<PodResources<'_>>() else { return Requests::default() };
-        let requests = resources.taken().requests;
+        let requests = resources.calculate_resource().requests;
         Requests { milli_cpu: requests.cpu().0, memory: requests.memory().0 }
     }
 }

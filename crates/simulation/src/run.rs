@@ -1,42 +1,42 @@
-//! A cluster in virtual time: the loop that lets one thing happen after the other.
+//! The event loop of a cluster in virtual time.
 //!
-//! The files below are one module: what happens to pods in the order of their lives (`creation`, `binding`, `ending`), to nodes,
-//! and what is done for the autoscaler and for controllers. They call each other, as one thing leads to another.
+//! The submodules together are one module and call each other: the lifecycle of pods (`creation`, `binding`,
+//! `termination`), nodes, and the decisions of the autoscaler and the controllers.
 
+mod api_calls;
 mod autoscaling;
 mod binding;
-mod controlling;
 mod creation;
-mod ending;
 mod informers;
 mod nodes;
-mod telling;
+mod notification;
+mod termination;
 
 use std::time::Duration;
 
-use controllers::{Controller, Words};
+use controllers::{Controller, TemplateHashes};
 use kubernetes::time::after;
 use model::Moment;
 
-use crate::components::{AutoscalerLoop, ControllerLoop, Memory, SchedulerLoop, TaintEviction};
-use crate::given::{Given, Life, Took};
+use crate::components::{AutoscalerLoop, ControllerLoop, RecordedPodSource, SchedulerLoop, TaintEviction};
 use crate::ids::PodId;
+use crate::input::{Input, ObservedDuration, PodIncarnation};
+use crate::latency::{LatencyKind, LatencySampler};
 use crate::observer::Observer;
-use crate::pace::{Pacer, Step};
-use crate::pod_template::BadGiven;
-use crate::setup::Setup;
-use crate::store::{Demands, NodeTable, ObjectTable, PodTable};
-use crate::timeline::{Due, Timeline};
+use crate::pod_template::InvalidPod;
+use crate::setup::RunSetup;
+use crate::store::{DemandTable, NodeTable, ObjectTable, PodTable};
+use crate::timeline::{RunTask, Timeline};
 use informers::Informers;
 
 /// A cluster in virtual time: its objects, the components that decide about them, and an observer.
 #[derive(Debug)]
 pub struct Run<'m, O> {
     timeline: Timeline,
-    /// Before this nothing is decided: all that is there at the first moment is what was given.
-    begins: Moment,
+    /// No decision is made before this moment: the first moment only has the initial objects.
+    first_decision: Moment,
     seed: u64,
-    demands: Demands,
+    demands: DemandTable,
     pods: PodTable,
     nodes: NodeTable,
     objects: ObjectTable,
@@ -44,21 +44,21 @@ pub struct Run<'m, O> {
     informers: Informers<'m, O>,
 }
 
-/// FNV-1a: names are told apart by it.
+/// FNV-1a, to hash names.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 impl<'m, O: Observer> Run<'m, O> {
-    /// A cluster without nodes and pods, in which nobody makes pods but those who are given.
-    pub fn new(setup: Setup, observer: O) -> Run<'m, O> {
+    /// A cluster without nodes, pods and controllers: all pods come from the input.
+    pub fn new(setup: RunSetup, observer: O) -> Run<'m, O> {
         let start = setup.start;
         let scheduler = SchedulerLoop::new(setup.scheduler, start);
         let autoscaler = setup.autoscaler.map(|setup| AutoscalerLoop::new(setup, start));
         Run {
-            timeline: Timeline::new(start, Pacer::new(setup.pace, setup.seed)),
-            begins: start.plus_nanos(1),
+            timeline: Timeline::new(start, LatencySampler::new(setup.latencies, setup.seed)),
+            first_decision: start.plus_nanos(1),
             seed: setup.seed,
-            demands: Demands::new(setup.seed),
+            demands: DemandTable::new(setup.seed),
             pods: PodTable::default(),
             nodes: NodeTable::default(),
             objects: ObjectTable::default(),
@@ -67,35 +67,35 @@ impl<'m, O: Observer> Run<'m, O> {
         }
     }
 
-    /// The same with these controllers. Beside a recording they call ReplicaSets by its words, and memory tells what the
-    /// pods that they make were like.
+    /// The same with these controllers. In a replay, ReplicaSets get their recorded pod template hashes, and new pods
+    /// their recorded counterparts.
     #[must_use]
     pub fn with_controllers(
         mut self,
         which: &[Controller],
-        recorded: Option<Words>,
-        memory: Option<&'m mut dyn Memory>,
+        recorded: Option<TemplateHashes>,
+        memory: Option<&'m mut dyn RecordedPodSource>,
     ) -> Run<'m, O> {
         self.informers.controllers = Some(ControllerLoop::new(which, self.seed, recorded, memory));
         self
     }
 
-    /// Who is told what happens.
+    /// The observer.
     pub fn observer(&self) -> &O {
         &self.informers.observer
     }
 
-    /// The same, to be told something more.
+    /// The observer, mutable.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.informers.observer
     }
 
-    /// Ends the run.
+    /// Ends the run and returns its observer.
     pub fn into_observer(self) -> O {
         self.informers.observer
     }
 
-    /// What time it is.
+    /// The current virtual time.
     pub fn now(&self) -> Moment {
         self.timeline.now()
     }
@@ -105,15 +105,15 @@ impl<'m, O: Observer> Run<'m, O> {
         self.informers.controllers.iter().flat_map(ControllerLoop::unsupported)
     }
 
-    /// Whether nothing is kept of pods that are gone.
+    /// Whether no state is left of deleted pods.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.demands.is_empty() && self.pods.is_empty()
     }
 
     #[cfg(test)]
-    pub(crate) fn remembers_no_substitute(&self) -> bool {
-        self.demands.remembers_no_substitute() && self.pods.waiting().next().is_none()
+    pub(crate) fn has_no_substitutes(&self) -> bool {
+        self.demands.has_no_substitutes() && self.pods.unassigned().next().is_none()
     }
 
     #[cfg(test)]
@@ -121,42 +121,43 @@ impl<'m, O: Observer> Run<'m, O> {
         self.informers.autoscaler.as_mut()
     }
 
-    /// Lets everything happen that happens before a moment.
+    /// Advances the clock to a moment, with everything that is due before it.
     pub fn advance(&mut self, until: Moment) {
-        while let Some(next) = self.next().filter(|next| *next < until) {
+        while let Some(next) = self.next_event_time().filter(|next| *next < until) {
             self.timeline.advance_to(next);
             self.step();
         }
         self.timeline.advance_to(until);
     }
 
-    /// Something happens at this moment that nobody decided. Whatever is due before it must have happened.
-    pub fn give(&mut self, at: Moment, given: Given) -> Result<(), BadGiven> {
+    /// Applies an input at this moment. The run must have been advanced to it.
+    pub fn apply_input(&mut self, at: Moment, given: Input) -> Result<(), InvalidPod> {
         self.timeline.advance_to(at);
         self.informers.scheduler.wake();
         match given {
-            Given::Object(what) => self.give_object(what),
-            Given::Asked(asked) => self.ask(*asked),
-            Given::Withdrawn(demand) => {
-                let goes = self.demands.give_up(demand, &self.pods);
+            Input::Object(what) => self.apply_object(what),
+            Input::Demand(asked) => self.add_demand(*asked),
+            Input::Withdrawn(demand) => {
+                let goes = self.demands.select_for_withdrawal(demand, &self.pods);
                 self.withdraw(goes);
             }
-            Given::CleanedUp(demand) => self.clean_up(self.demands.stands_for(demand)),
-            Given::Deleted(demand) => self.delete_given(self.demands.stands_for(demand)),
-            Given::Changed(demand, pod) => return self.change(demand, &pod),
+            Input::CleanedUp(demand) => self.delete_when_finished(self.demands.resolve_substitute(demand)),
+            Input::PodDeleted(demand) => self.delete_for_client(self.demands.resolve_substitute(demand)),
+            Input::PodChanged(demand, pod) => return self.change_pod(demand, &pod),
         }
         Ok(())
     }
 
-    /// Lets everything happen until nothing more comes of what was given, or until so long after the last node came.
-    /// Says whether the cluster has come to rest.
+    /// Advances until the cluster is stable, or for `patience` after the last node arrived. Returns whether it is
+    /// stable.
     pub fn settle(&mut self, patience: Duration) -> bool {
         let mut until = after(self.now(), patience);
         while !self.is_stable() {
             if self.awaits_node() {
                 until = after(self.now(), patience).max(until);
             }
-            let Some(next) = self.next().filter(|next| *next <= until || self.awaits_node()) else {
+            let Some(next) = self.next_event_time().filter(|next| *next <= until || self.awaits_node())
+            else {
                 return false;
             };
             self.timeline.advance_to(next);
@@ -165,14 +166,15 @@ impl<'m, O: Observer> Run<'m, O> {
         true
     }
 
-    /// Whether no pod is about to be tried, bound, made or gone, no node is on its way, and the autoscaler has looked at
-    /// pods that wait and can do nothing for them. Containers may end and nodes become unneeded: that takes its time.
+    /// Whether no pod is about to be attempted, bound, created or deleted, no node is being provisioned, and the
+    /// autoscaler has found no scale-up for the pending pods. Running containers may still exit and nodes may still
+    /// become unneeded, which takes longer.
     pub fn is_stable(&self) -> bool {
         let scheduler = &self.informers.scheduler;
         !self.timeline.agenda.is_busy()
             && scheduler.is_idle()
             && self.informers.autoscaler.as_ref().is_none_or(|autoscaler| {
-                !autoscaler.awaits_node() && (!scheduler.has_refused() || autoscaler.is_calm())
+                !autoscaler.awaits_node() && (!scheduler.has_unschedulable() || autoscaler.is_idle())
             })
     }
 
@@ -180,87 +182,93 @@ impl<'m, O: Observer> Run<'m, O> {
         self.informers.autoscaler.as_ref().is_some_and(AutoscalerLoop::awaits_node)
     }
 
-    /// When something happens next, if nothing is given.
-    fn next(&self) -> Option<Moment> {
+    /// When the next event is due, apart from inputs.
+    fn next_event_time(&self) -> Option<Moment> {
         let now = self.now();
         let scheduler = self.informers.scheduler.next(now);
         let autoscaler = self.informers.autoscaler.as_ref().map(AutoscalerLoop::next);
-        let next = [scheduler, autoscaler, self.next_work(), self.timeline.agenda.next()]
+        let next = [scheduler, autoscaler, self.next_controller_wake(), self.timeline.agenda.next()]
             .into_iter()
             .flatten()
             .min();
-        next.map(|next| next.max(now).max(self.begins))
+        next.map(|next| next.max(now).max(self.first_decision))
     }
 
-    /// When time alone gives controllers something to do.
-    fn next_work(&self) -> Option<Moment> {
+    /// When the controllers' next timer fires.
+    fn next_controller_wake(&self) -> Option<Moment> {
         self.informers.controllers.as_ref()?.next()
     }
 
-    /// One thing that is due now: what was begun ends first, then the scheduler decides, then the autoscaler.
+    /// Handles one event that is due now: tasks first, then controllers, then the scheduler, then the autoscaler.
     fn step(&mut self) {
         let now = self.now();
         if let Some(due) = self.timeline.agenda.take(now) {
             self.informers.scheduler.wake();
-            self.carry_out(due);
-        } else if self.next_work().is_some_and(|next| next <= now) {
+            self.run_task(due);
+        } else if self.next_controller_wake().is_some_and(|next| next <= now) {
             self.informers.scheduler.wake();
-            self.work();
-        } else if let Some(attempted) = self.informers.scheduler.try_one(now) {
-            self.attempted(attempted);
+            self.sync_controllers();
+        } else if let Some(attempted) = self.informers.scheduler.schedule_one(now) {
+            self.handle_attempt(attempted);
         } else {
-            self.scale();
+            self.run_autoscaler();
         }
     }
 
-    fn carry_out(&mut self, due: Due) {
+    fn run_task(&mut self, due: RunTask) {
         match due {
-            Due::Ask(demand) => self.make(demand),
-            Due::Bind(pod) => self.bind(pod),
-            Due::Start(pod) => self.start(pod),
-            Due::End(pod) => self.end(pod),
-            Due::Lose(pod, to) => self.lose(pod, to),
-            Due::Preempted(pod) => self.has_preempted(pod),
-            Due::LoseToTaint(pod, at) => self.lose_to_taint(pod, at),
-            Due::Go(pod) => self.go(pod),
-            Due::Collect(node) => self.collect(&node),
-            Due::Work => self.work(),
+            RunTask::CreatePod(demand) => self.create_next_pod(demand),
+            RunTask::FinishBinding(pod) => self.finish_binding(pod),
+            RunTask::StartContainers(pod) => self.start_containers(pod),
+            RunTask::FinishContainers(pod) => self.finish_containers(pod),
+            RunTask::Evict(pod, to) => self.evict(pod, to),
+            RunTask::FinishPreemption(pod) => self.finish_preemption(pod),
+            RunTask::EvictByTaint(pod, at) => self.evict_by_taint(pod, at),
+            RunTask::FinishDeletion(pod) => self.finish_deletion(pod),
+            RunTask::CollectPods(node) => self.run_pod_gc(&node),
+            RunTask::SyncControllers => self.sync_controllers(),
         }
     }
 
-    /// When something is over that begins for a pod now: it takes as long as recorded, or as usual.
-    fn takes(&self, id: PodId, recorded: fn(&Life) -> Option<Took>, step: Step) -> Moment {
-        self.takes_since(self.now(), id, recorded, step)
+    /// When an operation that begins now for a pod is done: after the recorded duration, or a sampled latency.
+    fn completion_time(
+        &self,
+        id: PodId,
+        recorded: fn(&PodIncarnation) -> Option<ObservedDuration>,
+        step: LatencyKind,
+    ) -> Moment {
+        self.completion_time_since(self.now(), id, recorded, step)
     }
 
-    /// The same, where what was recorded began then.
-    fn takes_since(
+    /// The same, where the recorded duration counts from an earlier moment.
+    fn completion_time_since(
         &self,
         began: Moment,
         id: PodId,
-        recorded: fn(&Life) -> Option<Took>,
-        step: Step,
+        recorded: fn(&PodIncarnation) -> Option<ObservedDuration>,
+        step: LatencyKind,
     ) -> Moment {
-        match self.demands.recorded(id).and_then(recorded) {
-            Some(Took { time, longer: false }) => after(began, time),
-            Some(Took { time, longer: true }) => {
-                self.over_for(id, step).max(after(began, time).plus_nanos(1))
+        match self.demands.recorded_incarnation(id).and_then(recorded) {
+            Some(ObservedDuration { duration: time, is_lower_bound: false }) => after(began, time),
+            Some(ObservedDuration { duration: time, is_lower_bound: true }) => {
+                self.sampled_completion_time(id, step).max(after(began, time).plus_nanos(1))
             }
-            None => self.over_for(id, step),
+            None => self.sampled_completion_time(id, step),
         }
     }
 
-    /// When a step is over that begins for a pod now. It depends on no other pod: so a replay of a replay, which has
-    /// more of them recorded, still has the same for the rest.
-    fn over_for(&self, id: PodId, step: Step) -> Moment {
+    /// When an operation that begins now for a pod is done, by a sampled latency. It does not depend on other pods: so
+    /// a replay of a replay, which has more recorded durations, samples the same for the rest.
+    fn sampled_completion_time(&self, id: PodId, step: LatencyKind) -> Moment {
         let pod = self.pods.get(id).map(|pod| (&pod.name.namespace, &pod.name.name));
-        let demand = || self.demands.get(id.demand).map(|state| (&state.body.namespace, &state.body.name));
-        let mut whose = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.life) };
+        let demand =
+            || self.demands.get(id.demand).map(|state| (&state.template.namespace, &state.template.name));
+        let mut whose = if pod.is_some() { FNV_OFFSET } else { FNV_OFFSET ^ u64::from(id.incarnation) };
         if let Some((namespace, name)) = pod.or_else(demand) {
             for byte in namespace.bytes().chain([b'/']).chain(name.bytes()) {
                 whose = (whose ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
             }
         }
-        after(self.now(), self.timeline.pacer.draw_for(whose, step, self.now()))
+        after(self.now(), self.timeline.latencies.draw_for(whose, step, self.now()))
     }
 }

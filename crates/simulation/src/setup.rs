@@ -3,30 +3,30 @@
 use model::Moment;
 
 use crate::cloud::SimulatedCloud;
-use crate::pace::Pace;
+use crate::latency::Latencies;
 
-/// How a cluster in virtual time is set.
+/// The configuration of a run.
 #[derive(Debug)]
-pub struct Setup {
-    /// When it begins.
+pub struct RunSetup {
+    /// The start of the run.
     pub start: Moment,
-    /// Its scheduler.
+    /// The scheduler's settings.
     pub scheduler: scheduler::Settings,
-    /// Its autoscaler, if it has one.
+    /// The autoscaler, if the cluster has one.
     pub autoscaler: Option<AutoscalerSetup>,
-    /// How long things take.
-    pub pace: Pace,
-    /// Decides between measured delays, and makes names and uids.
+    /// The latencies of the cluster's components.
+    pub latencies: Latencies,
+    /// Seeds the choice between measured delays, and generated names and uids.
     pub seed: u64,
 }
 
 /// An autoscaler and its cloud.
 #[derive(Debug)]
 pub struct AutoscalerSetup {
-    /// How it is set.
+    /// The autoscaler's settings.
     pub settings: autoscaler::Settings,
-    /// The cloud, which adopts the nodes that are given.
+    /// The cloud. It adopts the nodes that are part of the input.
     pub cloud: SimulatedCloud,
-    /// Its first loop is due a scan interval later.
+    /// The autoscaler's start. Its first loop is due one scan interval later.
     pub start: Moment,
 }

@@ -1,4 +1,4 @@
-//! The objects of a run: pods, nodes, the demands that pods are made for, and what controllers write.
+//! The objects of a run: pods, nodes, the demands that pods belong to, and the objects that controllers write.
 
 mod demands;
 mod nodes;
@@ -6,8 +6,8 @@ mod objects;
 mod pod;
 mod pods;
 
-pub(crate) use demands::Demands;
+pub(crate) use demands::DemandTable;
 pub(crate) use nodes::NodeTable;
 pub(crate) use objects::{ObjectTable, kind_of, name_of};
-pub(crate) use pod::{Pod, Stage};
+pub(crate) use pod::{Pod, PodStage};
 pub(crate) use pods::PodTable;

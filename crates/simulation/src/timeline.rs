@@ -1,4 +1,4 @@
-//! The virtual clock of a run, its agenda, and how long steps take.
+//! The virtual clock of a run, its agenda and its latencies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,49 +7,49 @@ use kubernetes::time::after;
 use model::Moment;
 
 use crate::agenda::{Agenda, Task};
-use crate::eviction::LostTo;
+use crate::eviction::EvictionCause;
 use crate::ids::DemandId;
 use crate::ids::PodId;
-use crate::pace::{Pacer, Step};
+use crate::latency::{LatencyKind, LatencySampler};
 
-/// The clock of a run, its agenda, and how long steps take.
+/// The virtual clock of a run, its agenda and its latencies.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     now: Moment,
-    pub(crate) agenda: Agenda<Due>,
-    pub(crate) pacer: Pacer,
+    pub(crate) agenda: Agenda<RunTask>,
+    pub(crate) latencies: LatencySampler,
 }
 
-/// What a run has begun and has yet to finish.
+/// A task of a run.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// The pod of a demand is made, for the first time or again.
-    Ask(DemandId),
-    /// A pod is seen to be bound.
-    Bind(PodId),
-    /// The containers of a pod run.
-    Start(PodId),
-    /// The containers of a pod have ended.
-    End(PodId),
+pub(crate) enum RunTask {
+    /// Create the next pod of a demand.
+    CreatePod(DemandId),
+    /// A pod's binding becomes visible.
+    FinishBinding(PodId),
+    /// The containers of a pod start.
+    StartContainers(PodId),
+    /// The containers of a pod exit.
+    FinishContainers(PodId),
     /// A pod is evicted.
-    Lose(PodId, LostTo),
-    /// All victims of a pod are marked for deletion.
-    Preempted(PodId),
-    /// A pod has stayed as long as it tolerates a taint, if that is still when its time is over.
-    LoseToTaint(PodId, Moment),
-    /// A pod is gone.
-    Go(PodId),
-    /// The pods of a node that is gone are deleted.
-    Collect(Arc<str>),
-    /// Controllers work on what is new.
-    Work,
+    Evict(PodId, EvictionCause),
+    /// All victims of a pod are terminating.
+    FinishPreemption(PodId),
+    /// A pod's toleration of a taint expires, if its eviction is still due at that moment.
+    EvictByTaint(PodId, Moment),
+    /// A terminating pod can be removed.
+    FinishDeletion(PodId),
+    /// Pod GC of a deleted node.
+    CollectPods(Arc<str>),
+    /// Controllers sync.
+    SyncControllers,
 }
 
 // === impl Timeline ===
 
 impl Timeline {
-    pub(crate) fn new(start: Moment, pacer: Pacer) -> Timeline {
-        Timeline { now: start, agenda: Agenda::default(), pacer }
+    pub(crate) fn new(start: Moment, pacer: LatencySampler) -> Timeline {
+        Timeline { now: start, agenda: Agenda::default(), latencies: pacer }
     }
 
     pub(crate) fn now(&self) -> Moment {
@@ -61,28 +61,36 @@ impl Timeline {
         self.now = self.now.max(moment);
     }
 
-    pub(crate) fn put(&mut self, at: Moment, due: Due) {
+    pub(crate) fn put(&mut self, at: Moment, due: RunTask) {
         self.agenda.put(at, due);
     }
 
-    /// How long a step takes that begins now.
-    pub(crate) fn draw(&mut self, step: Step) -> Duration {
-        self.pacer.draw(step, self.now)
+    /// The latency of an operation that begins now.
+    pub(crate) fn draw(&mut self, step: LatencyKind) -> Duration {
+        self.latencies.draw(step, self.now)
     }
 
-    /// When a step ends that begins now.
-    pub(crate) fn end_of(&mut self, step: Step) -> Moment {
+    /// When an operation that begins now is done.
+    pub(crate) fn completion_time(&mut self, step: LatencyKind) -> Moment {
         after(self.now, self.draw(step))
     }
 }
 
-// === impl Due ===
+// === impl RunTask ===
 
-impl Task for Due {
+impl Task for RunTask {
     fn finishes_soon(&self) -> bool {
         match self {
-            Due::Ask(_) | Due::Bind(_) | Due::Lose(..) | Due::Preempted(_) | Due::Go(_) | Due::Work => true,
-            Due::Start(_) | Due::End(_) | Due::LoseToTaint(..) | Due::Collect(_) => false,
+            RunTask::CreatePod(_)
+            | RunTask::FinishBinding(_)
+            | RunTask::Evict(..)
+            | RunTask::FinishPreemption(_)
+            | RunTask::FinishDeletion(_)
+            | RunTask::SyncControllers => true,
+            RunTask::StartContainers(_)
+            | RunTask::FinishContainers(_)
+            | RunTask::EvictByTaint(..)
+            | RunTask::CollectPods(_) => false,
         }
     }
 }

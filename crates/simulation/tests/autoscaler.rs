@@ -1,5 +1,5 @@
-//! The autoscaler in a town where anything may happen: it answers the same twice, whatever the order in which it learns
-//! of objects, and nothing that it is told makes it stumble.
+//! Property tests of the autoscaler in random clusters: its decisions are reproducible and do not depend on the order
+//! of informer events, and no event makes it panic.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use model::{Moment, What};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
-use scheduler::Fit;
+use scheduler::FirstFit;
 use serde_json::json;
 use simulation::{CloudChange, SimulatedCloud};
 use testobjects::town::{Town, object};
@@ -36,11 +36,11 @@ fn groups() -> Vec<NodeGroup> {
                 "status": {"capacity": resources, "allocatable": resources},
             })),
             pods: Vec::new(),
-            believed: Vec::new(),
+            template_pods: Vec::new(),
             price: Some(1.0),
             options: None,
             provisioning: Provisioning {
-                registers_after: Delay::Measured(vec![Duration::from_secs(20), Duration::from_secs(45)]),
+                registers_after: Delay::Samples(vec![Duration::from_secs(20), Duration::from_secs(45)]),
                 ready_after: Delay::Constant(Duration::from_secs(5)),
             },
             failures: Vec::new(),
@@ -53,7 +53,7 @@ fn settings(version: Version) -> Settings {
     let mut settings = Settings::for_version(version);
     settings.expander = vec![Expander::MostPods, Expander::Random];
     settings.seed = 7;
-    // Nobody says here that a pod is unschedulable.
+    // No scheduler marks pods as unschedulable here.
     settings.bypassed_scheduler_names = vec!["default-scheduler".into()];
     settings.balance_similar_node_groups = true;
     settings.group_defaults.scale_down_unneeded_time = Duration::from_secs(30);
@@ -61,13 +61,13 @@ fn settings(version: Version) -> Settings {
     settings
 }
 
-/// All that an autoscaler says in a town of that seed, in which things happen between any two loops and somebody places
-/// pods where they fit. Who was there at the beginning may be told in another order.
-fn story(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
+/// All results of an autoscaler in the random cluster of a seed, in which changes happen between any two loops and pods
+/// are bound where they fit. The initial objects may be delivered in another order.
+fn decision_log(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
     let mut town = Town::new(seed);
     let mut cloud = SimulatedCloud::new(groups(), seed);
     let mut autoscaler = Autoscaler::new(settings(version), Moment::from_nanos(0));
-    let mut fit = Fit::new(&Default::default());
+    let mut fit = FirstFit::new(&Default::default());
     let mut said = String::new();
     let mut opening = town.opening(4);
     if let Some(shuffle) = shuffled_by {
@@ -79,7 +79,7 @@ fn story(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
         for change in cloud.advance(now) {
             match change {
                 CloudChange::Registered { node, .. } => news.push(What::Added(node)),
-                CloudChange::Ready { .. } | CloudChange::Gone { .. } => {}
+                CloudChange::Ready { .. } | CloudChange::Deleted { .. } => {}
             }
         }
         news.extend((0..12).map(|_| town.event()));
@@ -89,7 +89,7 @@ fn story(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
         }
         for _ in 0..8 {
             let Some((namespace, name)) = town.waiting() else { break };
-            match fit.first(&namespace, &name) {
+            match fit.find_node(&namespace, &name) {
                 Some(node) => town.placed(&namespace, &name, &node),
                 None => news.extend(town.refused(&namespace, &name)),
             }
@@ -101,26 +101,26 @@ fn story(seed: u64, version: Version, shuffled_by: Option<u64>) -> String {
 }
 
 #[test]
-fn a_story_told_twice_is_answered_twice_the_same() {
+fn decisions_are_reproducible_in_any_order_of_events() {
     for seed in 1..=12 {
-        let right = story(seed, Version::V1_36, None);
-        assert_eq!(story(seed, Version::V1_36, None), right, "seed {seed}");
-        assert_eq!(story(seed, Version::V1_36, Some(seed)), right, "seed {seed}, shuffled");
+        let right = decision_log(seed, Version::V1_36, None);
+        assert_eq!(decision_log(seed, Version::V1_36, None), right, "seed {seed}");
+        assert_eq!(decision_log(seed, Version::V1_36, Some(seed)), right, "seed {seed}, shuffled");
         assert!(right.contains("TriggeredScaleUp"), "seed {seed}: nothing happens in this town");
     }
 }
 
 #[test]
-fn every_version_gets_through_the_day() {
+fn every_version_scales_up() {
     for version in [Version::V1_32, Version::V1_33, Version::V1_34, Version::V1_35, Version::V1_37] {
         for seed in 20..=23 {
-            assert!(story(seed, version, None).contains("ScaleUp"), "{version}, seed {seed}");
+            assert!(decision_log(seed, version, None).contains("ScaleUp"), "{version}, seed {seed}");
         }
     }
 }
 
 #[test]
-fn a_node_that_names_no_machine_is_not_taken_for_a_lost_one() {
+fn a_node_without_provider_id_is_not_unregistered() {
     let mut groups = groups();
     groups.truncate(1);
     groups[0].min = 1;
@@ -138,7 +138,7 @@ fn a_node_that_names_no_machine_is_not_taken_for_a_lost_one() {
     cloud.adopt(&node).expect("it is of the group");
     let mut autoscaler = Autoscaler::new(settings(Version::V1_36), Moment::from_nanos(0));
     autoscaler.apply(&What::Added(node));
-    // Longer than a machine may take to become a node.
+    // Longer than the maximum node provision time.
     for number in 1..=120 {
         let now = Moment::from_nanos(number * 10 * SECOND);
         autoscaler.background(now, &mut cloud);
@@ -148,9 +148,10 @@ fn a_node_that_names_no_machine_is_not_taken_for_a_lost_one() {
     }
 }
 
-/// Nodes that somebody else asked for have come. When one more is wanted much later, that is no failure of theirs.
+/// Nodes that another component requested have registered. A later request that has not been fulfilled is no failure of
+/// theirs.
 #[test]
-fn one_that_only_watches_knows_when_a_request_is_fulfilled() {
+fn an_observing_autoscaler_knows_when_a_scale_up_is_fulfilled() {
     let mut cloud = ObservedCloud::new(vec![groups().swap_remove(0)], None, "gpu".into());
     let mut autoscaler = Autoscaler::new(Settings::for_version(Version::V1_36), Moment::from_nanos(0));
     let come = |name: &str, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
@@ -162,23 +163,23 @@ fn one_that_only_watches_knows_when_a_request_is_fulfilled() {
             "status": {"capacity": resources, "allocatable": resources,
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:00Z"}]},
         })));
-        cloud.see(&node);
+        cloud.apply(&node);
         autoscaler.apply(&node);
     };
     let watch = |second: i64, autoscaler: &mut Autoscaler, cloud: &mut ObservedCloud| {
         let now = Moment::from_nanos(second * SECOND);
-        cloud.begin();
+        cloud.begin_loop();
         autoscaler.background(now, cloud);
-        let done = autoscaler.watch_once(now, cloud);
+        let done = autoscaler.dry_run_once(now, cloud);
         (done.groups[0].upcoming, done.groups[0].backed_off)
     };
     come("a", &mut autoscaler, &mut cloud);
     cloud.set_target("group-0", 2);
-    autoscaler.saw_growth(Moment::from_nanos(10 * SECOND), GroupId(0), 1, &cloud);
+    autoscaler.observe_scale_up(Moment::from_nanos(10 * SECOND), GroupId(0), 1, &cloud);
     assert_eq!(watch(20, &mut autoscaler, &mut cloud), (1, false));
     come("b", &mut autoscaler, &mut cloud);
     assert_eq!(watch(60, &mut autoscaler, &mut cloud), (0, false));
     cloud.set_target("group-0", 3);
-    // Nobody was heard to ask for it, so none is expected; and the request of long ago has not failed.
+    // No scale-up was observed, so no node is upcoming; and the old request has not failed.
     assert_eq!(watch(1_200, &mut autoscaler, &mut cloud), (0, false));
 }

@@ -1,44 +1,44 @@
-//! The components of a control plane over a store of somebody else's: objects as JSON, written as an API server would.
+//! The components of a control plane over another store: objects as JSON, written as an API server would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use autoscaler::{Action, NodeGroups, PodStatusUpdate};
-use controllers::{Controller, Do};
+use controllers::{ApiCall, Controller};
 use model::{Kind, Moment, NamespacedName, Object, What};
-use scheduler::{Attempted, Decision};
+use scheduler::{Decision, SchedulingAttempt};
 use serde_json::{Value, json};
 use simulation::components::{
-    AutoscalerLoop, ControllerLoop, ObservedPod, PodNews, SchedulerLoop, TaintEviction,
+    AutoscalerLoop, ControllerLoop, ObservedPod, PodUpdate, SchedulerLoop, TaintEviction,
 };
-use simulation::pace::{Pace, Pacer, Step};
-use simulation::{Agenda, AutoscalerSetup, CloudChange, SimulatedCloud, Task, made_ready};
+use simulation::latency::{Latencies, LatencyKind, LatencySampler};
+use simulation::{Agenda, AutoscalerSetup, CloudChange, SimulatedCloud, Task, with_ready_condition};
 use testobjects::{node, object, resource};
 
 const START: Moment = Moment::from_nanos(1_790_000_000_000_000_000);
 
-/// What the control plane has begun.
-enum Begun {
+/// A task of the control plane.
+enum ControlPlaneTask {
     Bind(NamespacedName, Arc<str>),
     Run(NamespacedName),
     Evict(NamespacedName, Moment),
     Work,
 }
 
-impl Task for Begun {
+impl Task for ControlPlaneTask {
     fn finishes_soon(&self) -> bool {
         true
     }
 }
 
 /// A pod of the store.
-struct Stored {
+struct StoredPod {
     name: NamespacedName,
     value: Value,
 }
 
-impl ObservedPod for Stored {
+impl ObservedPod for StoredPod {
     fn name(&self) -> &NamespacedName {
         &self.name
     }
@@ -56,12 +56,12 @@ impl ObservedPod for Stored {
     }
 }
 
-/// The store, by kind and name, and those who watch it.
+/// The store, by kind and name, and the components that watch it.
 struct ControlPlane {
     now: Moment,
     objects: BTreeMap<(Kind, NamespacedName), Value>,
-    agenda: Agenda<Begun>,
-    pacer: Pacer,
+    agenda: Agenda<ControlPlaneTask>,
+    latencies: LatencySampler,
     scheduler: SchedulerLoop,
     autoscaler: AutoscalerLoop,
     controllers: ControllerLoop<'static>,
@@ -76,7 +76,7 @@ impl ControlPlane {
             now: START,
             objects: BTreeMap::new(),
             agenda: Agenda::default(),
-            pacer: Pacer::new(Pace::usual(), 1),
+            latencies: LatencySampler::new(Latencies::typical(), 1),
             scheduler: SchedulerLoop::new(scheduler::Settings::default(), START),
             autoscaler: AutoscalerLoop::new(setup, START),
             controllers: ControllerLoop::new(&Controller::ALL, 1, None, None),
@@ -84,7 +84,7 @@ impl ControlPlane {
         }
     }
 
-    /// Writes an object, and tells everybody.
+    /// Writes an object and notifies all components.
     fn write(&mut self, value: Value) {
         let written = object(&value);
         let (kind, name) = (kind_of(&written), name_of(&written));
@@ -94,33 +94,33 @@ impl ControlPlane {
                 self.autoscaler.node_added(&written);
             }
             if self.taints.node_changed(&name.name, &written) {
-                self.pods_on(&name.name).iter().for_each(|pod| self.consider_taints(pod));
+                self.pods_on(&name.name).iter().for_each(|pod| self.check_taints(pod));
             }
         }
-        self.tell(if is_new { What::Added(written) } else { What::Modified(written) });
+        self.notify(if is_new { What::Added(written) } else { What::Modified(written) });
     }
 
     fn delete(&mut self, kind: &Kind, name: &NamespacedName) {
         if let Some(value) = self.objects.remove(&(kind.clone(), name.clone())) {
-            self.tell(What::Deleted(object(&value)));
+            self.notify(What::Deleted(object(&value)));
         }
     }
 
-    fn tell(&mut self, what: What) {
+    fn notify(&mut self, what: What) {
         self.scheduler.apply(self.now, &what);
         self.scheduler.wake();
         if what.object().meta().kind == "Pod" {
             let (name, value) = (name_of(what.object()), json_of(what.object()));
-            self.autoscaler.pod_changed(&Stored { name, value }, PodNews::All);
+            self.autoscaler.pod_changed(&StoredPod { name, value }, PodUpdate::Full);
         } else {
             self.autoscaler.apply(&what);
         }
-        if let Some(at) = self.controllers.apply(self.now, &what, &mut self.pacer) {
-            self.agenda.put(at, Begun::Work);
+        if let Some(at) = self.controllers.apply(self.now, &what, &mut self.latencies) {
+            self.agenda.put(at, ControlPlaneTask::Work);
         }
     }
 
-    /// Lets everything happen for so long.
+    /// Advances the clock by so many seconds.
     fn advance(&mut self, seconds: i64) {
         let until = self.now.plus_nanos(seconds * 1_000_000_000);
         loop {
@@ -138,38 +138,40 @@ impl ControlPlane {
     fn step(&mut self) {
         if let Some(begun) = self.agenda.take(self.now) {
             match begun {
-                Begun::Bind(pod, node) => self.bind(&pod, &node),
-                Begun::Run(pod) => self.change_pod(&pod, |pod| pod["status"]["phase"] = "Running".into()),
-                Begun::Evict(pod, at) => {
+                ControlPlaneTask::Bind(pod, node) => self.bind(&pod, &node),
+                ControlPlaneTask::Run(pod) => {
+                    self.change_pod(&pod, |pod| pod["status"]["phase"] = "Running".into())
+                }
+                ControlPlaneTask::Evict(pod, at) => {
                     if self.taints.evicts(&pod, at).is_some() {
                         self.taints.pod_deleted(&pod);
                         self.delete(&Kind::new("", "Pod"), &pod);
                     }
                 }
-                Begun::Work => self.work(),
+                ControlPlaneTask::Work => self.sync_controllers(),
             }
         } else if self.controllers.next().is_some_and(|next| next <= self.now) {
-            self.work();
-        } else if let Some(attempted) = self.scheduler.try_one(self.now) {
-            self.attempted(attempted);
+            self.sync_controllers();
+        } else if let Some(attempted) = self.scheduler.schedule_one(self.now) {
+            self.handle_attempt(attempted);
         } else {
-            self.scale();
+            self.run_autoscaler();
         }
     }
 
-    fn attempted(&mut self, attempted: Attempted) {
-        self.scheduler.spend_attempt(self.now, &mut self.pacer);
+    fn handle_attempt(&mut self, attempted: SchedulingAttempt) {
+        self.scheduler.spend_attempt(self.now, &mut self.latencies);
         match attempted.decision {
             Decision::Placed(placement) => {
                 let at = self.now.plus_nanos(10_000_000);
-                self.agenda.put(at, Begun::Bind(attempted.pod, placement.node));
+                self.agenda.put(at, ControlPlaneTask::Bind(attempted.pod, placement.node));
             }
             Decision::Refused(rejection) => {
-                self.scheduler.spend_status_write(self.now, &mut self.pacer);
+                self.scheduler.spend_status_write(self.now, &mut self.latencies);
                 let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                     "message": rejection.full_message(), "lastTransitionTime": self.now.to_string()});
                 self.change_pod(&attempted.pod, |pod| pod["status"]["conditions"] = json!([condition]));
-                self.autoscaler.pod_refused(self.now, &attempted.pod);
+                self.autoscaler.pod_unschedulable(self.now, &attempted.pod);
             }
             other => panic!("{other:?}"),
         }
@@ -180,16 +182,16 @@ impl ControlPlane {
             pod["spec"]["nodeName"] = node.into();
             pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
         });
-        self.consider_taints(name);
-        let at = self.now.plus_nanos(self.pacer.draw(Step::Start, self.now).as_nanos() as i64);
-        self.agenda.put(at, Begun::Run(name.clone()));
+        self.check_taints(name);
+        let at = self.now.plus_nanos(self.latencies.draw(LatencyKind::PodStart, self.now).as_nanos() as i64);
+        self.agenda.put(at, ControlPlaneTask::Run(name.clone()));
     }
 
-    fn consider_taints(&mut self, name: &NamespacedName) {
+    fn check_taints(&mut self, name: &NamespacedName) {
         let Some(pod) = self.objects.get(&(Kind::new("", "Pod"), name.clone())) else { return };
         let node: Option<Arc<str>> = pod["spec"]["nodeName"].as_str().map(Into::into);
         if let Some(at) = self.taints.pod_changed(self.now, name, node.as_ref(), || object(pod)) {
-            self.agenda.put(at, Begun::Evict(name.clone(), at));
+            self.agenda.put(at, ControlPlaneTask::Evict(name.clone(), at));
         }
     }
 
@@ -200,7 +202,7 @@ impl ControlPlane {
         }
     }
 
-    fn work(&mut self) {
+    fn sync_controllers(&mut self) {
         loop {
             let done = self.controllers.work(self.now);
             if done.is_empty() {
@@ -208,8 +210,8 @@ impl ControlPlane {
             }
             for one in done {
                 match one {
-                    Do::Create(object) | Do::Update(object) => self.write(json_of(&object)),
-                    Do::Delete(doomed) => {
+                    ApiCall::Create(object) | ApiCall::Update(object) => self.write(json_of(&object)),
+                    ApiCall::Delete(doomed) => {
                         let name = NamespacedName { namespace: doomed.namespace, name: doomed.name };
                         self.delete(&doomed.kind, &name);
                     }
@@ -218,25 +220,25 @@ impl ControlPlane {
         }
     }
 
-    fn scale(&mut self) {
+    fn run_autoscaler(&mut self) {
         for change in self.autoscaler.cloud_changes(self.now) {
             match change {
                 CloudChange::Registered { node, .. } => self.write(json_of(&node)),
                 CloudChange::Ready { node, at } => {
                     let name = NamespacedName { namespace: "".into(), name: node };
                     let node = object(&self.objects[&(Kind::new("", "Node"), name)]);
-                    self.write(json_of(&made_ready(&node, at)));
+                    self.write(json_of(&with_ready_condition(&node, at)));
                 }
-                CloudChange::Gone { node } => {
+                CloudChange::Deleted { node } => {
                     let name = NamespacedName { namespace: "".into(), name: node };
                     self.delete(&Kind::new("", "Node"), &name);
                 }
             }
         }
         let pods = self.pods();
-        self.autoscaler.report_pods(|name| pods.get(name));
+        self.autoscaler.deliver_pod_updates(|name| pods.get(name));
         let background = self.autoscaler.background(self.now);
-        let done = self.autoscaler.run_once(self.now, &mut self.pacer);
+        let done = self.autoscaler.run_once(self.now, &mut self.latencies);
         let actions = done.iter().flat_map(|done| &done.actions).chain(&background.actions);
         let is_mark = |action: &&Action| matches!(action, Action::Taint { .. } | Action::Untaint { .. });
         assert_eq!(actions.filter(|action| !is_mark(action)).count(), 0, "nothing is removed in this test");
@@ -245,9 +247,9 @@ impl ControlPlane {
         }
     }
 
-    fn pods(&self) -> BTreeMap<NamespacedName, Stored> {
+    fn pods(&self) -> BTreeMap<NamespacedName, StoredPod> {
         let pods = self.objects.iter().filter(|((kind, _), _)| *kind == Kind::new("", "Pod"));
-        pods.map(|((_, name), value)| (name.clone(), Stored { name: name.clone(), value: value.clone() }))
+        pods.map(|((_, name), value)| (name.clone(), StoredPod { name: name.clone(), value: value.clone() }))
             .collect()
     }
 

@@ -1,4 +1,4 @@
-//! When a cluster has come to rest, and when nobody waits for it any longer.
+//! Tests of `Run::settle`: stable clusters, and its timeout.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -7,19 +7,21 @@ use std::time::Duration;
 use autoscaler::Delay;
 use model::{Moment, What};
 use scheduler::Settings;
-use simulation::pace::{Pace, Step};
-use simulation::{Again, Decided, Demand, DemandId, Given, Observer, Run, Runs, Setup};
+use simulation::latency::{Latencies, LatencyKind};
+use simulation::{
+    ContainerExit, DemandId, Input, Observer, PodDemand, RecreatePolicy, Run, RunSetup, SimulationEvent,
+};
 
-struct Nobody;
+struct NullObserver;
 
-impl Observer for Nobody {
+impl Observer for NullObserver {
     fn wants_changes(&self) -> bool {
         false
     }
 
-    fn changed(&mut self, _: Moment, _: What) {}
+    fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn decided(&mut self, _: Moment, _: &Decided<'_>) {}
+    fn on_event(&mut self, _: Moment, _: &SimulationEvent<'_>) {}
 }
 
 const START: Moment = Moment::from_nanos(1_000_000_000_000);
@@ -28,43 +30,43 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// One node, whose pods start at once, and Jobs that make their next pod after ten seconds.
-fn cluster() -> Run<'static, Nobody> {
-    let pace = Pace::usual()
-        .with(Step::Start, Delay::Constant(Duration::ZERO))
-        .with(Step::NextOfJob, Delay::Constant(seconds(10)));
+/// One node, whose pods start at once, and Jobs that create their next pod after ten seconds.
+fn cluster() -> Run<'static, NullObserver> {
+    let pace = Latencies::typical()
+        .with(LatencyKind::PodStart, Delay::Constant(Duration::ZERO))
+        .with(LatencyKind::NextJobPod, Delay::Constant(seconds(10)));
     let mut run = Run::new(
-        Setup { start: START, scheduler: Settings::default(), autoscaler: None, pace, seed: 1 },
-        Nobody,
+        RunSetup { start: START, scheduler: Settings::default(), autoscaler: None, latencies: pace, seed: 1 },
+        NullObserver,
     );
     let node = testobjects::node("n").allocatable("cpu", "1").allocatable("pods", "110").ready();
-    run.give(START, Given::Object(node.added())).unwrap();
+    run.apply_input(START, Input::Object(node.added())).unwrap();
     run
 }
 
-/// Asks for a pod; if it has a predecessor it ends at once, as all of its kind.
-fn ask(run: &mut Run<'_, Nobody>, id: u64, cpu: &str, is_short: bool) {
+/// Demands a pod. A short one exits at once, and waits for the one before.
+fn demand_pod(run: &mut Run<'_, NullObserver>, id: u64, cpu: &str, is_short: bool) {
     let pod = testobjects::pod(&format!("p{id}")).request("cpu", cpu);
     let pod = pod.set("spec.schedulerName", "default-scheduler").object();
-    let demand = Demand {
+    let demand = PodDemand {
         id: DemandId(id),
         pod,
         after: (is_short && id > 0).then(|| DemandId(id - 1)),
-        begun: None,
-        again: Again::Never,
-        set: None,
-        runs: is_short.then_some(Runs { lasting: Duration::ZERO, fails: false }),
-        lives: Vec::new(),
-        unmade: None,
+        initial_state: None,
+        recreate: RecreatePolicy::Never,
+        replica_set: None,
+        exit: is_short.then_some(ContainerExit { after: Duration::ZERO, fails: false }),
+        incarnations: Vec::new(),
+        not_recreated_for: None,
     };
-    run.give(START, Given::asked(demand).unwrap()).unwrap();
+    run.apply_input(START, Input::parse_demand(demand).unwrap()).unwrap();
 }
 
 #[test]
-fn a_cluster_rests_when_its_pods_are_placed_or_refused() {
+fn a_cluster_is_stable_when_its_pods_are_placed_or_unschedulable() {
     let mut run = cluster();
-    ask(&mut run, 1, "100m", false);
-    ask(&mut run, 2, "9", false);
+    demand_pod(&mut run, 1, "100m", false);
+    demand_pod(&mut run, 2, "9", false);
     assert!(!run.is_stable());
     assert!(run.settle(seconds(60)));
     assert!(run.is_stable());
@@ -72,10 +74,10 @@ fn a_cluster_rests_when_its_pods_are_placed_or_refused() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn settling_has_a_timeout() {
     let mut run = cluster();
     for id in 0..50 {
-        ask(&mut run, id, "100m", true);
+        demand_pod(&mut run, id, "100m", true);
     }
     assert!(!run.settle(seconds(60)), "a pod follows on the other for eight minutes");
     let waited = run.now().nanos_since(START) / 1_000_000_000;

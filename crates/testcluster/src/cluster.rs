@@ -1,4 +1,4 @@
-//! etcd and kube-apiserver on loopback, and whichever other programs are wanted beside them.
+//! A control plane on loopback: etcd and kube-apiserver, and further programs on request.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,25 +15,25 @@ use crate::process::Process;
 use crate::programs::{Program, build};
 use crate::{http, kubeconfig};
 
-/// What a cluster is started with.
+/// The options of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Pods need a service account, as in any real cluster. Only kube-controller-manager makes them, so without
-    /// [`Cluster::start_controller_manager`] no pod can be created then.
+    /// Whether pods need a service account, as in any real cluster. Only kube-controller-manager creates them, so no
+    /// pod can be created without [`Cluster::start_controller_manager`].
     pub service_accounts: bool,
-    /// Only what roles allow may be done. The administrator, being of `system:masters`, may do anything all the same.
+    /// Whether RBAC is enforced. The administrator, in group `system:masters`, may do anything all the same.
     pub rbac: bool,
-    /// More flags of kube-apiserver.
+    /// Additional flags of kube-apiserver.
     pub apiserver_flags: Vec<String>,
 }
 
-/// A real control plane on loopback: etcd and kube-apiserver, empty at first. All of it ends when this is dropped.
+/// A real control plane on loopback: etcd and kube-apiserver, empty at first. All programs end when this is dropped.
 ///
 /// There are no kubelets: nodes are plain objects, ready if their creator says so in their status. Without
 /// [`Cluster::start_controller_manager`] a namespace never finishes being deleted.
 #[derive(Debug)]
 pub struct Cluster {
-    /// In the order in which they were started.
+    /// Further programs, in the order in which they were started.
     others: Vec<Process>,
     /// `None` while it is stopped.
     apiserver: Option<Process>,
@@ -55,7 +55,7 @@ struct Ports {
 }
 
 const ANY_PORT: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-/// A port found free may be taken by somebody else before the program that is to have it has started.
+/// How often the start is tried: another process may take a free port before the program that is to use it has started.
 const ATTEMPTS: u32 = 5;
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
@@ -63,7 +63,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 // === impl Cluster ===
 
 impl Cluster {
-    /// Builds the programs if need be, starts them and waits until the server is ready. `None` without Go.
+    /// Builds the programs if necessary, starts them and waits until the server is ready. `None` without Go.
     pub fn start(options: Options) -> Result<Option<Cluster>> {
         let Some(programs) = build(&[Program::Etcd, Program::KubeApiserver, Program::Kubectl])? else {
             return Ok(None);
@@ -98,17 +98,17 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The file by which clients find the server; with the certificate of its authority and the token.
+    /// The kubeconfig file for clients, with the certificate of the server's authority and the token.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Where the server is.
+    /// The server's URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What lets a client in, to do anything. Every request needs it, `/readyz` too.
+    /// The administrator's token. Every request needs a token, `/readyz` too.
     pub fn token(&self) -> &str {
         TOKEN
     }
@@ -118,18 +118,18 @@ impl Cluster {
         self.kubectl_reading(arguments, "")
     }
 
-    /// The same with something on its standard input, for `apply -f -`.
+    /// Runs the real kubectl with the given standard input, for `apply -f -`.
     pub fn kubectl_reading(&self, arguments: &[&str], input: &str) -> Result<String> {
         let path = Program::Kubectl.in_folder(&self.programs);
         let mut kubectl = Command::new(&path);
-        // Nothing of whoever runs this is read, and nothing is left with them.
+        // No file of the user is read or written.
         let cache = self.folder.path().join("cache");
         kubectl.env("KUBERC", "off").arg("--kubeconfig").arg(&self.kubeconfig).arg("--cache-dir").arg(cache);
         kubectl.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = kubectl.spawn().doing("start", &path)?;
         let mut stdin = child.stdin.take().expect("it is piped");
         let output = thread::scope(|scope| {
-            // A kubectl that reads nothing has closed its end, and says itself why.
+            // A kubectl that does not read its input has closed it, and reports the reason itself.
             scope.spawn(move || stdin.write_all(input.as_bytes()));
             child.wait_with_output()
         });
@@ -160,7 +160,8 @@ impl Cluster {
         self.start_other(Program::KubeScheduler, &all)
     }
 
-    /// Starts kube-controller-manager, without the controller that takes nodes without a kubelet for dead.
+    /// Starts kube-controller-manager, without the node lifecycle controller, which treats nodes without a kubelet as
+    /// dead.
     pub fn start_controller_manager(&mut self) -> Result<()> {
         let flags = [
             format!("--kubeconfig={}", self.kubeconfig.display()),
@@ -174,7 +175,8 @@ impl Cluster {
         self.start_other(Program::KubeControllerManager, &flags)
     }
 
-    /// Starts KWOK, which plays all nodes' kubelets. It has no stages built in; `crates/testcluster/stages.yaml` has some.
+    /// Starts KWOK, which simulates the kubelets of all nodes. It has no built-in stages;
+    /// `crates/testcluster/stages.yaml` has some.
     pub fn start_kwok(&mut self, stages: &Path) -> Result<()> {
         let flags = [
             format!("--kubeconfig={}", self.kubeconfig.display()),
@@ -185,53 +187,53 @@ impl Cluster {
     }
 
     fn start_other(&mut self, program: Program, flags: &[String]) -> Result<()> {
-        // Whoever built the others has Go.
+        // Go exists, since the other programs were built.
         build(&[program])?;
         let process = Process::start(&program.in_folder(&self.programs), flags, self.folder.path())?;
         self.others.push(process);
         Ok(())
     }
 
-    /// An error with the last words of a program that has ended, if one has. Only kube-apiserver is waited for when it
-    /// starts: of the others this tells why nothing happens.
+    /// Returns an error with the end of its log if a program has ended. Only kube-apiserver's start is waited for: a
+    /// failed start of the other programs is reported here.
     pub fn must_run(&mut self) -> Result<()> {
         let servers = [&mut self.etcd].into_iter().chain(&mut self.apiserver);
         servers.chain(&mut self.others).try_for_each(Process::must_run)
     }
 
-    /// Makes etcd forget all versions before the last one it has, and says which that is.
+    /// Compacts etcd at its latest revision, and returns that revision.
     ///
-    /// The further pages of a list from before are then answered 410. So are watches from before if the server has no
-    /// watch cache (`--watch-cache=false`). With one it serves them from memory: there it takes
-    /// [`Cluster::restart_apiserver`], with or without this, to make the past too old.
+    /// Further pages of an earlier list are then answered with 410. So are watches from an earlier version if the
+    /// server has no watch cache (`--watch-cache=false`). With a watch cache it serves them from memory; then
+    /// [`Cluster::restart_apiserver`] is needed to make earlier versions too old, with or without this.
     pub fn compact(&self) -> Result<u64> {
-        // Any key will do: every answer tells the revision. "/" in base64.
+        // Any key will do, since every response has the revision. "/" in base64.
         let revision = self.ask_etcd("/v3/kv/range", r#"{"key":"Lw=="}"#)?;
         let order = format!(r#"{{"revision":"{revision}","physical":true}}"#);
         self.ask_etcd("/v3/kv/compaction", &order)?;
         Ok(revision)
     }
 
-    /// Asks etcd's JSON gateway something; returns the revision.
+    /// Posts a request to etcd's JSON gateway and returns the revision.
     fn ask_etcd(&self, path: &'static str, body: &str) -> Result<u64> {
         let answer = http::post(self.ports.etcd, path, body);
         let answer = answer.map_err(|source| Error::Network { doing: "talk to etcd", source })?;
         let revision = || {
             let (head, body) = answer.split_once("\r\n\r\n")?;
             let body: serde_json::Value = serde_json::from_str(body).ok()?;
-            // As protobuf's JSON has it, large numbers are strings.
+            // In protobuf's JSON large numbers are strings.
             let revision = body["header"]["revision"].as_str()?.parse().ok()?;
             head.split(' ').nth(1).filter(|code| *code == "200").map(|_| revision)
         };
         revision().ok_or_else(|| Error::Etcd { asked: path, answer: answer.clone() })
     }
 
-    /// Kills kube-apiserver. What it stored stays.
+    /// Kills kube-apiserver. Its data stays in etcd.
     pub fn stop_apiserver(&mut self) {
         self.apiserver = None;
     }
 
-    /// Kills kube-apiserver if it runs, starts it anew at the same address and waits until it is ready.
+    /// Kills kube-apiserver if it runs, starts it again at the same address and waits until it is ready.
     pub fn restart_apiserver(&mut self) -> Result<()> {
         self.stop_apiserver();
         self.start_apiserver()
@@ -249,8 +251,8 @@ impl Cluster {
             format!("--etcd-servers={}", loopback(self.ports.etcd)),
             format!("--secure-port={}", self.ports.apiserver),
             "--bind-address=127.0.0.1".to_owned(),
-            // An address of documents: left alone, the server looks for one of the machine's own that is not loopback,
-            // and does not start where there is none.
+            // An address reserved for documentation. By default the server looks for an address of the machine that is
+            // not loopback, and does not start where there is none.
             "--advertise-address=192.0.2.1".to_owned(),
             format!("--cert-dir={}", folder.join("certificates").display()),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
@@ -286,13 +288,13 @@ impl Cluster {
         }
     }
 
-    /// Whether there is a kubeconfig, which can be written as soon as the server has made its certificates.
+    /// Writes the kubeconfig as soon as the server has created its certificates. Returns whether it exists.
     fn has_kubeconfig(&self) -> Result<bool> {
         if self.kubeconfig.exists() {
             return Ok(true);
         }
         let certificates = fs::read_to_string(self.certificates()).unwrap_or_default();
-        // Its own and that of the authority that signed it.
+        // The server's own, and that of the authority that signed it.
         if certificates.matches("-----END CERTIFICATE-----").count() < 2 {
             return Ok(false);
         }
@@ -300,7 +302,7 @@ impl Cluster {
         Ok(true)
     }
 
-    /// A file with the certificates to trust, once the server has made them.
+    /// The file with the certificates to trust, once the server has created them.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.folder.path().join("certificates/apiserver.crt")
     }
@@ -311,7 +313,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// Latest first, so that nobody cries for a server that has gone.
+    /// Stops the latest program first, so that none logs errors about a missing server.
     fn drop(&mut self) {
         while self.others.pop().is_some() {}
         self.stop_apiserver();
@@ -322,7 +324,7 @@ impl Drop for Cluster {
 
 impl Ports {
     fn free() -> Result<Ports> {
-        // All are held before any is let go, so that they differ.
+        // All ports are held before any is released, so that they differ.
         let find = || -> io::Result<Ports> {
             let held =
                 [TcpListener::bind(ANY_PORT)?, TcpListener::bind(ANY_PORT)?, TcpListener::bind(ANY_PORT)?];
@@ -334,7 +336,7 @@ impl Ports {
     }
 }
 
-/// Whether a program ended because somebody else had its port.
+/// Whether a program ended because its port was in use.
 fn is_taken_port(error: &Error) -> bool {
     matches!(error, Error::Ended { said, .. } if said.contains("address already in use"))
 }

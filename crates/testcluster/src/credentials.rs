@@ -1,4 +1,4 @@
-//! Whom the server lets in: the administrator by a token, service accounts by tokens signed with a key.
+//! Credentials of the API server: the administrator's token, and the key that signs service account tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rcgen::KeyPair;
 
 use crate::error::{Doing, Result};
 
-/// The files that the server is given.
+/// The credential files of the server.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     /// Signs the tokens of service accounts.
@@ -18,7 +18,7 @@ pub(crate) struct Credentials {
     pub(crate) tokens: PathBuf,
 }
 
-/// The administrator's.
+/// The administrator's token.
 pub(crate) const TOKEN: &str = "admintoken";
 
 // === impl Credentials ===

@@ -1,17 +1,17 @@
-//! What can go wrong with a peer.
+//! Errors of building and running the real programs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// What can go wrong with a peer.
+/// An error of building or running the real programs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or a program of ours cannot be used.
+    /// A file or program cannot be used.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
@@ -19,42 +19,42 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// No place to keep what is built.
+    /// No cache folder for built programs.
     #[error("there is no cache folder: set KINESCOPE_CACHE to one")]
     NoCache,
-    /// A program came to an end that it should not have come to.
+    /// A program ended unexpectedly or failed.
     #[error("{program} ended ({status}):\n{said}")]
     Ended {
-        /// The program, and what it was asked.
+        /// The program with its arguments.
         program: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The end of its output.
         said: String,
     },
-    /// The server runs, but does not answer.
+    /// The server runs but is not ready.
     #[error("kube-apiserver was not ready in {seconds} s:\n{said}")]
     NotReady {
-        /// How long it was given.
+        /// The timeout.
         seconds: u64,
-        /// The end of what it said.
+        /// The end of its output.
         said: String,
     },
     /// A connection on loopback failed.
     #[error("cannot {doing}")]
     Network {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The reason.
         #[source]
         source: io::Error,
     },
-    /// etcd answered something else.
+    /// etcd's response was not as expected.
     #[error("etcd was asked {asked} and answered {answer}")]
     Etcd {
         /// The path of the request.
         asked: &'static str,
-        /// The whole answer.
+        /// The whole response.
         answer: String,
     },
 }
@@ -62,7 +62,7 @@ pub enum Error {
 /// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Says what was being done to which file.
+/// Adds the operation and the file to an I/O error.
 pub(crate) trait Doing<T> {
     fn doing(self, doing: &'static str, path: &Path) -> Result<T>;
 }

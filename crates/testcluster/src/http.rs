@@ -1,31 +1,31 @@
-//! As much of HTTP/1.1 as a proxy needs that must be able to break it: heads, and bodies in chunks.
+//! A minimal HTTP/1.1 for a proxy that must be able to violate it: message heads and chunked bodies.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-/// The first line of a request or an answer, and the fields below it.
+/// The start line of a request or response, and its header fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) first: String,
     fields: Vec<(String, String)>,
 }
 
-/// What is in a body that comes in chunks.
+/// Reads the content of a chunked body.
 pub(crate) struct Chunks<R> {
     inner: R,
-    /// Of the chunk that is being read.
+    /// The bytes left of the current chunk.
     left: u64,
     ended: bool,
 }
 
 const MAX_HEAD: u64 = 64 * 1024;
-/// A chunk's length, or the end of one.
+/// The limit for the line with a chunk's length and for the end of a chunk.
 const MAX_LINE: u64 = 256;
 
-/// Posts JSON to a server on loopback and returns its whole answer.
+/// Posts JSON to a server on loopback and returns its whole response.
 pub(crate) fn post(port: u16, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    // By this version the answer ends where the connection does.
+    // In HTTP/1.0 the response ends with the connection.
     write!(
         stream,
         "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -44,13 +44,13 @@ pub(crate) fn write_chunk(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.write_all(&chunk)
 }
 
-/// What follows the last chunk.
+/// The end of a chunked body.
 pub(crate) const END_OF_CHUNKS: &[u8] = b"0\r\n\r\n";
 
 // === impl Head ===
 
 impl Head {
-    /// `None` where nothing comes any more.
+    /// Reads a head. `None` at the end of the stream.
     pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Head>> {
         let mut from = from.take(MAX_HEAD);
         let Some(first) = read_line(&mut from)? else { return Ok(None) };
@@ -124,7 +124,7 @@ impl<R: BufRead> Read for Chunks<R> {
     }
 }
 
-/// A line without its end; `None` where nothing comes any more.
+/// Reads a line without its line ending. `None` at the end of the stream.
 fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {

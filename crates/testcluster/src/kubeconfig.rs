@@ -1,4 +1,4 @@
-//! The file that tells clients where a server is and how to be let in.
+//! Writer of kubeconfig files.
 
 use std::fs;
 use std::path::Path;

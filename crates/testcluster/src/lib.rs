@@ -1,7 +1,7 @@
-//! The real Kubernetes programs, built and started for tests and benchmarks, and a proxy that misbehaves by plan.
+//! The real Kubernetes programs, built and started for tests and benchmarks, and a proxy that injects planned faults.
 //!
-//! The programs are built from their Go modules once and kept in the user's cache folder. Without Go there are none:
-//! what would need them says "skipped: no go".
+//! The programs are built from their Go modules once and kept in the user's cache folder. Without Go, tests that need
+//! them print "skipped: no go".
 
 mod cluster;
 mod credentials;

@@ -1,4 +1,4 @@
-//! Programs in the background, which end with whoever started them.
+//! Background processes that end with the process that started them.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use std::{io, thread};
 
 use crate::error::{Doing, Error, Result};
 
-/// A program in the background. It is killed when this is dropped, and (where Linux has `setpriv`) when this process
-/// ends, however it ends.
+/// A background process. It is killed when this is dropped, and (where Linux has `setpriv`) when this process ends, in
+/// whatever way.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -18,13 +18,13 @@ pub(crate) struct Process {
     log: PathBuf,
 }
 
-/// How much of a log an error shows.
+/// How many lines of a log an error shows.
 const TAIL_LINES: usize = 20;
 
 // === impl Process ===
 
 impl Process {
-    /// Starts a program. What it says is added to `NAME.log` in the folder.
+    /// Starts a program. Its output is appended to `NAME.log` in the folder.
     pub(crate) fn start(
         program: &Path,
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -40,7 +40,7 @@ impl Process {
         Ok(Process { name, child, log })
     }
 
-    /// An error with the end of its log if it does not run any more.
+    /// Returns an error with the end of its log if it no longer runs.
     pub(crate) fn must_run(&mut self) -> Result<()> {
         match self.child.try_wait().doing("wait for", Path::new(&self.name))? {
             None => Ok(()),
@@ -48,7 +48,7 @@ impl Process {
         }
     }
 
-    /// The last lines that it said.
+    /// The last lines of its log.
     pub(crate) fn log_tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -59,13 +59,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Not politely: kube-apiserver would linger for a minute. One that has ended by itself cannot be killed.
+        // Killed, not terminated: kube-apiserver would linger for a minute. An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A command that is killed when the thread that starts it ends, where the system has the means.
+/// A command that is killed when the thread that starts it ends, where the system has `setpriv`.
 fn mortal(program: &Path) -> Command {
     static CAN: LazyLock<bool> = LazyLock::new(|| {
         let mut attempt = Command::new("setpriv");
@@ -80,21 +80,21 @@ fn mortal(program: &Path) -> Command {
     command
 }
 
-/// Starts a command from a thread that lives as long as this process. Linux counts the thread, not the process, as a
-/// child's parent when it comes to the signal of the parent's death, and the thread of a test ends with the test.
+/// Starts a command from a thread that lives as long as this process. For the parent-death signal, Linux counts the
+/// thread that started a child as its parent, not the process, and the thread of a test ends with the test.
 fn spawn(command: Command) -> io::Result<Child> {
-    type Order = (Command, mpsc::Sender<io::Result<Child>>);
+    type Order = (Command, mpsc::SyncSender<io::Result<Child>>);
     static STARTER: LazyLock<mpsc::SyncSender<Order>> = LazyLock::new(|| {
         let (sender, orders) = mpsc::sync_channel::<Order>(1);
         thread::spawn(move || {
             for (mut command, answer) in orders {
-                // Who asked waits for the answer.
+                // The caller waits for the result.
                 let _ = answer.send(command.spawn());
             }
         });
         sender
     });
-    let (sender, answer) = mpsc::channel();
+    let (sender, answer) = mpsc::sync_channel(1);
     STARTER.send((command, sender)).expect("the thread waits for orders as long as the process lives");
     answer.recv().expect("every order is answered")
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn runs(id: u32) -> bool {
-        // A zombie is dead, even if nobody has looked at it.
+        // A zombie has ended, even if it was not waited for.
         fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
@@ -158,7 +158,7 @@ mod tests {
             let folder = folder.clone();
             move || {
                 let process = start_sleeper(&folder);
-                // Until then the signal has not been asked for.
+                // Before that, setpriv has not set the signal.
                 let name = format!("/proc/{}/comm", process.child.id());
                 wait_for("the start", || (fs::read_to_string(&name).ok()? == "sleep\n").then_some(()));
                 process
@@ -168,7 +168,7 @@ mod tests {
         fs::write(folder.join("id.new"), process.child.id().to_string()).unwrap();
         fs::rename(folder.join("id.new"), folder.join("id")).unwrap();
         loop {
-            // The thread that asked for it has ended: that must not matter.
+            // The thread that started it has ended, which must not end the process.
             process.must_run().unwrap();
             thread::sleep(Duration::from_millis(10));
         }

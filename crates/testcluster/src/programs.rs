@@ -1,4 +1,4 @@
-//! The programs, built from their Go modules once and kept in the user's cache folder.
+//! The real programs, built from their Go modules once and kept in the user's cache folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,22 +23,22 @@ pub enum Program {
     KubeScheduler,
     /// Deployments, Jobs, namespaces, service accounts and the rest.
     KubeControllerManager,
-    /// Plays the kubelets.
+    /// Simulates kubelets.
     Kwok,
     /// Renders charts.
     Helm,
 }
 
-/// `go/go.mod` says the same.
+/// The same versions are in `go/go.mod`.
 const KUBERNETES: &str = "1.36.4";
 const ETCD: &str = "3.6.8";
 const KWOK: &str = "0.8.0";
 const HELM: &str = "3.22.0";
 
-/// Builds those of the programs that are not there yet, and says in which folder they are: [`Program::in_folder`] tells where.
+/// Builds the programs that are missing and returns their folder; [`Program::in_folder`] returns the path of each.
 /// `None` without Go.
 ///
-/// Several processes may ask at once; one builds, the others wait for it.
+/// Several processes may call this at once; one builds, the others wait for it.
 pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
     let folder = folder()?;
     let missing: Vec<Program> =
@@ -54,8 +54,8 @@ pub fn build(programs: &[Program]) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Builds a Go program whose sources lie in a folder, unless it was built of the very same sources before, and says
-/// where it is. `None` without Go.
+/// Builds the Go program of a folder, unless it was built from the same sources before, and returns its path. `None`
+/// without Go.
 pub fn build_module(name: &str, sources: &Path) -> Result<Option<PathBuf>> {
     let folder = cache()?.join(format!("{name}-{:016x}", fingerprint(sources)?));
     let path = folder.join(name);
@@ -87,11 +87,11 @@ impl Program {
         }
     }
 
-    /// Its file in the folder that [`build`] has built it into.
+    /// Its path in the folder that [`build`] returns.
     pub fn in_folder(self, folder: &Path) -> PathBuf {
         match self {
-            // It is no part of a cluster. The folder's name does not tell its version, or a newer one would have all
-            // the others built again; so its own does.
+            // Its file name has its version. It is not in the folder's name, since a new version would cause all other
+            // programs to be built again.
             Program::Helm => folder.join(format!("helm-{HELM}")),
             Program::Etcd
             | Program::KubeApiserver
@@ -106,11 +106,11 @@ impl Program {
         build_into(folder, self.name(), &self.in_folder(folder), |into| self.go_command(go, into))
     }
 
-    /// What builds it into a folder.
+    /// The command that builds it into a folder.
     fn go_command(self, go: &Path, into: &Path) -> Command {
         let mut command = go_in(go, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/go")));
         match self {
-            // Outside our module: these lean on other versions of the Kubernetes libraries.
+            // Outside our module: these depend on other versions of the Kubernetes libraries.
             Program::Kwok => {
                 command.env("GOBIN", into);
                 command.args(["install", "-trimpath", &format!("sigs.k8s.io/kwok/cmd/kwok@v{KWOK}")]);
@@ -137,7 +137,7 @@ impl Program {
     }
 }
 
-/// Builds a program into `folder` and puts it at `path` when it is whole. One process builds, the others wait for it.
+/// Builds a program in `folder` and moves it to `path` when it is complete. One process builds, the others wait for it.
 fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path) -> Command) -> Result<()> {
     let lock = folder.join(format!("{name}.lock"));
     let held = File::create(&lock).doing("create", &lock)?;
@@ -145,9 +145,9 @@ fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path
     if path.exists() {
         return Ok(());
     }
-    // Not by a macro, whose output a test runner would keep to itself; and nobody must hear it.
+    // Not by a macro, whose output a test runner would capture. A failed write does not matter.
     let _ = writeln!(io::stderr(), "building {name} (several minutes the first time)…");
-    // Only the holder of the lock has such a folder; one that is there was left by a process that was killed.
+    // Only the holder of the lock has such a folder; an existing one was left by a process that was killed.
     let building = folder.join(format!("{name}.building"));
     if building.exists() {
         fs::remove_dir_all(&building).doing("remove", &building)?;
@@ -163,14 +163,14 @@ fn build_into(folder: &Path, name: &str, path: &Path, command: impl FnOnce(&Path
     fs::remove_dir(&building).doing("remove", &building)
 }
 
-/// Go at work in a folder.
+/// A Go command that runs in a folder.
 fn go_in(go: &Path, folder: &Path) -> Command {
     let mut command = Command::new(go);
     command.current_dir(folder).envs([("CGO_ENABLED", "0"), ("GOWORK", "off")]);
     command
 }
 
-/// Tells the sources of a program from others: every file that Go reads, by name and content.
+/// A hash of a program's sources: the name and content of every file that Go reads.
 fn fingerprint(sources: &Path) -> Result<u64> {
     let mut files = Vec::new();
     for entry in fs::read_dir(sources).doing("list", sources)? {
@@ -193,7 +193,7 @@ fn fingerprint(sources: &Path) -> Result<u64> {
     Ok(hash.digest())
 }
 
-/// The linker's flags that tell the programs their version. Without them a server says it is v0.0.0-master.
+/// The linker flags that set the programs' version. Without them a server reports v0.0.0-master.
 fn stamps() -> String {
     let mut parts = KUBERNETES.split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -204,12 +204,12 @@ fn stamps() -> String {
     )
 }
 
-/// Where the programs of these versions are kept.
+/// The folder of the programs of these versions.
 fn folder() -> Result<PathBuf> {
     Ok(cache()?.join(format!("peers-k8s-{KUBERNETES}-etcd-{ETCD}-kwok-{KWOK}")))
 }
 
-/// Where all that is built is kept. A clean checkout has no `target`, hence not there.
+/// The cache folder for everything built. Not in `target`, which a clean checkout does not have.
 fn cache() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("KINESCOPE_CACHE")

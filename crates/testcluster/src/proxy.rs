@@ -1,5 +1,5 @@
-//! A proxy in front of a real API server that misbehaves by plan. Clients speak plain HTTP to it, one request a
-//! connection, so that every byte they get is in its hands.
+//! A proxy in front of a real API server that injects planned faults. Clients use plain HTTP with one request per
+//! connection, so that the proxy controls every byte they receive.
 
 pub(crate) mod plan;
 
@@ -22,7 +22,7 @@ use crate::http::{Chunks, END_OF_CHUNKS, Head, write_chunk};
 use crate::{Cluster, kubeconfig};
 use plan::{Asked, Midway, Plan, Progress, Refusal, Step, Trouble};
 
-/// A proxy in front of a real API server. Lists and watches pass unchanged, but for what the plan says. All its
+/// A proxy in front of a real API server. Requests and responses pass unchanged except for the planned faults. All its
 /// connections close when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -33,21 +33,21 @@ pub struct Proxy {
     _folder: TempDir,
 }
 
-/// Something that the proxy did.
+/// A fault that the proxy injected.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// When.
+    /// The time.
     pub at: SystemTime,
-    /// To which request: its path and what was asked.
+    /// The request's path and query.
     pub request: String,
-    /// What.
+    /// The planned fault.
     pub step: Step,
 }
 
-/// How kube-apiserver begins the line of a bookmark.
+/// The beginning of a bookmark event as kube-apiserver writes it.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK""#;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Desk {
     server: u16,
@@ -59,17 +59,17 @@ struct Desk {
     is_closed: AtomicBool,
 }
 
-/// Those connected, by number.
+/// The connected clients, by number.
 #[derive(Debug, Default)]
 struct Clients {
     sockets: BTreeMap<u64, TcpStream>,
     next: u64,
 }
 
-/// A request in the hands of the proxy.
+/// A request that the proxy is handling.
 struct Request<'a> {
     desk: &'a Desk,
-    /// Its path and what was asked.
+    /// Its path and query.
     target: &'a str,
     is_watch: bool,
     step: Option<Step>,
@@ -104,17 +104,17 @@ impl Proxy {
         Ok(Proxy { desk, accepting: Some(accepting), port, kubeconfig, _folder: folder })
     }
 
-    /// The file by which clients find the proxy.
+    /// The kubeconfig file for clients of the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Where on loopback it is.
+    /// Its port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it did so far, in order.
+    /// The faults injected so far, in order.
     pub fn faults(&self) -> Vec<Fault> {
         lock(&self.desk.faults).clone()
     }
@@ -147,7 +147,7 @@ impl Desk {
             let Ok(number) = self.enter(&client) else { continue };
             let desk = self.clone();
             thread::spawn(move || {
-                // Whatever failed, the client sees it as the end of the connection.
+                // The client sees any error as the end of the connection.
                 let _ = desk.serve(&client);
                 let _ = client.shutdown(Shutdown::Both);
                 desk.leave(number);
@@ -202,7 +202,7 @@ impl Desk {
         head.set("Connection", "close".to_owned());
         head.remove("Expect");
         if request.is_watch {
-            // Its lines must be told apart.
+            // The lines of a compressed watch could not be separated.
             head.remove("Accept-Encoding");
         }
         let (mut server, socket) = self.connect()?;
@@ -224,15 +224,15 @@ impl Desk {
         if request.trouble() == Some(Trouble::Truncate) {
             request.note();
             let mut whole = Vec::new();
-            // Some servers end a connection without a word.
+            // Some servers close a connection without a TLS close_notify.
             let _ = server.read_to_end(&mut whole);
             return client.write_all(&whole[..whole.len() / 2]);
         }
-        // In chunks or not, it ends with the connection.
+        // Chunked or not, it ends with the connection.
         io::copy(&mut server, &mut client).map(drop)
     }
 
-    /// The request whose head starts with that line, which counts as made.
+    /// The request with that start line. It is counted.
     fn request<'a>(&'a self, first: &'a str) -> Request<'a> {
         let mut words = first.split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -263,7 +263,7 @@ impl Request<'_> {
         self.step.as_ref().map(|step| step.trouble)
     }
 
-    /// Notes that the trouble was made.
+    /// Records that the fault was injected.
     fn note(&self) {
         if let Some(step) = self.step.clone() {
             let fault = Fault { at: SystemTime::now(), request: self.target.to_owned(), step };
@@ -271,7 +271,7 @@ impl Request<'_> {
         }
     }
 
-    /// Passes the events of a watch to the client, but for its trouble.
+    /// Passes the events of a watch to the client, with its fault.
     fn pass_events(&self, mut events: impl BufRead, mut client: &TcpStream) -> io::Result<()> {
         let midway = match self.trouble() {
             // Before the first event there is none to repeat.
@@ -321,7 +321,7 @@ impl Request<'_> {
             }
             if now == Some(Midway::Cut) {
                 self.note();
-                // The chunk is announced whole.
+                // The chunk's length is that of the whole event.
                 write!(client, "{:x}\r\n", event.len())?;
                 return client.write_all(&event[..event.len() / 2]);
             }
@@ -331,16 +331,16 @@ impl Request<'_> {
     }
 }
 
-/// Closes a connection to the server when its client leaves: a watch would wait there for the next event.
+/// Closes a connection to the server when its client leaves: a watch would stay open there until the next event.
 fn end_with(mut client: TcpStream, server: TcpStream) {
     thread::spawn(move || {
-        // One request a connection: what comes now is the end.
+        // One request per connection: the next read returns at its end.
         let _ = client.read(&mut [0]);
         let _ = server.shutdown(Shutdown::Both);
     });
 }
 
-/// Whether an answer is a stream of events, one a line. It is not if the client asked for protobuf, or for nothing good.
+/// Whether a response is a stream of JSON events, one per line. Protobuf and error responses are not.
 fn has_events(answer: &Head) -> bool {
     answer.first.split(' ').nth(1) == Some("200")
         && answer.field("transfer-encoding") == Some("chunked")
@@ -352,7 +352,7 @@ fn trusting(certificates: &Path) -> Result<Arc<ClientConfig>> {
     let bad =
         |source| Error::Io { doing: "read", path: certificates.to_owned(), source: io::Error::other(source) };
     for certificate in CertificateDer::pem_file_iter(certificates).map_err(bad)? {
-        // Those it cannot read, nobody needs.
+        // Certificates it cannot parse are not needed.
         roots.add_parsable_certificates([certificate.map_err(bad)?]);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -361,7 +361,7 @@ fn trusting(certificates: &Path) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// A thread that panicked leaves nothing half-done here.
+/// Ignores poisoning: a thread that panicked leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A real cluster does what this crate promises of it.
+//! Tests of the real cluster.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -51,7 +51,7 @@ fn objects_come_and_go() {
          Error from server (NotFound): configmaps \"one\" not found\n"
     );
 
-    // Pods need no service account here, which nobody would make.
+    // Pods need no service account here: without the controller manager there would be none.
     let pod = ["run", "web", "--image=web", "--restart=Never"];
     assert_eq!(cluster.kubectl(&pod).unwrap(), "pod/web created\n");
 }
@@ -63,11 +63,11 @@ fn with_roles_only_what_they_allow_may_be_done() {
     let error = cluster.kubectl(&stranger).unwrap_err().to_string();
     assert!(error.contains("Error from server (Forbidden)"), "{error}");
     cluster.kubectl(&["get", "configmaps"]).unwrap();
-    // Kubernetes' own role `view` is empty: kube-controller-manager puts it together.
+    // Kubernetes' own role `view` is empty here: kube-controller-manager aggregates it.
     cluster.kubectl(&["create", "role", "reader", "--verb=list", "--resource=configmaps"]).unwrap();
     cluster.kubectl(&["create", "rolebinding", "reader", "--role=reader", "--user=stranger"]).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    // The server learns of it by watching itself.
+    // The server learns of the binding through a watch of its own.
     while let Err(error) = cluster.kubectl(&stranger) {
         assert!(Instant::now() < end, "{error}");
         thread::sleep(Duration::from_millis(10));
@@ -87,7 +87,7 @@ fn a_compaction_makes_the_past_too_old() {
     assert_eq!(events.lines().count(), 2, "{events}");
     cluster.kubectl(&["get", "--raw", &next_page]).unwrap();
 
-    // A compaction leaves the last version of all, which the page is of.
+    // A compaction keeps the latest revision, so the page's revision must not be the latest.
     create(&cluster, &["four"]);
     assert!(cluster.compact().unwrap() > version.parse().unwrap());
     let events = cluster.kubectl(&["get", "--raw", &watch(&version)]).unwrap();
@@ -110,7 +110,7 @@ fn a_restart_keeps_what_was_stored() {
     assert_eq!(cluster.url(), url);
     assert_eq!(cluster.kubectl(&["get", "configmaps", "-o=name"]).unwrap(), "configmap/one\nconfigmap/two\n");
 
-    // What the server has not seen since it started is too old for a watch. The proxy tells it in the same words.
+    // A version from before the server's start is too old for a watch. The proxy sends the same error.
     let events = cluster.kubectl(&["get", "--raw", &watch(&version)]).unwrap();
     assert!(events.contains(r#""code":410"#), "{events}");
     let trouble = Trouble::Midway { after: 0, what: Midway::Gone };
@@ -151,7 +151,7 @@ spec:
         "-o=jsonpath={range .items[*]}{.spec.nodeName} {.status.phase}{'\\n'}{end}",
     ];
     assert_eq!(cluster.kubectl(&pods).unwrap(), "node-1 Running\nnode-1 Running\n");
-    // It waits until nothing is left of it.
+    // Waits until the namespace is gone.
     cluster.kubectl(&["delete", "namespace", "shop", "--timeout=60s"]).unwrap();
 
     cluster.must_run().unwrap();

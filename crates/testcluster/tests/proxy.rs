@@ -1,4 +1,4 @@
-//! The proxy changes nothing but what its plan says.
+//! Tests of the proxy: it injects the planned faults and changes nothing else.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
@@ -13,28 +13,28 @@ use testcluster::{Asked, Cluster, Midway, Options, Plan, Proxy, Refusal, Step, T
 
 use common::{config_maps, start};
 
-/// A namespace of a cluster that all tests of this file share.
+/// A namespace of the cluster that all tests of this file share.
 struct Room {
     cluster: Arc<Cluster>,
-    /// Of its config maps `one`, `two` and `three`.
+    /// The path of its config maps `one`, `two` and `three`.
     path: String,
-    /// The events of these three, as the server tells them.
+    /// The watch events of these three, as the server sends them.
     events: Vec<String>,
     watch: String,
 }
 
-/// What a client got until the connection ended or went silent.
+/// The bytes a client received until the connection ended or went silent.
 struct Answer {
     head: String,
-    /// Put together from its chunks.
+    /// The decoded body.
     body: String,
-    /// Whether the last chunk came.
+    /// Whether the end of the body arrived.
     is_whole: bool,
     /// Whether the connection is still open.
     is_open: bool,
 }
 
-/// How long nothing may come until a connection counts as silent. A watch ends after a second.
+/// How long nothing may arrive until a connection counts as silent. A watch ends after a second.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// The cluster lives as long as a test uses it.
@@ -66,7 +66,7 @@ impl Room {
         Proxy::start(&self.cluster, Plan { seed: None, steps: vec![step] }).unwrap()
     }
 
-    /// What the watch of the three events is answered the first time; the second time nothing must be wrong with it.
+    /// The first response to the watch of the three events. Checks that the second one has no fault.
     fn check_watch(&self, trouble: Trouble) -> Answer {
         let proxy = self.proxy(Asked::Watch, trouble);
         let first = ask(&proxy, &self.watch);
@@ -79,7 +79,7 @@ impl Room {
     }
 }
 
-/// Asks in the plainest words and listens to the end, or to silence.
+/// Sends a request without optional headers, and reads until the end or until silence.
 fn ask(proxy: &Proxy, target: &str) -> Answer {
     let mut stream = connect(proxy, target);
     let mut bytes = Vec::new();
@@ -104,7 +104,7 @@ fn connect(proxy: &Proxy, target: &str) -> TcpStream {
     stream
 }
 
-/// What is in the chunks, the last one as far as it came, and whether their end came.
+/// Decodes a chunked body, of which the last chunk may be incomplete. Also returns whether its end arrived.
 fn unchunked(mut chunks: &str) -> (String, bool) {
     let mut body = String::new();
     while let Some((length, rest)) = chunks.split_once("\r\n") {
@@ -129,14 +129,14 @@ fn without_a_plan_nothing_changes() {
     let Some(room) = room("unchanged") else { return };
     let proxy = Proxy::start(&room.cluster, Plan::default()).unwrap();
     let kubeconfig = format!("--kubeconfig={}", proxy.kubeconfig().display());
-    // So large that the server packs the list.
+    // So large that the server compresses the list.
     let large = format!("--from-literal=x={}", "x".repeat(100_000));
     for name in ["four", "five"] {
         let created =
             room.cluster.kubectl(&[&kubeconfig, "create", "configmap", name, &large, "-n=unchanged"]);
         assert_eq!(created.unwrap(), format!("configmap/{name} created\n"));
     }
-    // The other tests write into the same server: only lists of one version are alike.
+    // The other tests write to the same server: only lists of one version are equal.
     let list = ["get", "--raw", &room.path];
     let list: serde_json::Value = serde_json::from_str(&room.cluster.kubectl(&list).unwrap()).unwrap();
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
@@ -283,7 +283,7 @@ fn an_event_comes_twice() {
 fn a_watch_ends_at_the_server_when_its_client_leaves() {
     let Some(room) = room("left") else { return };
     let proxy = Proxy::start(&room.cluster, Plan::default()).unwrap();
-    // Nobody else watches these.
+    // No other test watches these.
     let running = || {
         let metrics = room.cluster.kubectl(&["get", "--raw=/metrics"]).unwrap();
         let is_ours = |line: &&str| {

@@ -1,4 +1,4 @@
-//! The builder of test objects: metadata, fields of any name, and what the object is made into.
+//! The builder of test objects: metadata, arbitrary fields, and conversions into objects and changes.
 
 use std::fmt::Display;
 use std::marker::PhantomData;

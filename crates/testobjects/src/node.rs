@@ -1,4 +1,4 @@
-//! Nodes.
+//! Builder methods for nodes.
 
 use std::fmt::Display;
 

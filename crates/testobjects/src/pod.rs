@@ -1,4 +1,4 @@
-//! Pods.
+//! Builder methods for pods.
 
 use serde_json::{Value, json};
 

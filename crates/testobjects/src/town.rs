@@ -1,5 +1,5 @@
-//! A made-up cluster in which things happen: nodes come, change and go, pods come, are bound by others, change and go,
-//! and so do namespaces, services and replica sets. The same seed is the same story.
+//! A randomly changing cluster: nodes, pods, namespaces, services and replica sets are created, changed and deleted,
+//! and some pods are bound externally. The same seed gives the same changes.
 
 mod nodes;
 mod pods;
@@ -11,41 +11,41 @@ use serde_json::{Value, json};
 
 pub use crate::object;
 
-/// The namespaces that pods are in; the last does not exist.
+/// The namespaces of pods; the last does not exist.
 pub const NAMESPACES: [&str; 4] = ["default", "team-a", "team-b", "nowhere"];
 const APPS: [&str; 3] = ["a", "b", "c"];
 
-/// A made-up cluster.
+/// A randomly changing cluster.
 #[derive(Debug)]
 pub struct Town {
-    /// Decides what happens.
+    /// Determines the changes.
     pub dice: Dice,
     nodes: Vec<Value>,
-    /// They may come back.
+    /// Deleted nodes, which may be created again.
     gone_nodes: Vec<Value>,
     pods: Vec<Resident>,
     templates: Vec<Value>,
     services: Vec<Value>,
     replica_sets: Vec<Value>,
-    /// How many objects have come so far: names are never used twice, but for nodes that come back.
+    /// How many objects were created so far: names are never reused, except by nodes that are created again.
     count: usize,
 }
 
-/// Chance.
+/// A seeded random number generator.
 #[derive(Debug)]
 pub struct Dice(Pcg64);
 
 #[derive(Debug)]
 struct Resident {
     pod: Value,
-    /// Where the scheduler put it, until it is seen there.
+    /// The node chosen by the scheduler, until the binding is observed.
     placed: Option<String>,
 }
 
 // === impl Town ===
 
 impl Town {
-    /// An empty one.
+    /// An empty cluster.
     pub fn new(seed: u64) -> Town {
         Town {
             dice: Dice(Pcg64::seed_from_u64(seed)),
@@ -59,7 +59,7 @@ impl Town {
         }
     }
 
-    /// How it begins: namespaces and nodes.
+    /// The initial changes: namespaces and nodes.
     pub fn opening(&mut self, nodes: usize) -> Vec<What> {
         let named = NAMESPACES.iter().filter(|name| **name != "nowhere");
         let mut story: Vec<What> = Vec::new();
@@ -72,7 +72,7 @@ impl Town {
         story
     }
 
-    /// Something happens.
+    /// A random change.
     pub fn event(&mut self) -> What {
         loop {
             let what = match self.dice.below(100) {
@@ -100,7 +100,7 @@ impl Town {
         }
     }
 
-    /// A pod that waits and can be tried, by namespace and name.
+    /// Picks a pending pod that can be scheduled, by namespace and name.
     pub fn waiting(&mut self) -> Option<(String, String)> {
         let waits = |one: &&Resident| {
             one.placed.is_none()
@@ -115,7 +115,7 @@ impl Town {
         Some((text(&metadata["namespace"]), text(&metadata["name"])))
     }
 
-    /// The scheduler put a pod on a node.
+    /// Records that the scheduler chose a node for a pod.
     pub fn placed(&mut self, namespace: &str, name: &str, node: &str) {
         let is = |one: &&mut Resident| {
             one.pod["metadata"]["namespace"] == namespace && one.pod["metadata"]["name"] == name
@@ -123,7 +123,7 @@ impl Town {
         self.pods.iter_mut().find(is).expect("it waited").placed = Some(node.to_owned());
     }
 
-    /// No node took a pod: if it was promised one, it is not any more.
+    /// Records that a pod is unschedulable. Returns the change that clears its nomination, if it had one.
     pub fn refused(&mut self, namespace: &str, name: &str) -> Option<What> {
         let is = |one: &&mut Resident| {
             one.pod["metadata"]["namespace"] == namespace && one.pod["metadata"]["name"] == name
@@ -183,7 +183,7 @@ impl Town {
         What::Modified(object(&set))
     }
 
-    /// Labels of pods that are looked for.
+    /// A random label selector for pods.
     fn label_selector(&mut self) -> Value {
         let app = *self.dice.one(&APPS);
         match self.dice.below(8) {
@@ -202,17 +202,17 @@ impl Town {
 // === impl Dice ===
 
 impl Dice {
-    /// A number below that of the sides.
+    /// A number below `sides`.
     pub fn below(&mut self, sides: usize) -> usize {
         self.0.random_range(0..sides)
     }
 
-    /// True in so many cases of a hundred.
+    /// True with the given probability in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of a list.
+    /// An element of a list.
     pub fn one<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }

@@ -1,15 +1,15 @@
-//! Seeded chance, and the random names that Kubernetes gives to things.
+//! Seeded random numbers, and random names as Kubernetes generates them.
 
 use std::ops::RangeInclusive;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// What Kubernetes makes random names of: no vowels, so that no words come out.
+/// The alphabet of Kubernetes' random names: no vowels, so that no words result.
 const NAME_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// The only source of chance of a generator.
+/// The only source of randomness of a generator.
 pub(crate) struct Chance(Pcg64);
 
 // === impl Chance ===
@@ -19,7 +19,7 @@ impl Chance {
         Chance(Pcg64::seed_from_u64(seed))
     }
 
-    /// Another one, which this one decides.
+    /// A new generator, seeded by this one.
     pub(crate) fn fork(&mut self) -> Chance {
         Chance::new(self.0.next_u64())
     }
@@ -61,16 +61,16 @@ impl Chance {
         text
     }
 
-    /// The random end of a generated name.
+    /// The random suffix of a generated name.
     pub(crate) fn suffix(&mut self, letters: usize) -> String {
         (0..letters).map(|_| char::from(NAME_LETTERS[self.below(NAME_LETTERS.len())])).collect()
     }
 }
 
-/// Five letters for a number: each number below 27⁵ has its own, and neighbours do not look alike.
+/// Five letters for a number: unique for each number below 27⁵, and not alike for neighboring numbers.
 pub(crate) fn nth_suffix(number: u64) -> String {
     const NAMES: u64 = 27 * 27 * 27 * 27 * 27;
-    // A factor without a common divisor with the number of names gives each of them once.
+    // A factor that is coprime to the number of names yields each of them once.
     let mut rest = (number % NAMES) * 9_999_991 % NAMES;
     let mut suffix = String::with_capacity(5);
     for _ in 0..5 {

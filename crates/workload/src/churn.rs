@@ -1,11 +1,11 @@
-//! A busy cluster without a story: an endless stream of lives for benchmarks, in memory bounded by what is alive.
+//! An endless stream of changes of a busy cluster, for benchmarks. Memory is bounded by the number of live objects.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use model::{Kind, Moment, Object, Observed, What};
+use model::{IncomingChange, Kind, Moment, Object, What};
 
 use crate::chance::{Chance, nth_suffix};
 use crate::objects::event::{Event, Regarding};
@@ -15,23 +15,23 @@ use crate::objects::template::{Outline, STANDARD, Shape, Template};
 use crate::objects::workloads::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, SetStatus};
 use crate::objects::{Deletion, Meta, Owner, Printed, SECOND};
 
-/// What kind of stream is wanted.
+/// The options of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Churn {
     /// The same seed gives the same bytes.
     pub seed: u64,
-    /// How many objects are alive at any moment: 70 % pods, 13 % Events, 10 % ReplicaSets, 5 % Deployments, 2 %
+    /// The number of objects that exist at any moment: 70 % pods, 13 % Events, 10 % ReplicaSets, 5 % Deployments, 2 %
     /// nodes.
     pub alive: usize,
-    /// How many versions an object has before its deletion, give or take one. Nodes are never deleted.
+    /// The number of versions of an object before its deletion, plus or minus one. Nodes are never deleted.
     pub versions: u32,
-    /// How many changes the stream has, the first list of what is alive included.
+    /// The number of changes in the stream, including the initial list.
     pub changes: u64,
     /// Whether objects carry `managedFields`, as an API server sends them.
     pub managed_fields: bool,
 }
 
-/// What pods of one Deployment share.
+/// The common properties of one Deployment's pods.
 struct Workload {
     template: Arc<Template>,
     owner: Owner,
@@ -39,7 +39,7 @@ struct Workload {
     labels: String,
 }
 
-/// One object and how much of its life is over.
+/// One object, and how many of its updates have been made.
 struct Life {
     it: Living,
     step: u32,
@@ -47,7 +47,7 @@ struct Life {
 }
 
 enum Living {
-    /// With the number of the node it will get.
+    /// A pod, with the number of the node it will be bound to.
     Pod(Box<Pod>, usize),
     Set(Box<ReplicaSet>),
     Deployment(Box<Deployment>),
@@ -55,22 +55,22 @@ enum Living {
     Node(Box<Node>),
 }
 
-/// Makes one change after the other.
+/// Generates the changes.
 struct Stream {
     settings: Churn,
     tape: Tape,
     workloads: Vec<Workload>,
     lives: Vec<Life>,
-    /// The places of lives that are just beginning or ending; the others rest. In a real cluster too a pod changes
+    /// The slots of objects that are currently changing; the others are idle. In a real cluster, too, a pod changes
     /// five times in its first seconds and then not for hours.
     moving: Vec<usize>,
-    /// The first place of the workload that is being rolled out, and how many of its places have had their turn.
+    /// The first slot of the workload that is being rolled out, and how many of its slots have been updated.
     rollout: (usize, usize),
-    /// The place of what was deleted last.
+    /// The slot of the object deleted last.
     vacant: Option<usize>,
 }
 
-/// The record being made.
+/// Creates objects and writes them, with the stream's clock and counters.
 struct Tape {
     source: Arc<str>,
     chance: Chance,
@@ -84,16 +84,16 @@ struct Tape {
 /// The name under which the stream is recorded.
 pub const SOURCE: &str = "churn";
 
-/// As many lives are beginning or ending at a time as when a Deployment or two are rolled out.
+/// The number of objects that change at a time: as during the rollout of one or two Deployments.
 const MOVING: usize = 48;
-/// Twenty pods, and what goes with them.
+/// The slots of a workload: twenty pods, and their share of other objects.
 const WORKLOAD_PLACES: usize = 28;
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
 const NAMESPACES: [&str; 8] = ["ads", "billing", "catalog", "checkout", "ingest", "media", "ml", "search"];
 
-/// A stream that begins with a list of what is alive, at all stages of life, and goes on as those lives do.
-pub fn churn(settings: Churn) -> impl Iterator<Item = Observed> {
+/// A stream that begins with a list of objects at all stages of their life, followed by their changes.
+pub fn churn(settings: Churn) -> impl Iterator<Item = IncomingChange> {
     let changes = settings.changes;
     let mut stream = Stream::new(settings);
     (0..changes).map(move |_| stream.next_change())
@@ -134,12 +134,12 @@ impl Stream {
         }
     }
 
-    fn next_change(&mut self) -> Observed {
+    fn next_change(&mut self) -> IncomingChange {
         self.tape.pass_time(self.settings.alive);
         let place = self.lives.len();
         if place < self.settings.alive.max(1) {
             let mut life = self.begin(place);
-            // What is found at the start is as old as it happens to be.
+            // Objects of the initial list have random ages.
             let age = self.tape.chance.below(life.steps as usize + 1) as u32;
             for _ in 0..age {
                 life.advance(&mut self.tape);
@@ -162,7 +162,7 @@ impl Stream {
         let is_node = matches!(life.it, Living::Node(_));
         if life.step < life.steps || is_node {
             life.advance(&mut self.tape);
-            // Grown up, it rests until its end; a node rests after each heartbeat.
+            // Once fully started an object is idle until its end; a node is idle after each heartbeat.
             if life.step + 1 == life.steps || is_node {
                 self.moving[turn] = self.next_to_move();
             }
@@ -173,7 +173,7 @@ impl Stream {
         life.emit(&mut self.tape, What::Deleted)
     }
 
-    /// Whose turn it is to end or to go on: workload after workload, as when one is rolled out after the other.
+    /// The slot of the object that changes next: one workload after the other, as in successive rollouts.
     fn next_to_move(&mut self) -> usize {
         let (mut first, mut past) = self.rollout;
         if past >= WORKLOAD_PLACES {
@@ -184,8 +184,8 @@ impl Stream {
         (first + past) % self.lives.len()
     }
 
-    /// A new life. Its kind and its workload follow from its place, so that the shares of kinds never change and
-    /// what comes is of the workload of what went.
+    /// A new object. Its slot determines its kind and workload, so that the shares of kinds never change and a new
+    /// object belongs to the workload of the one it replaces.
     fn begin(&mut self, place: usize) -> Life {
         let tape = &mut self.tape;
         let workload = &self.workloads[place / WORKLOAD_PLACES % self.workloads.len()];
@@ -207,7 +207,7 @@ impl Stream {
 // === impl Life ===
 
 impl Life {
-    fn emit(&mut self, tape: &mut Tape, what: fn(Object) -> What) -> Observed {
+    fn emit(&mut self, tape: &mut Tape, what: fn(Object) -> What) -> IncomingChange {
         match &mut self.it {
             Living::Pod(it, _) => tape.emit(what, it.as_mut()),
             Living::Set(it) => tape.emit(what, it.as_mut()),
@@ -217,7 +217,7 @@ impl Life {
         }
     }
 
-    /// The next thing in this life.
+    /// Makes the object's next update.
     fn advance(&mut self, tape: &mut Tape) {
         self.step += 1;
         let now = tape.now;
@@ -258,7 +258,7 @@ impl Life {
         }
     }
 
-    /// The last state of what is deleted.
+    /// Sets the object's final state before its deletion.
     fn end(&mut self, tape: &mut Tape) {
         let Living::Pod(pod, _) = &mut self.it else { return };
         let to = tape.now;
@@ -277,22 +277,22 @@ impl Life {
 // === impl Tape ===
 
 impl Tape {
-    /// A cluster of a thousand objects sees ten changes a second, a larger one more.
+    /// Advances the clock: a cluster of a thousand objects has ten changes a second, a larger one proportionally more.
     fn pass_time(&mut self, alive: usize) {
         let millis = self.chance.between(50_000_000..=150_000_000);
         let share = i64::try_from(alive / 1_000).unwrap_or(i64::MAX).max(1);
         self.now = self.now.plus_nanos((millis / share).max(1));
     }
 
-    fn emit(&mut self, what: fn(Object) -> What, object: &mut impl Printed) -> Observed {
+    fn emit(&mut self, what: fn(Object) -> What, object: &mut impl Printed) -> IncomingChange {
         self.version += self.chance.between(1..=3).unsigned_abs();
         object.meta_mut().version = self.version;
         self.text.clear();
         object.write(&mut self.text);
-        Observed {
+        IncomingChange {
             seen: self.now,
             key: object.meta().key.clone(),
-            what: what(Object::trusted(&*self.text)),
+            what: what(Object::from_trusted(&*self.text)),
             inferred: false,
         }
     }
@@ -427,7 +427,7 @@ impl Tape {
     }
 }
 
-/// What happens to a pod: placed, seen, started, ready, now and then not, and at last asked to go.
+/// The updates of a pod: bound, acknowledged by the kubelet, started, ready and sometimes not, finally terminating.
 fn advance_pod(pod: &mut Pod, node: usize, step: u32, steps: u32, tape: &mut Tape) {
     let now = tape.now;
     let no = Condition { holds: false, since: now, reason: "ContainersNotReady" };

@@ -1,21 +1,21 @@
-//! The autoscaler that a Deployment runs.
+//! Settings of the autoscaler that a Deployment runs.
 
 use kubernetes::read::{nullable, view};
 use model::Object;
 use serde::Deserialize;
 
 use super::super::settings::{Settings, Version};
-use super::{BadFlags, GroupSize, sizes};
+use super::{BadFlags, GroupSize, group_sizes};
 
-/// An autoscaler that runs in the cluster.
+/// An autoscaler that a Deployment runs in the cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Running {
-    /// How it is set.
+pub struct DeployedAutoscaler {
+    /// Its settings.
     pub settings: Settings,
-    /// The node groups its flags name.
-    pub sizes: Vec<GroupSize>,
-    /// What the Deployment does not say and was assumed, in words for the user.
-    pub assumed: Vec<String>,
+    /// The sizes of the node groups that its flags name.
+    pub group_sizes: Vec<GroupSize>,
+    /// Messages about assumptions where the Deployment is not explicit.
+    pub assumptions: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -56,15 +56,15 @@ struct ContainerJson {
 
 const PROGRAM: &str = "cluster-autoscaler";
 
-/// Those that are simulated, in the order in which they are tried on flags of an unknown one.
-const VERSIONS: [Version; 6] =
+/// The simulated versions, in the order in which they are tried for flags of an unknown version.
+const VERSIONS_TO_TRY: [Version; 6] =
     [Version::V1_36, Version::V1_35, Version::V1_34, Version::V1_33, Version::V1_32, Version::V1_37];
 
 // === impl Settings ===
 
 impl Settings {
-    /// How the cluster-autoscaler of a Deployment is set; `None` if it runs none.
-    pub fn from_deployment(deployment: &Object) -> Result<Option<Running>, BadFlags> {
+    /// The settings of the cluster-autoscaler in a Deployment; `None` if it runs none.
+    pub fn from_deployment(deployment: &Object) -> Result<Option<DeployedAutoscaler>, BadFlags> {
         let json: DeploymentJson = view(deployment)
             .map_err(|why| BadFlags { flag: format!("of the Deployment {}", deployment.meta().name), why })?;
         let containers = json.spec.template.spec.containers;
@@ -77,19 +77,19 @@ impl Settings {
             Some(Ok(version)) => Settings::from_flags(version, &arguments)?,
             Some(Err(tag)) => {
                 assumed.push(format!("cluster-autoscaler {tag} is not simulated"));
-                of_any_version(nearest(tag), &arguments, &mut assumed)?
+                from_flags_of_any_version(nearest_version(tag), &arguments, &mut assumed)?
             }
             None => {
                 assumed.push("no image names a version of cluster-autoscaler".to_owned());
-                of_any_version(Version::V1_36, &arguments, &mut assumed)?
+                from_flags_of_any_version(Version::V1_36, &arguments, &mut assumed)?
             }
         };
-        Ok(Some(Running { settings, sizes: sizes(&arguments), assumed }))
+        Ok(Some(DeployedAutoscaler { settings, group_sizes: group_sizes(&arguments), assumptions: assumed }))
     }
 }
 
-/// The version that comes nearest to one that is not simulated.
-fn nearest(tag: &str) -> Version {
+/// The simulated version nearest to another one.
+fn nearest_version(tag: &str) -> Version {
     let minor = tag.trim_start_matches('v').strip_prefix("1.").and_then(|rest| rest.split(['.', '-']).next());
     match minor.and_then(|minor| minor.parse::<u32>().ok()) {
         Some(..32) => Version::V1_32,
@@ -98,14 +98,14 @@ fn nearest(tag: &str) -> Version {
     }
 }
 
-/// Settings of a version, or else of the first that knows all the flags.
-fn of_any_version(
+/// The settings for a version, or for the first one that has all the flags.
+fn from_flags_of_any_version(
     version: Version,
     arguments: &[String],
     assumed: &mut Vec<String>,
 ) -> Result<Settings, BadFlags> {
     let first = Settings::from_flags(version, arguments);
-    let others = VERSIONS.iter().map(|other| Settings::from_flags(*other, arguments));
+    let others = VERSIONS_TO_TRY.iter().map(|other| Settings::from_flags(*other, arguments));
     match std::iter::once(first.clone()).chain(others).find_map(Result::ok) {
         Some(settings) => {
             assumed.push(format!("it is taken for {}, which knows all of its flags", settings.version));
@@ -135,7 +135,7 @@ impl ContainerJson {
         }
     }
 
-    /// That of the image, or its tag if that is not simulated.
+    /// The version of the image, or its tag if that version is not simulated.
     fn version(&self) -> Option<Result<Version, &str>> {
         let image = self.image.split('@').next().unwrap_or_default();
         let tag = image.get(self.image_name().len() + 1..)?;
@@ -143,7 +143,7 @@ impl ContainerJson {
         is_version.then(|| Version::parse(tag).map_err(|_| tag))
     }
 
-    /// What the program is called with.
+    /// The arguments of the program.
     fn arguments(&self, assumed: &mut Vec<String>) -> Vec<String> {
         let words: Vec<&String> = self.command.iter().chain(&self.args).collect();
         let script = words

@@ -1,37 +1,38 @@
-//! Settings as a document: flags under their own names.
+//! Settings as a document with a field per flag.
 
 use serde_json::{Map, Value};
 
 use super::super::settings::{Settings, Version};
-use super::known::{self, Shape};
-use super::{BadFlags, Next, Reading};
+use super::definitions::{self, FlagType};
+use super::{BadFlags, FlagParser, NextArgument};
 
 // === impl Settings ===
 
 impl Settings {
-    /// Reads a mapping of flags by name: `scan-interval: 10s`, `expander: [priority, least-waste]`. Besides there may
-    /// be `version` (`"1.36"`), `seed`, and `scheduler`, a `KubeSchedulerConfiguration`.
+    /// Reads a mapping of flags by name: `scan-interval: 10s`, `expander: [priority, least-waste]`. Additional fields
+    /// are `version` (`"1.36"`), `seed`, and `scheduler`, a `KubeSchedulerConfiguration`.
     pub fn read(document: &Value) -> Result<Settings, BadFlags> {
         let Value::Object(fields) = document else {
             return Err(bad("settings", "they are not flags with values"));
         };
         let version = version(fields)?;
-        let mut reading = Reading::new(version);
+        let mut parser = FlagParser::new(version);
         for (name, value) in fields {
             match name.as_str() {
                 "version" => {}
                 "seed" => {
                     let seed = value.as_u64().ok_or_else(|| bad(name, "it takes a whole number"))?;
-                    reading.settings.seed = seed;
+                    parser.settings.seed = seed;
                 }
                 "scheduler" => {
-                    reading.settings.scheduler = scheduler::Settings::read_for(version.of_scheduler(), value)
-                        .map_err(|error| bad(&format!("scheduler.{}", error.place), &error.why))?;
+                    parser.settings.scheduler =
+                        scheduler::Settings::read_for(version.scheduler_version(), value)
+                            .map_err(|error| bad(&format!("scheduler.{}", error.place), &error.why))?;
                 }
-                _ => take(&mut reading, name, value)?,
+                _ => set_field(&mut parser, name, value)?,
             }
         }
-        reading.finish()
+        parser.finish()
     }
 }
 
@@ -43,33 +44,33 @@ fn version(fields: &Map<String, Value>) -> Result<Version, BadFlags> {
     }
 }
 
-fn take(reading: &mut Reading, name: &str, value: &Value) -> Result<(), BadFlags> {
-    let shape = known::find(name).map(|(_, flag)| flag.shape());
+fn set_field(parser: &mut FlagParser, name: &str, value: &Value) -> Result<(), BadFlags> {
+    let shape = definitions::find(name).map(|(_, flag)| flag.flag_type());
     let Value::Array(entries) = value else {
-        return set(reading, name, &text(name, value)?);
+        return set_flag_text(parser, name, &value_text(name, value)?);
     };
-    let texts: Vec<String> = entries.iter().map(|entry| text(name, entry)).collect::<Result<_, _>>()?;
+    let texts: Vec<String> = entries.iter().map(|entry| value_text(name, entry)).collect::<Result<_, _>>()?;
     match shape {
-        Some(Shape::Each) => texts.iter().try_for_each(|text| set(reading, name, text)),
-        Some(Shape::Names) => {
+        Some(FlagType::StringArray) => texts.iter().try_for_each(|text| set_flag_text(parser, name, text)),
+        Some(FlagType::StringSlice) => {
             let quoted: Vec<String> =
                 texts.iter().map(|text| format!("\"{}\"", text.replace('"', "\"\""))).collect();
-            set(reading, name, &quoted.join(","))
+            set_flag_text(parser, name, &quoted.join(","))
         }
-        None | Some(Shape::Text) => set(reading, name, &texts.join(",")),
-        Some(Shape::Switch | Shape::Count | Shape::Share | Shape::Span) => {
+        None | Some(FlagType::String) => set_flag_text(parser, name, &texts.join(",")),
+        Some(FlagType::Bool | FlagType::Int | FlagType::Float | FlagType::Duration) => {
             Err(bad(name, "it takes one value, not a list"))
         }
     }
 }
 
-fn set(reading: &mut Reading, name: &str, text: &str) -> Result<(), BadFlags> {
-    let taken = reading.take(name, Some(text)).map_err(|error| bad(name, &error.why))?;
-    debug_assert!(taken == Next::Flag, "a flag with a value wants no other");
+fn set_flag_text(parser: &mut FlagParser, name: &str, text: &str) -> Result<(), BadFlags> {
+    let taken = parser.set_flag(name, Some(text)).map_err(|error| bad(name, &error.why))?;
+    debug_assert!(taken == NextArgument::Flag, "a flag with a value wants no other");
     Ok(())
 }
 
-fn text(name: &str, value: &Value) -> Result<String, BadFlags> {
+fn value_text(name: &str, value: &Value) -> Result<String, BadFlags> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),

@@ -5,17 +5,17 @@ use model::Object;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::known::{self, FLAGS, Flag, Shape};
-use super::{BadFlags, sizes};
-use crate::settings::{Expander, Range, Settings, Version};
+use super::definitions::{self, FLAGS, Flag, FlagType};
+use super::{BadFlags, group_sizes};
+use crate::settings::{Expander, MinMax, Settings, Version};
 
 const FLAGS_OF_VERSIONS: &str = include_str!("../../../../testdata/autoscaler/flags.jsonl");
 const COMMAND_LINES: &str = include_str!("../../../../testdata/autoscaler/command_lines.jsonl");
 
 #[derive(Deserialize)]
-struct OfVersion {
+struct VersionFlags {
     version: String,
-    /// What each takes, and its default.
+    /// The type and the default of each.
     flags: BTreeMap<String, (String, String)>,
 }
 
@@ -36,24 +36,24 @@ fn arguments(line: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn refused(line: &str, message: &str) {
+fn check_error(line: &str, message: &str) {
     assert_eq!(read(line).unwrap_err().to_string(), message);
 }
 
-fn versions() -> Vec<(Version, OfVersion)> {
-    let read = |line: &str| serde_json::from_str::<OfVersion>(line).unwrap();
+fn versions() -> Vec<(Version, VersionFlags)> {
+    let read = |line: &str| serde_json::from_str::<VersionFlags>(line).unwrap();
     FLAGS_OF_VERSIONS.lines().map(read).map(|read| (Version::parse(&read.version).unwrap(), read)).collect()
 }
 
-fn shape(name: &str) -> Shape {
+fn flag_type(name: &str) -> FlagType {
     match name {
-        "switch" => Shape::Switch,
-        "count" => Shape::Count,
-        "share" => Shape::Share,
-        "span" => Shape::Span,
-        "text" => Shape::Text,
-        "each" => Shape::Each,
-        "names" => Shape::Names,
+        "switch" => FlagType::Bool,
+        "count" => FlagType::Int,
+        "share" => FlagType::Float,
+        "span" => FlagType::Duration,
+        "text" => FlagType::String,
+        "each" => FlagType::StringArray,
+        "names" => FlagType::StringSlice,
         other => panic!("{other}"),
     }
 }
@@ -61,19 +61,23 @@ fn shape(name: &str) -> Shape {
 #[test]
 fn every_version_takes_its_flags_and_no_other() {
     let mut named = BTreeSet::new();
-    for (version, OfVersion { flags, .. }) in versions() {
+    for (version, VersionFlags { flags, .. }) in versions() {
         for (name, (takes, _)) in &flags {
-            let (_, flag) = known::find(name).unwrap_or_else(|| panic!("{name} is missing"));
-            assert_eq!(flag.shape(), shape(takes), "{name}");
-            assert!(matches!(known::life(name, version), known::Life::Now), "{name} of {version}");
+            let (_, flag) = definitions::find(name).unwrap_or_else(|| panic!("{name} is missing"));
+            assert_eq!(flag.flag_type(), flag_type(takes), "{name}");
+            assert!(
+                matches!(definitions::availability(name, version), definitions::FlagAvailability::Available),
+                "{name} of {version}"
+            );
             named.insert(name.clone());
         }
         for (name, _) in FLAGS.iter().filter(|(name, _)| !flags.contains_key(*name)) {
-            let is_foreign = !matches!(known::life(name, version), known::Life::Now);
-            let (_, flag) = known::find(name).unwrap();
-            // Those of logging, feature gates and leader election come from libraries.
+            let is_foreign =
+                !matches!(definitions::availability(name, version), definitions::FlagAvailability::Available);
+            let (_, flag) = definitions::find(name).unwrap();
+            // Flags of logging, feature gates and leader election come from libraries.
             assert!(
-                is_foreign || matches!(flag, Flag::Idle(_)) || *name == "feature-gates",
+                is_foreign || matches!(flag, Flag::NoEffect(_)) || *name == "feature-gates",
                 "{name} of {version}"
             );
         }
@@ -83,7 +87,7 @@ fn every_version_takes_its_flags_and_no_other() {
 
 #[test]
 fn defaults_are_those_of_each_version() {
-    for (version, OfVersion { flags, .. }) in versions() {
+    for (version, VersionFlags { flags, .. }) in versions() {
         let plain = Settings::from_flags(version, &[]).unwrap();
         for (name, (takes, default)) in flags {
             if takes == "each" || name == "drain-priority-config" {
@@ -96,19 +100,19 @@ fn defaults_are_those_of_each_version() {
 }
 
 #[test]
-fn every_flag_that_counts_sets_something_of_its_own() {
+fn every_effective_flag_sets_a_field_of_its_own() {
     let plain = Settings::from_flags(Version::V1_36, &[]).unwrap();
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
-    for (name, flag) in
-        FLAGS.iter().filter(|(name, _)| matches!(known::life(name, Version::V1_36), known::Life::Now))
-    {
-        let values: &[&str] = match (flag, flag.shape()) {
-            (Flag::Idle(_) | Flag::Own(..), _) => continue,
-            (_, Shape::Switch) => &["true", "false"],
-            (_, Shape::Count) => &["77"],
-            (_, Shape::Share) => &["0.77"],
-            (_, Shape::Span) => &["77m"],
-            (_, Shape::Text | Shape::Each | Shape::Names) => &["x"],
+    for (name, flag) in FLAGS.iter().filter(|(name, _)| {
+        matches!(definitions::availability(name, Version::V1_36), definitions::FlagAvailability::Available)
+    }) {
+        let values: &[&str] = match (flag, flag.flag_type()) {
+            (Flag::NoEffect(_) | Flag::Custom(..), _) => continue,
+            (_, FlagType::Bool) => &["true", "false"],
+            (_, FlagType::Int) => &["77"],
+            (_, FlagType::Float) => &["0.77"],
+            (_, FlagType::Duration) => &["77m"],
+            (_, FlagType::String | FlagType::StringArray | FlagType::StringSlice) => &["x"],
         };
         let other = values.iter().map(|value| read(&format!("--{name}={value}")).unwrap());
         let changed: Vec<Settings> = other.filter(|settings| *settings != plain).collect();
@@ -121,14 +125,14 @@ fn every_flag_that_counts_sets_something_of_its_own() {
     }
 }
 
-/// The truth is pflag 1.0.10 with Go's flags added to it as cluster-autoscaler adds them.
+/// The reference is pflag 1.0.10 with Go's flags added to it as cluster-autoscaler does.
 #[test]
 fn command_lines_are_read_as_pflag_reads_them() {
     for line in COMMAND_LINES.lines() {
         let CommandLine { args, error, set } = serde_json::from_str(line).unwrap();
         let ours = Settings::from_flags(Version::V1_36, &args);
         let last = args.last().unwrap();
-        // It takes these, and they would make no sense: negative spans, what is no number, numbers of powers of two.
+        // pflag accepts these, which are refused here: negative durations, NaN, hexadecimal floats.
         if ["--scan-interval=-5s", "nan", "0x1p-2"].iter().any(|odd| last.ends_with(odd)) {
             assert!(error.is_none() && ours.is_err(), "{args:?}");
             continue;
@@ -152,7 +156,7 @@ fn command_lines_are_read_as_pflag_reads_them() {
                 }
                 "startup-taint" => json!(ours.startup_taints),
                 "gpu-total" => {
-                    let text = |(kind, range): &(std::sync::Arc<str>, Range)| {
+                    let text = |(kind, range): &(std::sync::Arc<str>, MinMax)| {
                         format!("{kind}:{}:{}", range.min, range.max)
                     };
                     json!(ours.gpu_total.iter().map(text).collect::<Vec<_>>())
@@ -168,90 +172,97 @@ fn command_lines_are_read_as_pflag_reads_them() {
 
 #[test]
 fn a_bad_value_is_refused_and_named() {
-    refused("--nope=1", "bad autoscaler flag --nope=1: there is no such flag");
-    refused(
+    check_error("--nope=1", "bad autoscaler flag --nope=1: there is no such flag");
+    check_error(
         "--expander=cheapest",
         "bad autoscaler flag --expander=cheapest: there is no expander \"cheapest\": give random, most-pods, least-waste, least-nodes, price or priority",
     );
-    refused("--expander=price,price", "bad autoscaler flag --expander=price,price: price is there twice");
-    refused(
+    check_error("--expander=price,price", "bad autoscaler flag --expander=price,price: price is there twice");
+    check_error(
         "--expander=random,price",
         "bad autoscaler flag --expander=random,price: price never has its turn: random leaves one",
     );
-    refused(
+    check_error(
         "--estimator=old",
         "bad autoscaler flag --estimator=old: there is no other estimator than binpacking",
     );
-    refused(
+    check_error(
         "--cores-total=8",
         "bad autoscaler flag --cores-total=8: it takes the fewest and the most, such as 8:64",
     );
-    refused(
+    check_error(
         "--cores-total=9:8",
         "bad autoscaler flag --cores-total=9:8: the most, 8, is less than the fewest, 9",
     );
-    refused(
+    check_error(
         "--cores-total=-1:8",
         "bad autoscaler flag --cores-total=-1:8: the fewest, -1, may not be negative",
     );
-    refused(
+    check_error(
         "--gpu-total=8:9",
         "bad autoscaler flag --gpu-total=8:9: it takes a kind of GPU, the fewest and the most, such as nvidia-tesla-k80:0:16",
     );
-    refused("--nodes=3:2:a", "bad autoscaler flag --nodes=3:2:a: the most, 2, is less than the fewest, 3");
-    refused(
+    check_error(
+        "--nodes=3:2:a",
+        "bad autoscaler flag --nodes=3:2:a: the most, 2, is less than the fewest, 3",
+    );
+    check_error(
         "--scan-interval=-5s",
         "bad autoscaler flag --scan-interval=-5s: a span of time may not be negative",
     );
-    refused("--scan-interval", "bad autoscaler flag --scan-interval: it needs a value");
-    refused("--predicate-parallelism=0", "bad autoscaler flag --predicate-parallelism=0: it takes 1 or more");
-    refused(
+    check_error("--scan-interval", "bad autoscaler flag --scan-interval: it needs a value");
+    check_error(
+        "--predicate-parallelism=0",
+        "bad autoscaler flag --predicate-parallelism=0: it takes 1 or more",
+    );
+    check_error(
         "--max-empty-bulk-delete=3",
         "bad autoscaler flag --max-empty-bulk-delete=3: cluster-autoscaler 1.36 does not know it: it went with 1.33",
     );
-    refused(
+    check_error(
         "--enable-graceful-degradation",
         "bad autoscaler flag --enable-graceful-degradation: cluster-autoscaler 1.36 does not know it: it came with 1.37",
     );
-    refused(
+    check_error(
         "--drain-priority-config=0:60 --max-graceful-termination-sec=60",
         "bad autoscaler flag --drain-priority-config: it excludes --max-graceful-termination-sec",
     );
-    refused(
+    check_error(
         "--drain-priority-config=0:x",
         "bad autoscaler flag --drain-priority-config=0:x: \"0:x\" is not a priority and its seconds, such as 1000:60",
     );
-    refused(
+    check_error(
         "--bypassed-scheduler-names=a --allowed-scheduler-names=b",
         "bad autoscaler flag --bypassed-scheduler-names: --allowed-scheduler-names does not have a",
     );
-    refused(
+    check_error(
         "--enable-dynamic-resource-allocation=false",
         "bad autoscaler flag --enable-dynamic-resource-allocation=false: it cannot be turned off any more",
     );
 }
 
 #[test]
-fn values_of_their_own_form_are_kept() {
+fn values_with_a_format_of_their_own_are_kept() {
     let settings = read("--expander=priority,least-nodes --cores-total=8:64 --memory-total=1:2 --drain-priority-config=1000:100,-5:20,0:60 --gpu-total=k80:0:16").unwrap();
     assert_eq!(settings.expander, [Expander::Priority, Expander::LeastNodes]);
-    assert_eq!(settings.cores_total, Range { min: 8, max: 64 });
-    assert_eq!(settings.memory_total, Range { min: 1, max: 2 });
+    assert_eq!(settings.cores_total, MinMax { min: 8, max: 64 });
+    assert_eq!(settings.memory_total, MinMax { min: 1, max: 2 });
     assert_eq!(settings.drain_priority_config, [(-5, 20), (0, 60), (1000, 100)]);
-    assert_eq!(settings.gpu_total, [("k80".into(), Range { min: 0, max: 16 })]);
-    let named = sizes(&arguments("./ca --nodes=1:10:a --nodes 0:3:https://b:c --v=4 --nodes=x:1:d --nodes"));
+    assert_eq!(settings.gpu_total, [("k80".into(), MinMax { min: 0, max: 16 })]);
+    let named =
+        group_sizes(&arguments("./ca --nodes=1:10:a --nodes 0:3:https://b:c --v=4 --nodes=x:1:d --nodes"));
     let named: Vec<_> = named.iter().map(|size| (&*size.name, size.min, size.max)).collect();
     assert_eq!(named, [("a", 1, 10), ("https://b:c", 0, 3)]);
 }
 
 #[test]
-fn what_is_not_simulated_is_told_unless_it_changes_nothing() {
-    assert_eq!(read("--max-binpacking-time=300s --enable-proactive-scaleup=f").unwrap().left_out, [""; 0]);
+fn unsupported_flags_are_reported_unless_they_have_the_default() {
+    assert_eq!(read("--max-binpacking-time=300s --enable-proactive-scaleup=f").unwrap().unsupported, [""; 0]);
     let settings =
         read("--max-binpacking-time=1m --enable-proactive-scaleup --max-binpacking-time=2m --expander=grpc")
             .unwrap();
     assert_eq!(
-        settings.left_out,
+        settings.unsupported,
         [
             "--enable-proactive-scaleup=true: pods that controllers have yet to make are not made up",
             "--max-binpacking-time=2m: a decision takes no time here, so its limit is never reached",
@@ -262,7 +273,7 @@ fn what_is_not_simulated_is_told_unless_it_changes_nothing() {
 }
 
 #[test]
-fn a_document_has_flags_under_their_names() {
+fn a_document_has_a_field_per_flag() {
     let settings = Settings::read(&json!({
         "version": "1.32", "seed": 7, "expander": ["price", "random"], "scan-interval": "30s",
         "max-empty-bulk-delete": 4, "scale-down-enabled": false, "scale-down-utilization-threshold": 0.65,
@@ -299,7 +310,7 @@ fn deployment(container: Value) -> Object {
 }
 
 #[test]
-fn a_deployment_tells_version_and_flags() {
+fn version_and_flags_are_read_from_a_deployment() {
     let running = Settings::from_deployment(&deployment(json!({
         "name": "aws", "image": "registry.k8s.io:443/autoscaling/cluster-autoscaler:v1.33.2@sha256:0f",
         "command": ["./cluster-autoscaler", "--cloud-provider=aws"], "args": ["--nodes=1:10:a", "--expander", "price"],
@@ -308,12 +319,12 @@ fn a_deployment_tells_version_and_flags() {
     .unwrap();
     assert_eq!((running.settings.version, &*running.settings.cloud_provider), (Version::V1_33, "aws"));
     assert_eq!(running.settings.expander, [Expander::Price]);
-    assert_eq!(running.sizes.len(), 1);
-    assert_eq!(running.assumed, [""; 0]);
+    assert_eq!(running.group_sizes.len(), 1);
+    assert_eq!(running.assumptions, [""; 0]);
 }
 
 #[test]
-fn a_deployment_without_version_is_of_one_that_knows_its_flags() {
+fn a_deployment_without_version_gets_one_that_has_its_flags() {
     let running = Settings::from_deployment(&deployment(json!({
         "name": "cluster-autoscaler", "command": ["./cluster-autoscaler", "--max-empty-bulk-delete=3"],
     })))
@@ -321,7 +332,7 @@ fn a_deployment_without_version_is_of_one_that_knows_its_flags() {
     .unwrap();
     assert_eq!(running.settings.version, Version::V1_32);
     assert_eq!(
-        running.assumed,
+        running.assumptions,
         [
             "no image names a version of cluster-autoscaler",
             "it is taken for 1.32, which knows all of its flags",
@@ -338,7 +349,7 @@ fn a_deployment_may_start_it_by_a_shell_or_not_at_all() {
     assert_eq!(running.settings.scan_interval, Duration::from_secs(7));
     assert_eq!(running.settings.expander, [Expander::Price]);
     assert_eq!(
-        running.assumed,
+        running.assumptions,
         [
             "the autoscaler is started by a shell; its flags are taken as they stand there",
             "cluster-autoscaler v1.30.2 is not simulated",
@@ -360,7 +371,7 @@ fn every_flag_has_a_row_in_the_table_of_compatibility() {
 }
 
 #[test]
-fn further_flags_count_more_than_those_before() {
+fn further_flags_override_earlier_ones() {
     let before = read("--expander=most-pods --scale-down-unneeded-time=2m --startup-taint=a").unwrap();
     let after = before.clone().with_flags(&arguments("--expander=price --startup-taint=b")).unwrap();
     assert_eq!(after.expander, [Expander::Price]);
@@ -373,15 +384,15 @@ fn further_flags_count_more_than_those_before() {
     assert_eq!(error.to_string(), "bad autoscaler flag --wombat=1: there is no such flag");
 }
 
-/// Every version's own settings become those of every other; what was said stays.
+/// The defaults of every version become those of every other; explicit values are kept.
 #[test]
 fn settings_become_those_of_another_version() {
     for (from, _) in versions() {
         for (to, _) in versions() {
-            let other = Settings::for_version(from).for_other_version(to);
+            let other = Settings::for_version(from).with_version(to);
             assert_eq!(other, Settings::for_version(to), "{from} to {to}");
         }
     }
     let said = Settings::from_flags(Version::V1_36, &arguments("--expander=most-pods")).unwrap();
-    assert_eq!(said.for_other_version(Version::V1_32).expander, [Expander::MostPods]);
+    assert_eq!(said.with_version(Version::V1_32).expander, [Expander::MostPods]);
 }

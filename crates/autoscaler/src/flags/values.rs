@@ -1,15 +1,15 @@
-//! Values of flags as Go's flag packages read them, and those that have a form of their own.
+//! Parsers of flag values, as in Go's flag packages, and of values with a format of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubernetes::go::duration;
 
-use super::super::settings::{Expander, Range, Settings};
+use super::super::settings::{Expander, MinMax, Settings};
 use super::GroupSize;
 
 /// `true`, `F`, `1`.
-pub(super) fn switch(text: &str) -> Result<bool, String> {
+pub(super) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -17,8 +17,8 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `10`, `-3`, and as Go's sources have numbers: `0x1F`, `0o17`, `017`, `0b11`, `1_000`.
-pub(super) fn count(text: &str) -> Result<i64, String> {
+/// `10`, `-3`, and Go's integer literals: `0x1F`, `0o17`, `017`, `0b11`, `1_000`.
+pub(super) fn parse_int(text: &str) -> Result<i64, String> {
     let bad = || "it takes a whole number".to_owned();
     let (negative, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -33,7 +33,7 @@ pub(super) fn count(text: &str) -> Result<i64, String> {
         [b'0', _, ..] => (8, &lower[1..]),
         _ => (10, &lower[..]),
     };
-    // A digit may stand on both sides of a line below, the prefix counts as one.
+    // An underscore must be between digits; the prefix counts as one.
     let is_joined = |text: &str| !text.contains("__") && !text.ends_with('_');
     let has_prefix = plain.len() < lower.len();
     if !is_joined(plain) || (plain.starts_with('_') && !has_prefix) || plain.starts_with(['+', '-']) {
@@ -45,7 +45,7 @@ pub(super) fn count(text: &str) -> Result<i64, String> {
 }
 
 /// `0.5`, `.5`, `1e-3`, `inf`.
-pub(super) fn share(text: &str) -> Result<f64, String> {
+pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     let bad = || "it takes a number".to_owned();
     let bytes = text.as_bytes();
     let is_digit =
@@ -63,15 +63,15 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `1h30m`; not less than nothing.
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+/// `1h30m`; not negative.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let nanos = duration::parse(text).ok_or("it takes a span of time such as 10s or 1h30m")?;
     let nanos = u64::try_from(nanos).map_err(|_| "a span of time may not be negative")?;
     Ok(Duration::from_nanos(nanos))
 }
 
-/// `a,b,"c,d"`: one record of a table of comma-separated values.
-pub(super) fn names(text: &str) -> Result<Vec<Arc<str>>, String> {
+/// `a,b,"c,d"`: one CSV record.
+pub(super) fn parse_string_slice(text: &str) -> Result<Vec<Arc<str>>, String> {
     let bad = || "its quotes make no sense".to_owned();
     let mut names: Vec<Arc<str>> = Vec::new();
     if text.is_empty() {
@@ -114,21 +114,21 @@ pub(super) fn names(text: &str) -> Result<Vec<Arc<str>>, String> {
 }
 
 /// `8:64`.
-pub(super) fn range(text: &str) -> Result<Range, String> {
+pub(super) fn parse_min_max(text: &str) -> Result<MinMax, String> {
     let (min, max) = text.split_once(':').ok_or("it takes the fewest and the most, such as 8:64")?;
-    between(min, max)
+    min_max(min, max)
 }
 
 /// `nvidia-tesla-k80:0:16`.
-pub(super) fn gpus(text: &str) -> Result<(Arc<str>, Range), String> {
+pub(super) fn parse_gpu_limits(text: &str) -> Result<(Arc<str>, MinMax), String> {
     match text.split(':').collect::<Vec<_>>()[..] {
-        [kind, min, max] => Ok((kind.into(), between(min, max)?)),
+        [kind, min, max] => Ok((kind.into(), min_max(min, max)?)),
         _ => Err("it takes a kind of GPU, the fewest and the most, such as nvidia-tesla-k80:0:16".to_owned()),
     }
 }
 
-/// `1:10:workers`; names may have colons.
-pub(super) fn group_size(text: &str) -> Result<GroupSize, String> {
+/// `1:10:workers`; names may contain colons.
+pub(super) fn parse_group_size(text: &str) -> Result<GroupSize, String> {
     let mut parts = text.splitn(3, ':');
     let (Some(min), Some(max), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("it takes the fewest, the most and a name, such as 1:10:workers".to_owned());
@@ -136,13 +136,13 @@ pub(super) fn group_size(text: &str) -> Result<GroupSize, String> {
     if name.is_empty() {
         return Err("the group has no name".to_owned());
     }
-    let Range { min, max } = between(min, max)?;
+    let MinMax { min, max } = min_max(min, max)?;
     Ok(GroupSize { name: name.into(), min, max })
 }
 
-fn between(min: &str, max: &str) -> Result<Range, String> {
+fn min_max(min: &str, max: &str) -> Result<MinMax, String> {
     let whole = |text: &str| text.parse::<i64>().map_err(|_| format!("{text:?} is not a whole number"));
-    let range = Range { min: whole(min)?, max: whole(max)? };
+    let range = MinMax { min: whole(min)?, max: whole(max)? };
     if range.min < 0 {
         return Err(format!("the fewest, {min}, may not be negative"));
     }
@@ -153,10 +153,10 @@ fn between(min: &str, max: &str) -> Result<Range, String> {
 }
 
 /// `priority,least-waste`.
-pub(super) fn expanders(settings: &mut Settings, text: &str) -> Result<(), String> {
+pub(super) fn set_expanders(settings: &mut Settings, text: &str) -> Result<(), String> {
     let names: Vec<&str> = text.split(',').collect();
     let mut chain = Vec::new();
-    settings.left_out.retain(|told| !told.starts_with("--expander="));
+    settings.unsupported.retain(|told| !told.starts_with("--expander="));
     for (index, name) in names.iter().enumerate() {
         if names[..index].contains(name) {
             return Err(format!("{name} is there twice"));
@@ -173,7 +173,7 @@ pub(super) fn expanders(settings: &mut Settings, text: &str) -> Result<(), Strin
             "priority" => Expander::Priority,
             "grpc" => {
                 let told = "the expander behind grpc is not asked: it leaves all that it is given";
-                settings.left_out.push(format!("--expander={text}: {told}"));
+                settings.unsupported.push(format!("--expander={text}: {told}"));
                 continue;
             }
             _ => {
@@ -183,13 +183,13 @@ pub(super) fn expanders(settings: &mut Settings, text: &str) -> Result<(), Strin
             }
         });
     }
-    // Whatever is left is chosen from by chance.
+    // Of the remaining options one is chosen at random.
     settings.expander = if chain.is_empty() { vec![Expander::Random] } else { chain };
     Ok(())
 }
 
 /// `10000:20,1000:100,0:60`.
-pub(super) fn drain_priorities(settings: &mut Settings, text: &str) -> Result<(), String> {
+pub(super) fn set_drain_priorities(settings: &mut Settings, text: &str) -> Result<(), String> {
     let mut groups = Vec::new();
     for entry in text.split(',') {
         let wrong = || format!("{entry:?} is not a priority and its seconds, such as 1000:60");

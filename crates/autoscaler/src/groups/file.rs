@@ -1,4 +1,4 @@
-//! `node-groups.yaml`: node groups in the words of a user.
+//! `node-groups.yaml`: the users' file of node groups.
 
 mod document;
 mod group;
@@ -14,34 +14,34 @@ use serde_json::Value;
 use self::group::GroupFile;
 use super::super::settings::{Expander, Settings};
 use super::super::yaml;
-use super::{NodeGroup, Pricing};
+use super::{NodeGroup, PodPricing};
 
-/// Node groups, and what else a cloud and its autoscaler may be told.
+/// Node groups, with prices and settings for the cloud provider and the autoscaler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeGroups {
     /// In the order of the file.
     pub groups: Vec<NodeGroup>,
-    /// What pods cost, if the file says.
-    pub pricing: Option<Pricing>,
-    /// The label that names the GPU of a node; empty if the file names none.
+    /// Prices of pods, if the file has them.
+    pub pricing: Option<PodPricing>,
+    /// The label with the GPU type of a node; empty if the file has none.
     pub gpu_label: Arc<str>,
-    /// How the autoscaler is set, if the file says.
+    /// The autoscaler's settings, if the file has them.
     pub settings: Option<Settings>,
 }
 
-/// What is wrong with node groups.
+/// An error in a node groups file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad node groups: {why} ({place})")]
 pub struct BadGroups {
-    /// Where: `groups[2].template.cpu`.
+    /// The path of the field: `groups[2].template.cpu`.
     pub place: String,
-    /// What is wrong there and what would be right.
+    /// What is wrong and what would be right.
     pub why: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct File {
+struct NodeGroupsFile {
     groups: Vec<GroupFile>,
     pricing: Option<PricingFile>,
     #[serde(default)]
@@ -53,25 +53,25 @@ struct File {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PricingFile {
     cpu: f64,
-    /// Of a GiB.
+    /// Per GiB.
     memory: f64,
 }
 
 // === impl NodeGroups ===
 
 impl NodeGroups {
-    /// Reads the text of a `node-groups.yaml`.
+    /// Parses the text of a `node-groups.yaml`.
     pub fn parse(text: &str) -> Result<NodeGroups, BadGroups> {
-        let document = yaml::only(text).map_err(|why| BadGroups::new("the document", why))?;
+        let document = yaml::parse_strict(text).map_err(|why| BadGroups::new("the document", why))?;
         NodeGroups::read(&document)
     }
 
-    /// Reads the tree of a `node-groups.yaml`.
+    /// Reads the document of a `node-groups.yaml`.
     pub fn read(document: &Value) -> Result<NodeGroups, BadGroups> {
         if !document.is_object() {
             return Err(BadGroups::new("the document", "is not made of fields: give groups at least"));
         }
-        let file: File = serde_path_to_error::deserialize(document).map_err(|error| {
+        let file: NodeGroupsFile = serde_path_to_error::deserialize(document).map_err(|error| {
             let place = error.path().to_string();
             BadGroups::new(if place == "." { "the document" } else { &place }, error.into_inner().to_string())
         })?;
@@ -95,7 +95,7 @@ impl NodeGroups {
         Ok(groups)
     }
 
-    /// Who chooses by price must know prices.
+    /// Checks that all prices are present if the expander `price` is used.
     fn check_prices(&self) -> Result<(), BadGroups> {
         let asks = |settings: &Settings| settings.expander.contains(&Expander::Price);
         if !self.settings.as_ref().is_some_and(asks) {
@@ -117,10 +117,10 @@ impl NodeGroups {
 // === impl PricingFile ===
 
 impl PricingFile {
-    fn pricing(self) -> Result<Pricing, BadGroups> {
+    fn pricing(self) -> Result<PodPricing, BadGroups> {
         let cpu = price(self.cpu, "pricing.cpu")?;
         let memory_gib = price(self.memory, "pricing.memory")?;
-        Ok(Pricing { cpu, memory_gib })
+        Ok(PodPricing { cpu, memory_gib })
     }
 }
 

@@ -1,5 +1,4 @@
-//! The node that the new ones of a group are made from: written out from a few facts, or taken from a node that is
-//! there, less what is its own.
+//! Template nodes of groups: built from a few values, or taken from a live node without its individual fields.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +6,18 @@ use kubernetes::quantity::Quantity;
 use model::Object;
 use serde_json::{Map, Value, json};
 
-use crate::{CANDIDATE, TO_BE_DELETED};
+use crate::{DELETION_CANDIDATE_TAINT, TO_BE_DELETED_TAINT};
 
-/// The label with the name of the machine.
+/// The label with the hostname.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The label with the type of the machine.
+/// The label with the instance type.
 pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
-/// The label with its zone.
+/// The label with the zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// The label with its region.
+/// The label with the region.
 pub const REGION: &str = "topology.kubernetes.io/region";
 
-/// The labels with which clouds and tools name the pool of a node, the most telling first.
+/// The labels with which cloud providers and tools name the pool of a node, the most specific first.
 pub const POOL_LABELS: [&str; 11] = [
     "eks.amazonaws.com/nodegroup",
     "alpha.eksctl.io/nodegroup-name",
@@ -33,30 +32,30 @@ pub const POOL_LABELS: [&str; 11] = [
     "node-pool",
 ];
 
-/// What new nodes of a group have.
+/// The labels, taints and resources of a group's template node.
 #[derive(Clone, Debug, Default)]
-pub struct Outline {
-    /// Labels, but for the name of the machine.
+pub struct TemplateSpec {
+    /// Labels, except the hostname.
     pub labels: BTreeMap<String, String>,
-    /// Taints as an object has them.
+    /// Taints as in a Node object.
     pub taints: Vec<Value>,
-    /// What there is.
+    /// `status.capacity`.
     pub capacity: BTreeMap<String, Quantity>,
-    /// What pods may have of it.
+    /// `status.allocatable`.
     pub allocatable: BTreeMap<String, Quantity>,
 }
 
-// === impl Outline ===
+// === impl TemplateSpec ===
 
-impl Outline {
-    /// A label, unless another value was chosen already.
-    pub fn label(&mut self, key: &str, value: &str) {
+impl TemplateSpec {
+    /// Adds a label, unless it has a value already.
+    pub fn set_default_label(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             self.labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
     }
 
-    /// Takes a reserve off the capacity to get what pods may have; nothing gets less than zero.
+    /// Sets allocatable to the capacity less the reserved amounts, at least zero.
     pub fn reserve(&mut self, reserved: &BTreeMap<String, Quantity>) {
         self.allocatable = self.capacity.clone();
         for (name, amount) in reserved {
@@ -69,8 +68,8 @@ impl Outline {
         }
     }
 
-    /// Such a node.
-    pub fn node(&self, group: &str) -> Value {
+    /// The template node as an object.
+    pub fn to_node(&self, group: &str) -> Value {
         let name = template_name(group);
         let mut labels = self.labels.clone();
         labels.insert(HOSTNAME.to_owned(), name.clone());
@@ -79,27 +78,31 @@ impl Outline {
             "kind": "Node",
             "metadata": { "name": name, "labels": labels },
             "spec": { "taints": self.taints },
-            "status": { "capacity": self.capacity, "allocatable": self.allocatable, "conditions": [ready()] },
+            "status": { "capacity": self.capacity, "allocatable": self.allocatable, "conditions": [ready_condition()] },
         })
     }
 }
 
-/// What a node that is there would be like if it were new in a group.
-pub fn stripped(node: &Value, group: &str) -> Value {
+/// The template of a group from one of its nodes.
+pub fn template_from_node(node: &Value, group: &str) -> Value {
     let name = template_name(group);
-    let own = node["metadata"]["name"].as_str().unwrap_or_default();
+    let own_name = node["metadata"]["name"].as_str().unwrap_or_default();
     let mut labels = node["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-    labels.retain(|_, value| value.as_str() != Some(own));
+    labels.retain(|_, value| value.as_str() != Some(own_name));
     labels.insert(HOSTNAME.to_owned(), json!(name));
-    let taints: Vec<&Value> =
-        node["spec"]["taints"].as_array().into_iter().flatten().filter(|taint| is_lasting(taint)).collect();
+    let taints: Vec<&Value> = node["spec"]["taints"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|taint| is_permanent_taint(taint))
+        .collect();
     let mut status = Map::new();
     for field in ["capacity", "allocatable", "nodeInfo"] {
         if let Some(value) = node["status"].get(field) {
             status.insert(field.to_owned(), value.clone());
         }
     }
-    status.insert("conditions".to_owned(), json!([ready()]));
+    status.insert("conditions".to_owned(), json!([ready_condition()]));
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -109,27 +112,27 @@ pub fn stripped(node: &Value, group: &str) -> Value {
     })
 }
 
-/// Whether every node of a group has a taint, not just one that is being made, is ill or is about to go.
-fn is_lasting(taint: &Value) -> bool {
+/// Whether a taint is permanent: not one of nodes that are starting, unhealthy or being deleted.
+fn is_permanent_taint(taint: &Value) -> bool {
     let key = taint["key"].as_str().unwrap_or_default();
-    let passing = [
+    let transient = [
         "node.kubernetes.io/",
         "node.cloudprovider.kubernetes.io/",
         "startup-taint.cluster-autoscaler.kubernetes.io/",
         "ignore-taint.cluster-autoscaler.kubernetes.io/",
-        TO_BE_DELETED,
-        CANDIDATE,
+        TO_BE_DELETED_TAINT,
+        DELETION_CANDIDATE_TAINT,
         "karpenter.sh/",
     ];
-    !passing.iter().any(|prefix| key.starts_with(prefix))
+    !transient.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// The object of a tree; `None` if nothing of that name could be in a cluster.
-pub fn object(value: &Value) -> Option<Object> {
+/// The object of a JSON value; `None` if its name is not valid in a cluster.
+pub fn parse_object(value: &Value) -> Option<Object> {
     Object::parse(&value.to_string()).ok()
 }
 
-/// What the template of a group is called. Names of groups may be addresses, those of nodes not.
+/// The name of a group's template. Group names may be URLs, node names may not.
 fn template_name(group: &str) -> String {
     let local = group.rsplit('/').next().unwrap_or(group);
     let plain: String =
@@ -137,6 +140,6 @@ fn template_name(group: &str) -> String {
     format!("{}-template", plain.to_ascii_lowercase())
 }
 
-fn ready() -> Value {
+fn ready_condition() -> Value {
     json!({ "type": "Ready", "status": "True" })
 }

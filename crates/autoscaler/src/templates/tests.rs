@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 use testobjects::{Builder, NodeBuilder, ObjectBuilder, PodBuilder, resource};
 
 use super::*;
-use crate::cluster::DaemonSet;
+use crate::informer_cache::DaemonSet;
 use crate::settings::Version;
 use crate::testing::{Harness, group};
 use model::{NamespacedName, Object};
@@ -17,13 +17,13 @@ fn case() -> Case {
     let mut settings = Settings::for_version(Version::V1_36);
     settings.node_info_cache_expire_time = Duration::from_secs(60);
     let mut harness = Harness::new(settings, NOW);
-    // What makes no sense is no template.
-    let template = Object::trusted(testobjects::node("t").set("spec", 1).json().to_string());
+    // A node that cannot be parsed is not a template.
+    let template = Object::from_trusted(testobjects::node("t").set("spec", 1).json().to_string());
     harness.add_group(NodeGroup { max: 10, template, ..group("ng") }, 0);
     Case(harness)
 }
 
-/// A node of the group, with so many cores; it is ready, or not, since that minute from now.
+/// A node of the group with that many cores, ready or unready since that minute relative to now.
 fn node(name: &str, cpu: i64, ready: bool, since: i64) -> NodeBuilder {
     let since = NOW.plus_nanos(since * MINUTE).timestamp();
     let node = testobjects::node(name)
@@ -33,8 +33,8 @@ fn node(name: &str, cpu: i64, ready: bool, since: i64) -> NodeBuilder {
     if ready { node.ready_since(since) } else { node.not_ready_since(since) }
 }
 
-/// What the cloud says that a new node is like.
-fn offered(cpu: i64) -> NodeBuilder {
+/// The cloud provider's template.
+fn provider_template(cpu: i64) -> NodeBuilder {
     node("t", cpu, true, 0)
 }
 
@@ -76,7 +76,7 @@ impl Case {
         self
     }
 
-    fn recompute(&mut self) -> Option<Arc<Template>> {
+    fn recompute(&mut self) -> Option<Arc<TemplateNodeInfo>> {
         self.0.recompute_templates();
         self.0.state.templates.get(GroupId(0)).cloned()
     }
@@ -92,7 +92,7 @@ impl Case {
         assert_eq!(template.map(|template| template.node.capacity.value("cpu")), expected);
     }
 
-    /// The pods' names without the number that the template was given.
+    /// The pods' names without the template's number.
     #[track_caller]
     fn check_pods(mut self, expected: &[&str]) {
         let template = self.recompute().unwrap();
@@ -104,47 +104,53 @@ impl Case {
             .collect();
         assert_eq!(names, expected);
         for pod in &template.pods {
-            assert_eq!((&pod.spec.name, &pod.spec.uid), (&pod.name, &pod.uid));
-            assert_eq!(pod.node.as_ref(), Some(&template.node.name));
+            assert_eq!((&pod.scheduler_pod.name, &pod.scheduler_pod.uid), (&pod.name, &pod.uid));
+            assert_eq!(pod.node_name.as_ref(), Some(&template.node.name));
         }
     }
 }
 
 /// Cases of cluster-autoscaler's own TestMixedNodeInfosProvider.
 #[test]
-fn a_good_node_comes_before_memory_before_the_cloud_before_a_bad_node() {
+fn a_good_node_precedes_the_cache_the_cloud_provider_and_a_bad_node() {
     case().check_cpu(None);
     case().node("n", 1, true, -2).check_cpu(Some(1));
-    case().template(offered(1)).check_cpu(Some(1));
+    case().template(provider_template(1)).check_cpu(Some(1));
     case().node("n", 1, false, -2).check_cpu(Some(1));
     case().node("a-unready", 1, false, 0).node("ready", 2, true, -2).check_cpu(Some(2));
-    case().node("n", 2, true, -2).template(offered(1)).check_cpu(Some(2));
-    case().node("n", 1, false, 0).template(offered(2)).check_cpu(Some(2));
-    case().node("n", 1, true, 0).template(offered(2)).check_cpu(Some(2));
+    case().node("n", 2, true, -2).template(provider_template(1)).check_cpu(Some(2));
+    case().node("n", 1, false, 0).template(provider_template(2)).check_cpu(Some(2));
+    case().node("n", 1, true, 0).template(provider_template(2)).check_cpu(Some(2));
     let going = node("n", 1, true, -2).taint("ToBeDeletedByClusterAutoscaler:NoSchedule");
-    case().with(going).template(offered(2)).check_cpu(Some(2));
+    case().with(going).template(provider_template(2)).check_cpu(Some(2));
     let cordoned = node("n", 1, true, -2).cordoned();
-    case().with(cordoned).template(offered(2)).check_cpu(Some(2));
+    case().with(cordoned).template(provider_template(2)).check_cpu(Some(2));
 }
 
 #[test]
 fn a_node_is_good_when_it_has_been_ready_for_more_than_a_minute() {
-    let ready = |since| case().node("n", 1, true, since).template(offered(2));
+    let ready = |since| case().node("n", 1, true, since).template(provider_template(2));
     ready(-1).check_cpu(Some(2));
     ready(-2).check_cpu(Some(1));
 }
 
 #[test]
-fn a_good_node_is_remembered_for_a_while() {
-    let seen =
-        || case().node("n", 2, true, -2).template(offered(3)).run().forget("n").node("bad", 4, false, 0);
+fn the_template_of_a_good_node_is_cached_for_a_while() {
+    let seen = || {
+        case()
+            .node("n", 2, true, -2)
+            .template(provider_template(3))
+            .run()
+            .forget("n")
+            .node("bad", 4, false, 0)
+    };
     seen().later(1).check_cpu(Some(2));
     seen().later(2).check_cpu(Some(3));
     seen().node("new", 5, true, -2).later(1).check_cpu(Some(5));
 }
 
 #[test]
-fn a_template_has_a_name_of_its_own_unless_it_is_remembered() {
+fn a_template_has_a_unique_name_unless_it_is_cached() {
     let mut case = case().node("n", 2, true, -2);
     let first = case.recompute().unwrap();
     let second = case.recompute().unwrap();
@@ -158,7 +164,7 @@ fn a_template_has_a_name_of_its_own_unless_it_is_remembered() {
 }
 
 #[test]
-fn only_the_cloud_s_templates_get_old_labels() {
+fn only_templates_of_the_cloud_provider_get_deprecated_labels() {
     let labelled = |node: NodeBuilder| {
         node.label("node.kubernetes.io/instance-type", "small")
             .label("topology.kubernetes.io/region", "r")
@@ -169,7 +175,7 @@ fn only_the_cloud_s_templates_get_old_labels() {
         "failure-domain.beta.kubernetes.io/region",
         "failure-domain.beta.kubernetes.io/zone",
     ];
-    let cloud = case().template(labelled(offered(1))).recompute().unwrap();
+    let cloud = case().template(labelled(provider_template(1))).recompute().unwrap();
     assert_eq!(old.map(|key| cloud.node.label(key)), [Some("small"), Some("r"), Some("z")]);
     assert_eq!(cloud.node.label("cluster-autoscaler.kubernetes.io/template-node"), Some("true"));
     let live = case().with(labelled(node("n", 1, true, -2))).recompute().unwrap();
@@ -178,7 +184,7 @@ fn only_the_cloud_s_templates_get_old_labels() {
 }
 
 #[test]
-fn taints_of_the_moment_are_left_out() {
+fn transient_taints_are_removed() {
     let node = [
         "ToBeDeletedByClusterAutoscaler",
         "DeletionCandidateOfClusterAutoscaler",
@@ -198,9 +204,9 @@ fn taints_of_the_moment_are_left_out() {
     assert_eq!(keys, ["gpu"]);
     assert_eq!(template.node.spec.taints.len(), 1);
     assert!(template.node.unschedulable && template.node.spec.unschedulable);
-    // A change of settings is a new autoscaler, with nothing remembered.
+    // A change of settings means a new autoscaler without a cache.
     case.0.state.settings.scale_from_unschedulable = true;
-    case.0.state.templates = Templates::default();
+    case.0.state.templates = TemplateNodeInfoProvider::default();
     let template = case.recompute().unwrap();
     assert!(!template.node.unschedulable && !template.node.spec.unschedulable);
 }
@@ -236,14 +242,14 @@ fn a_new_node_has_mirror_and_daemon_pods() {
 }
 
 #[test]
-fn a_critical_pod_that_may_not_preempt_is_like_others() {
+fn a_critical_pod_that_may_not_preempt_is_not_added() {
     let spec = json!({"priorityClassName": "system-node-critical", "preemptionPolicy": "Never"});
     case().node("n", 4, true, -2).daemon_set("ds", spec).check_pods(&[]);
 }
 
 #[test]
 fn daemon_sets_run_where_their_controller_would_run_them() {
-    let tainted = offered(4).taint("gpu=yes:NoSchedule").label("foo", "bar");
+    let tainted = provider_template(4).taint("gpu=yes:NoSchedule").label("foo", "bar");
     let check = |spec: Value, runs: bool| {
         let case = case().template(tainted.clone()).daemon_set("ds", spec);
         case.check_pods(if runs { &["ds-pod"] } else { &[] });
@@ -260,25 +266,30 @@ fn daemon_sets_run_where_their_controller_would_run_them() {
     };
     check(json!({"tolerations": tolerations, "affinity": affinity("bar")}), true);
     check(json!({"tolerations": tolerations, "affinity": affinity("baz")}), false);
-    // Room is not asked for.
+    // Free resources are not checked.
     let much = json!([{"name": "c", "resources": {"requests": {"cpu": "100"}}}]);
     check(json!({"tolerations": tolerations, "containers": much}), true);
 }
 
 #[test]
 fn pods_of_daemon_sets_tolerate_what_their_controller_adds() {
-    let mut case = case().template(offered(1));
-    let scalars = case.0.state.cluster.snapshot.trial.scalars();
+    let mut case = case().template(provider_template(1));
+    let scalars = case.0.state.cluster.snapshot.filter_snapshot.scalars();
     let mut tolerated = |spec: Value| {
         let set = DaemonSet {
             name: NamespacedName { namespace: "kube-system".into(), name: "ds".into() },
             uid: "ds".into(),
             object: daemon_set("ds", spec).object(),
         };
-        let pod = Pod::read(&daemons::pod_of(&set), scalars);
-        assert_eq!(pod.spec.trouble, None);
-        assert!(pod.is_of_daemon_set());
-        pod.spec.shape.tolerations.iter().map(|toleration| toleration.key.to_string()).collect::<Vec<_>>()
+        let pod = Pod::read(&daemon_set_pods::pod_for(&set), scalars);
+        assert_eq!(pod.scheduler_pod.read_error, None);
+        assert!(pod.is_daemon_set_pod());
+        pod.scheduler_pod
+            .spec
+            .tolerations
+            .iter()
+            .map(|toleration| toleration.key.to_string())
+            .collect::<Vec<_>>()
     };
     let host = tolerated(json!({"hostNetwork": true, "tolerations": [{"key": "own"}]}));
     let always =
@@ -292,14 +303,14 @@ fn pods_of_daemon_sets_tolerate_what_their_controller_adds() {
 
 #[test]
 fn a_changed_daemon_set_changes_the_template() {
-    let mut case = case().template(offered(1)).daemon_set("ds", json!({}));
+    let mut case = case().template(provider_template(1)).daemon_set("ds", json!({}));
     assert_eq!(case.recompute().unwrap().pods.len(), 1);
     let case = case.daemon_set("ds", json!({"nodeSelector": {"no": "where"}}));
     case.check_pods(&[]);
 }
 
 #[test]
-fn an_unchanged_node_s_pods_are_not_made_again() {
+fn pods_of_an_unchanged_node_are_reused() {
     let mut case = case().node("n", 4, true, -2).with(pod("a").owner("DaemonSet", "ds1"));
     let first = case.recompute().unwrap();
     let second = case.recompute().unwrap();
@@ -315,5 +326,5 @@ fn a_copy_has_other_names() {
     assert_eq!(&*copy.node.name, "template-node-for-ng-1-upcoming-0");
     assert_eq!(copy.node.label("kubernetes.io/hostname"), Some("template-node-for-ng-1-upcoming-0"));
     assert_eq!(&*copy.pods[0].name.name, "a/1/upcoming-0");
-    assert_eq!(copy.pods[0].node.as_ref(), Some(&copy.node.name));
+    assert_eq!(copy.pods[0].node_name.as_ref(), Some(&copy.node.name));
 }

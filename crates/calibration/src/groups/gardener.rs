@@ -1,21 +1,21 @@
-//! Groups of Gardener: each machine deployment is one, its machine class says what its nodes are like.
+//! Node groups of Gardener: machine deployments, with templates from their machine classes.
 
 use std::collections::BTreeMap;
 
-use autoscaler::node_template::{INSTANCE_TYPE, Outline, REGION, ZONE, object};
+use autoscaler::node_template::{INSTANCE_TYPE, REGION, TemplateSpec, ZONE, parse_object};
 use autoscaler::{GPU_RESOURCES, Membership, NodeGroup, Provisioning};
 use kubernetes::quantity::Quantity;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Derived, Found, label, name, named, nodes};
+use super::{DerivedGroups, SourceObjects, label, name, namespaced_name, nodes};
 
-/// Where the name of a pool may be, in the order Gardener's recorder looks.
-const POOLS: [&str; 3] =
+/// The labels that may hold the pool name, in the order of Gardener's recorder.
+const GARDENER_POOL_LABELS: [&str; 3] =
     ["worker.gardener.cloud/pool", "worker_gardener_cloud_pool", "worker.gardener.cloud_pool"];
 
-/// Where the zone may be, in the order Gardener's recorder looks.
-const ZONES: [&str; 5] = [
+/// The labels that may hold the zone, in the order of Gardener's recorder.
+const GARDENER_ZONE_LABELS: [&str; 5] = [
     ZONE,
     "topology.gke.io/zone",
     "topology.ebs.csi.aws.com/zone",
@@ -23,38 +23,38 @@ const ZONES: [&str; 5] = [
     "failure-domain.beta.kubernetes.io/zone",
 ];
 
-/// What Gardener's tools take off a machine's capacity for its system.
+/// The resources that Gardener's tools subtract from a machine's capacity for the system.
 const RESERVED: [(&str, &str); 2] = [("cpu", "80m"), ("memory", "1Gi")];
 
-/// A machine deployment and what belongs to it.
-struct Machines<'a> {
+/// A machine deployment with its class and nodes.
+struct MachineGroup<'a> {
     deployment: &'a Value,
     class: Option<&'a Value>,
-    /// `namespace.name`, as the autoscaler calls it.
+    /// `namespace.name`, as in the autoscaler.
     name: String,
     pool: &'a str,
     zone: &'a str,
     nodes: Vec<&'a Value>,
 }
 
-/// Where the sizes of groups come from, as far as it has to be told.
+/// Assumptions that have to be reported.
 #[derive(Default)]
-struct Guessed {
+struct Assumptions {
     from_pools: bool,
     from_replicas: bool,
     reserved: bool,
 }
 
 /// Adds the groups of machine deployments.
-pub(super) fn groups(found: &Found, derived: &mut Derived) {
-    let machines: Vec<Machines<'_>> =
-        found.machine_deployments.iter().map(|deployment| Machines::of(deployment, found)).collect();
-    let mut guessed = Guessed::default();
+pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
+    let machines: Vec<MachineGroup<'_>> =
+        found.machine_deployments.iter().map(|deployment| MachineGroup::of(deployment, found)).collect();
+    let mut guessed = Assumptions::default();
     for own in &machines {
         let (min, max) = size(own, &machines, found, &mut guessed);
         let is_whole_pool = machines.iter().filter(|other| other.pool == own.pool).count() == 1;
-        let Some(template) = own.template(&mut guessed).and_then(|node| object(&node)) else {
-            derived.assumed.push(format!(
+        let Some(template) = own.template(&mut guessed).and_then(|node| parse_object(&node)) else {
+            derived.assumptions.push(format!(
                 "the machine deployment {} does not count: nothing tells what its machines are like",
                 own.name
             ));
@@ -66,12 +66,12 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
             max,
             target: own.deployment["spec"]["replicas"].as_i64().filter(|replicas| *replicas >= 0),
             members: match is_whole_pool && !own.pool.is_empty() {
-                true => Membership::Label { key: POOLS[0].into(), value: own.pool.into() },
-                false => nodes::members(&own.nodes),
+                true => Membership::Label { key: GARDENER_POOL_LABELS[0].into(), value: own.pool.into() },
+                false => nodes::named_members(&own.nodes),
             },
             template,
             pods: Vec::new(),
-            believed: Vec::new(),
+            template_pods: Vec::new(),
             price: None,
             options: None,
             provisioning: Provisioning::default(),
@@ -81,7 +81,7 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
     if derived.groups.is_empty() {
         return;
     }
-    derived.assumed.push(
+    derived.assumptions.push(
         "node groups are Gardener's machine deployments; a node belongs to that of its pool and zone"
             .to_owned(),
     );
@@ -97,13 +97,18 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
         ),
     ] {
         if is_so {
-            derived.assumed.push(words.to_owned());
+            derived.assumptions.push(words.to_owned());
         }
     }
 }
 
-/// The fewest and the most nodes: by flags, by worker pools, or by how many there are to be.
-fn size(own: &Machines<'_>, all: &[Machines<'_>], found: &Found, guessed: &mut Guessed) -> (i64, i64) {
+/// Returns the minimum and maximum size: from flags, worker pools, or replicas.
+fn size(
+    own: &MachineGroup<'_>,
+    all: &[MachineGroup<'_>],
+    found: &SourceObjects,
+    guessed: &mut Assumptions,
+) -> (i64, i64) {
     if let Some(size) = found.size(&own.name) {
         return (size.min, size.max);
     }
@@ -115,12 +120,12 @@ fn size(own: &Machines<'_>, all: &[Machines<'_>], found: &Found, guessed: &mut G
     (0, own.deployment["spec"]["replicas"].as_i64().unwrap_or(0).max(0))
 }
 
-/// The group's share of its pool: zones come in the pool's order, and the first get what does not divide.
-fn pool_size(own: &Machines<'_>, all: &[Machines<'_>], found: &Found) -> Option<(i64, i64)> {
+/// Returns the group's share of its pool's size: zones are in the pool's order, and the first ones get the remainder.
+fn pool_size(own: &MachineGroup<'_>, all: &[MachineGroup<'_>], found: &SourceObjects) -> Option<(i64, i64)> {
     let pools = found.workers.iter().filter_map(|worker| worker["spec"]["pools"].as_array()).flatten();
     let pool = pools.into_iter().find(|pool| pool["name"] == own.pool)?;
     let zones: Vec<&str> = pool["zones"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let siblings: Vec<&Machines<'_>> = all.iter().filter(|other| other.pool == own.pool).collect();
+    let siblings: Vec<&MachineGroup<'_>> = all.iter().filter(|other| other.pool == own.pool).collect();
     let (index, count) = match zones.iter().position(|zone| *zone == own.zone) {
         Some(index) => (index, zones.len()),
         None => (siblings.iter().position(|other| other.name == own.name)?, siblings.len()),
@@ -134,51 +139,51 @@ fn pool_size(own: &Machines<'_>, all: &[Machines<'_>], found: &Found) -> Option<
     (min <= max).then_some((min, max))
 }
 
-// === impl Machines ===
+// === impl MachineGroup ===
 
-impl<'a> Machines<'a> {
-    fn of(deployment: &'a Value, found: &'a Found) -> Machines<'a> {
-        let (namespace, own) = named(deployment);
+impl<'a> MachineGroup<'a> {
+    fn of(deployment: &'a Value, found: &'a SourceObjects) -> MachineGroup<'a> {
+        let (namespace, own) = namespaced_name(deployment);
         let spec = &deployment["spec"]["template"]["spec"];
         let labels = &spec["nodeTemplate"]["metadata"]["labels"];
         let first = |keys: &[&str]| keys.iter().find_map(|key| labels[*key].as_str()).unwrap_or_default();
         let class = spec["class"]["name"].as_str().unwrap_or_default();
-        let of_class = |other: &&Value| name(other) == class && named(other).0 == namespace;
-        let machines = Machines {
+        let of_class = |other: &&Value| name(other) == class && namespaced_name(other).0 == namespace;
+        let machines = MachineGroup {
             deployment,
             class: found.machine_classes.iter().find(of_class),
             name: if namespace.is_empty() { own.to_owned() } else { format!("{namespace}.{own}") },
-            pool: first(&POOLS),
-            zone: first(&ZONES),
+            pool: first(&GARDENER_POOL_LABELS),
+            zone: first(&GARDENER_ZONE_LABELS),
             nodes: Vec::new(),
         };
         let nodes = found.nodes.iter().filter(|node| machines.has(node)).collect();
-        Machines { nodes, ..machines }
+        MachineGroup { nodes, ..machines }
     }
 
-    /// Whether a node is of its pool and zone.
+    /// Whether a node is in its pool and zone.
     fn has(&self, node: &Value) -> bool {
         let first = |keys: &[&str]| keys.iter().find_map(|key| label(node, key));
         !self.pool.is_empty()
-            && first(&POOLS) == Some(self.pool)
-            && (self.zone.is_empty() || first(&ZONES).is_none_or(|zone| zone == self.zone))
+            && first(&GARDENER_POOL_LABELS) == Some(self.pool)
+            && (self.zone.is_empty() || first(&GARDENER_ZONE_LABELS).is_none_or(|zone| zone == self.zone))
     }
 
-    /// What its machines are like; `None` if nothing says.
-    fn template(&self, guessed: &mut Guessed) -> Option<Value> {
+    /// Returns the node template; `None` if the machines are unknown.
+    fn template(&self, guessed: &mut Assumptions) -> Option<Value> {
         let described = self.class.map(|class| &class["nodeTemplate"]);
         let capacity = described.map(|template| amounts(&template["capacity"])).unwrap_or_default();
-        let model = nodes::model_of(&self.nodes);
+        let model = nodes::template_node(&self.nodes);
         if capacity.is_empty() && model.is_none() {
             return None;
         }
-        let mut outline = Outline { labels: self.labels(), ..Outline::default() };
+        let mut outline = TemplateSpec { labels: self.labels(), ..TemplateSpec::default() };
         if let Some(template) = described {
             for (key, field) in [(INSTANCE_TYPE, "instanceType"), (REGION, "region"), (ZONE, "zone")] {
-                outline.label(key, template[field].as_str().unwrap_or_default());
+                outline.set_default_label(key, template[field].as_str().unwrap_or_default());
             }
         }
-        outline.label("kubernetes.io/os", "linux");
+        outline.set_default_label("kubernetes.io/os", "linux");
         let taints = self.deployment["spec"]["template"]["spec"]["nodeTemplate"]["spec"]["taints"].as_array();
         outline.taints = taints.cloned().unwrap_or_default();
         match model {
@@ -199,10 +204,10 @@ impl<'a> Machines<'a> {
                 outline.reserve(&RESERVED.map(|(name, text)| (name.to_owned(), amount(text))).into());
             }
         }
-        Some(outline.node(&self.name))
+        Some(outline.to_node(&self.name))
     }
 
-    /// Those of the deployment, else those of the class that could be labels of a node.
+    /// The labels of the deployment, and those of the class that are valid for a node.
     fn labels(&self) -> BTreeMap<String, String> {
         let texts = |labels: &Value| BTreeMap::<String, String>::deserialize(labels).unwrap_or_default();
         let mut labels = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Groups made up from Karpenter's node pools: each type of machine that a pool was seen to use, in each zone.
+//! Node groups derived from Karpenter's node pools: each instance type that a pool was observed to use, in each zone.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use autoscaler::node_template::{INSTANCE_TYPE, ZONE};
 use kubernetes::quantity::Quantity;
 use serde_json::Value;
 
-use super::{Derived, Found, label, listed, name, nodes};
+use super::{DerivedGroups, SourceObjects, join_words, label, name, nodes};
 
 const POOL: &str = "karpenter.sh/nodepool";
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 
-/// The most nodes of a group whose pool has no limits.
+/// The maximum size of a group whose pool has no limits.
 const UNLIMITED: i64 = 1000;
 
 /// Adds the groups of node pools.
-pub(super) fn groups(found: &Found, derived: &mut Derived) {
+pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
     let mut unseen = Vec::new();
     for pool in &found.node_pools {
         let of_pool = found.nodes.iter().filter(|node| label(node, POOL) == Some(name(pool)));
@@ -26,30 +26,30 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
             let more = [CAPACITY_TYPE, ZONE].map(|key| label(node, key).unwrap_or_default());
             alike.entry(vec![name(pool), kind, more[0], more[1]]).or_default().push(node);
         }
-        let types = named_types(pool);
+        let types = required_instance_types(pool);
         let is_seen = |kind: &&str| alike.keys().any(|parts| parts[1] == *kind);
         unseen.extend(
             types.into_iter().filter(|kind| !is_seen(kind)).map(|kind| format!("{kind} of {}", name(pool))),
         );
         for (parts, nodes) in &alike {
             let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-            let group = nodes::node_group(&parts.join("/"), nodes, 0, most(pool, nodes));
+            let group = nodes::node_group(&parts.join("/"), nodes, 0, max_nodes(pool, nodes));
             derived.groups.extend(group.map(|group| NodeGroup { target: Some(nodes.len() as i64), ..group }));
         }
     }
     if !derived.groups.is_empty() {
-        derived.assumed.push("node groups are the types of machines that each of Karpenter's node pools uses, by zone and kind of capacity, as if an autoscaler with groups had to do its work; each may grow from none to the limits of its pool".to_owned());
+        derived.assumptions.push("node groups are the types of machines that each of Karpenter's node pools uses, by zone and kind of capacity, as if an autoscaler with groups had to do its work; each may grow from none to the limits of its pool".to_owned());
     }
     if !unseen.is_empty() {
-        derived.assumed.push(format!(
+        derived.assumptions.push(format!(
             "no node shows what these types are like, so none is made of them: {}",
-            listed(&unseen)
+            join_words(&unseen)
         ));
     }
 }
 
-/// The types of machines that a pool asks for by name.
-fn named_types(pool: &Value) -> Vec<&str> {
+/// Returns the instance types that a pool requires by name.
+fn required_instance_types(pool: &Value) -> Vec<&str> {
     let requirements = pool["spec"]["template"]["spec"]["requirements"].as_array();
     let by_type =
         |requirement: &&Value| requirement["key"] == INSTANCE_TYPE && requirement["operator"] == "In";
@@ -61,9 +61,9 @@ fn named_types(pool: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// How many such nodes the limits of a pool allow.
-fn most(pool: &Value, nodes: &[&Value]) -> i64 {
-    let Some(node) = nodes::model_of(nodes) else { return UNLIMITED };
+/// Returns the number of such nodes that the limits of a pool allow.
+fn max_nodes(pool: &Value, nodes: &[&Value]) -> i64 {
+    let Some(node) = nodes::template_node(nodes) else { return UNLIMITED };
     let amount = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         Quantity::parse(&text).ok()

@@ -1,47 +1,47 @@
-//! Groups of cluster-autoscaler's kwok provider, which reads them from ConfigMaps or from the nodes that are there.
+//! Node groups of cluster-autoscaler's kwok provider, which reads them from ConfigMaps or from existing nodes.
 
 use std::time::Duration;
 
-use autoscaler::node_template::object;
+use autoscaler::node_template::parse_object;
 use autoscaler::{Delay, Membership, NodeGroup, Provisioning, yaml};
 use serde_json::{Value, json};
 
-use super::{Derived, Found, annotation, label, name};
+use super::{DerivedGroups, SourceObjects, annotation, label, name};
 
 const CONFIG: &str = "kwok-provider-config";
 const GROUP: &str = "cluster-autoscaler.kwok.nodegroup/name";
 const MIN: &str = "cluster-autoscaler.kwok.nodegroup/min-count";
 const MAX: &str = "cluster-autoscaler.kwok.nodegroup/max-count";
 
-/// How nodes are sorted into groups.
-enum By<'a> {
+/// The label or annotation that assigns nodes to groups.
+enum GroupKey<'a> {
     Label(&'a str),
     Annotation(&'a str),
 }
 
 /// Adds the groups of the kwok provider, if the cluster has one.
-pub(super) fn groups(found: &Found, derived: &mut Derived) {
+pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
     if found.cloud_provider().is_some_and(|cloud| cloud != "kwok") {
         return;
     }
     let Some(config_map) = found.config_map(CONFIG) else { return };
     if let Err(why) = read(config_map, found, derived) {
-        derived.assumed.push(format!("the ConfigMap {CONFIG} does not count: {why}"));
+        derived.assumptions.push(format!("the ConfigMap {CONFIG} does not count: {why}"));
     }
 }
 
-fn read(config_map: &Value, found: &Found, derived: &mut Derived) -> Result<(), String> {
+fn read(config_map: &Value, found: &SourceObjects, derived: &mut DerivedGroups) -> Result<(), String> {
     let config = yaml::parse(config_map["data"]["config"].as_str().ok_or("it has no config")?)?;
     let key = |field: &str| config["nodegroups"][field].as_str().filter(|key| !key.trim().is_empty());
     let by = match (key("fromNodeLabelKey"), key("fromNodeAnnotationKey")) {
-        (Some(key), None) => By::Label(key),
-        (None, Some(key)) => By::Annotation(key),
+        (Some(key), None) => GroupKey::Label(key),
+        (None, Some(key)) => GroupKey::Annotation(key),
         _ => return Err("it names not one label or annotation of groups".to_owned()),
     };
     let nodes = match config["readNodesFrom"].as_str() {
         Some("configmap") => templates(config["configmap"]["name"].as_str().unwrap_or_default(), found)?,
         Some("cluster") => {
-            derived.assumed.push("node groups are made of the nodes that are there now, as the kwok provider makes them when it starts".to_owned());
+            derived.assumptions.push("node groups are made of the nodes that are there now, as the kwok provider makes them when it starts".to_owned());
             found.nodes.clone()
         }
         _ => return Err("readNodesFrom is neither configmap nor cluster".to_owned()),
@@ -52,8 +52,8 @@ fn read(config_map: &Value, found: &Found, derived: &mut Derived) -> Result<(), 
     }
     for node in &nodes {
         let marked = match by {
-            By::Label(key) => label(node, key),
-            By::Annotation(key) => annotation(node, key),
+            GroupKey::Label(key) => label(node, key),
+            GroupKey::Annotation(key) => annotation(node, key),
         };
         let Some(marked) = marked else { continue };
         let group = annotation(node, GROUP).unwrap_or(marked);
@@ -62,21 +62,21 @@ fn read(config_map: &Value, found: &Found, derived: &mut Derived) -> Result<(), 
         }
         match node_group(node, group, with_taint) {
             Ok(group) => derived.groups.push(group),
-            Err(why) => derived.assumed.push(format!("the node group {group} does not count: {why}")),
+            Err(why) => derived.assumptions.push(format!("the node group {group} does not count: {why}")),
         }
     }
     if !derived.groups.is_empty() {
-        derived.assumed.push(format!(
+        derived.assumptions.push(format!(
             "node groups are those of the kwok provider: new nodes are there at once, and a group is to have as many as it has; the order of groups is that of {CONFIG}"
         ));
     }
     Ok(())
 }
 
-fn templates(name: &str, found: &Found) -> Result<Vec<Value>, String> {
+fn templates(name: &str, found: &SourceObjects) -> Result<Vec<Value>, String> {
     let config_map = found.config_map(name).ok_or_else(|| format!("there is no ConfigMap {name:?}"))?;
     let text = config_map["data"]["templates"].as_str().ok_or_else(|| format!("{name} has no templates"))?;
-    let mut documents = yaml::documents(text)?;
+    let mut documents = yaml::parse_all(text)?;
     documents.retain(|document| !document.is_null());
     if let [list] = documents.as_mut_slice()
         && list["kind"] == "List"
@@ -104,9 +104,10 @@ fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, 
         max,
         target: None,
         members: Membership::Annotation { key: GROUP.into(), value: group.into() },
-        template: object(&template(node.clone(), group, with_taint)).ok_or("its template is no Node")?,
+        template: parse_object(&template(node.clone(), group, with_taint))
+            .ok_or("its template is no Node")?,
         pods: Vec::new(),
-        believed: object(&kube_proxy(group)).into_iter().collect(),
+        template_pods: parse_object(&kube_proxy(group)).into_iter().collect(),
         price: None,
         options: None,
         provisioning: Provisioning { registers_after: at_once.clone(), ready_after: at_once },
@@ -114,7 +115,7 @@ fn node_group(node: &Value, group: &str, with_taint: bool) -> Result<NodeGroup, 
     })
 }
 
-/// What the provider makes of a node when it takes it for a template.
+/// Returns the template that the provider creates from a node.
 fn template(mut node: Value, group: &str, with_taint: bool) -> Value {
     let name = format!("kwok-fake-{}", name(&node));
     let Some(metadata) = node["metadata"].as_object_mut() else { return node };
@@ -141,7 +142,8 @@ fn template(mut node: Value, group: &str, with_taint: bool) -> Value {
     node
 }
 
-/// The pod that every new node of this provider is taken to have. The provider makes Nodes and nothing else, so none has.
+/// The pod that the autoscaler expects on every new node of this provider. The provider creates only Nodes, so none has
+/// it.
 fn kube_proxy(group: &str) -> Value {
     json!({
         "apiVersion": "v1",

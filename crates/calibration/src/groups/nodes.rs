@@ -1,15 +1,15 @@
-//! Groups made up from the nodes that are there: alike in pool, type and zone.
+//! Node groups guessed from existing nodes: those of equal pool, instance type and zone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use autoscaler::node_template::{INSTANCE_TYPE, POOL_LABELS, ZONE, object, stripped};
+use autoscaler::node_template::{INSTANCE_TYPE, POOL_LABELS, ZONE, parse_object, template_from_node};
 use autoscaler::{Membership, NodeGroup, Provisioning};
 use serde_json::Value;
 
-use super::{Derived, Found, label, name};
+use super::{DerivedGroups, SourceObjects, label, name};
 
-/// Adds groups of nodes that are alike.
-pub(super) fn groups(found: &Found, derived: &mut Derived) {
+/// Adds groups of similar nodes.
+pub(super) fn groups(found: &SourceObjects, derived: &mut DerivedGroups) {
     let mut alike: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
     let mut alone = Vec::new();
     for node in found.nodes.iter().filter(|node| !is_of_control_plane(node)) {
@@ -23,30 +23,31 @@ pub(super) fn groups(found: &Found, derived: &mut Derived) {
         derived.groups.extend(node_group(group, nodes, 0, count.saturating_mul(10)));
     }
     if !derived.groups.is_empty() {
-        derived.assumed.push("nothing tells of node groups: nodes of the same pool, type and zone are taken for a group, which may have from none to ten times as many nodes as it has".to_owned());
-        derived.assumed.push(
+        derived.assumptions.push("nothing tells of node groups: nodes of the same pool, type and zone are taken for a group, which may have from none to ten times as many nodes as it has".to_owned());
+        derived.assumptions.push(
             "new nodes are like the youngest ready one of their group, less what is its own".to_owned(),
         );
     }
     if !alone.is_empty() {
-        derived
-            .assumed
-            .push(format!("no label tells of a group, so none is taken to have {}", super::listed(&alone)));
+        derived.assumptions.push(format!(
+            "no label tells of a group, so none is taken to have {}",
+            super::join_words(&alone)
+        ));
     }
 }
 
-/// A group that has these nodes, and more like the best of them; `None` without nodes.
+/// Returns a group with these nodes, and the best of them as its template; `None` without nodes.
 pub(super) fn node_group(group: &str, nodes: &[&Value], min: i64, max: i64) -> Option<NodeGroup> {
-    let template = object(&stripped(model_of(nodes)?, group))?;
+    let template = parse_object(&template_from_node(template_node(nodes)?, group))?;
     Some(NodeGroup {
         name: group.into(),
         min,
         max,
         target: None,
-        members: members(nodes),
+        members: named_members(nodes),
         template,
         pods: Vec::new(),
-        believed: Vec::new(),
+        template_pods: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),
@@ -54,13 +55,13 @@ pub(super) fn node_group(group: &str, nodes: &[&Value], min: i64, max: i64) -> O
     })
 }
 
-/// These nodes by name.
-pub(super) fn members(nodes: &[&Value]) -> Membership {
+/// Membership of these nodes, by name.
+pub(super) fn named_members(nodes: &[&Value]) -> Membership {
     Membership::Named(nodes.iter().map(|node| name(node).into()).collect::<BTreeSet<_>>())
 }
 
-/// The youngest that is ready, or else the youngest; of several, the last by name.
-pub(super) fn model_of<'a>(nodes: &[&'a Value]) -> Option<&'a Value> {
+/// Returns the youngest ready node, or else the youngest; of several, the last by name.
+pub(super) fn template_node<'a>(nodes: &[&'a Value]) -> Option<&'a Value> {
     let created = |node: &Value| node["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
     nodes.iter().copied().max_by_key(|node| (is_ready(node), created(node), name(node)))
 }
@@ -82,7 +83,7 @@ fn group_name(node: &Value) -> Option<String> {
     let pool = POOL_LABELS.iter().find_map(|key| label(node, key));
     let kind = label(node, INSTANCE_TYPE).or_else(|| label(node, "beta.kubernetes.io/instance-type"));
     let zone = label(node, ZONE).or_else(|| label(node, "failure-domain.beta.kubernetes.io/zone"));
-    // A zone alone says nothing of what a node is like.
+    // A zone alone does not characterize a node.
     pool.or(kind)?;
     let parts: Vec<&str> = [pool, kind, zone].into_iter().flatten().collect();
     Some(parts.join("/"))

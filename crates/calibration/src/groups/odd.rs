@@ -1,4 +1,4 @@
-//! Input that makes no sense is refused or passed over: every field of good input, replaced by what it is not.
+//! Tests with malformed input: every field of valid input, replaced by invalid values.
 
 use model::Object;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use autoscaler::NodeGroups;
 
 use super::derive;
 
-/// Groups that use every field of the file.
+/// A file of node groups that uses every field.
 fn file() -> Value {
     json!({
         "gpuLabel": "gpu",
@@ -36,7 +36,7 @@ fn file() -> Value {
     })
 }
 
-/// A cluster that tells of groups in every way.
+/// Clusters with each source of node groups.
 fn clusters() -> [Vec<Value>; 4] {
     let labels = json!({
         "worker.gardener.cloud/pool": "work", "topology.kubernetes.io/zone": "a", "g": "x",
@@ -89,7 +89,7 @@ fn clusters() -> [Vec<Value>; 4] {
     ]
 }
 
-/// Calls with the tree for every place in it and everything that could stand there instead.
+/// Calls `call` with the tree for every field of it and every invalid value.
 fn each_change(tree: &Value, mut call: impl FnMut(&Value)) {
     let mut places = Vec::new();
     collect(tree, String::new(), &mut places);

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use testobjects::{NodeBuilder, object, resource};
 
-use super::{Derived, ToldBy, derive};
-use crate::Measure;
+use super::{DerivedGroups, NodeGroupsOrigin, derive_node_groups};
+use crate::ProvisioningMeter;
 
-/// What a real cluster-autoscaler 1.36.1 with its kwok provider had to do with, cut from a film.
-const FILM: &[u8] = include_bytes!("../../../../testdata/autoscaler/autoscaled.jsonl.gz");
+/// Objects around a real cluster-autoscaler 1.36.1 with its kwok provider, from a recording.
+const RECORDING: &[u8] = include_bytes!("../../../../testdata/autoscaler/autoscaled.jsonl.gz");
 
 #[derive(Deserialize)]
 struct Line {
@@ -21,9 +21,9 @@ struct Line {
     object: Value,
 }
 
-fn film() -> Vec<(Moment, What)> {
+fn recorded_changes() -> Vec<(Moment, What)> {
     let mut text = String::new();
-    flate2::read::GzDecoder::new(FILM).read_to_string(&mut text).unwrap();
+    flate2::read::GzDecoder::new(RECORDING).read_to_string(&mut text).unwrap();
     let read = |line: &str| {
         let line: Line = serde_json::from_str(line).unwrap();
         let object = object(&line.object);
@@ -38,10 +38,10 @@ fn film() -> Vec<(Moment, What)> {
     text.lines().map(read).collect()
 }
 
-/// What was there at the end.
-fn end_of_film() -> Vec<Object> {
+/// The objects at the end.
+fn final_objects() -> Vec<Object> {
     let mut objects = BTreeMap::new();
-    for (_, what) in film() {
+    for (_, what) in recorded_changes() {
         let key = what.object().key(&"film".into());
         match what.state() {
             Some(object) => objects.insert(key, object.clone()),
@@ -51,12 +51,12 @@ fn end_of_film() -> Vec<Object> {
     objects.into_values().collect()
 }
 
-fn of(objects: &[Value]) -> Derived {
+fn derived_from(objects: &[Value]) -> DerivedGroups {
     let objects: Vec<Object> = objects.iter().map(object).collect();
-    derive(objects.iter())
+    derive_node_groups(objects.iter())
 }
 
-fn sizes(derived: &Derived) -> Vec<(&str, i64, i64, Option<i64>)> {
+fn sizes(derived: &DerivedGroups) -> Vec<(&str, i64, i64, Option<i64>)> {
     derived.groups.iter().map(|group| (&*group.name, group.min, group.max, group.target)).collect()
 }
 
@@ -88,12 +88,12 @@ fn config_map(name: &str, key: &str, text: &str) -> Value {
 }
 
 #[test]
-fn the_kwok_provider_tells_its_groups_and_the_deployment_its_flags() {
-    let derived = derive(end_of_film().iter());
+fn kwok_groups_come_from_its_config_and_flags_from_the_deployment() {
+    let derived = derive_node_groups(final_objects().iter());
     let expected =
         [("small", 1, 8, None), ("big", 0, 4, None), ("memory", 0, 5, None), ("batch", 0, 6, None)];
     assert_eq!(sizes(&derived), expected);
-    assert_eq!(derived.told_by, Some(ToldBy::Kwok));
+    assert_eq!(derived.origin, Some(NodeGroupsOrigin::Kwok));
     let batch = derived.groups[3].template.value().unwrap();
     assert_eq!(
         batch["spec"]["taints"],
@@ -103,7 +103,7 @@ fn the_kwok_provider_tells_its_groups_and_the_deployment_its_flags() {
     assert_eq!(batch["spec"]["providerID"], "kwok:kwok-fake-batch-template");
     assert_eq!(batch["status"]["allocatable"]["cpu"], "8");
     for group in &derived.groups {
-        let pods: Vec<Value> = group.believed.iter().map(|pod| pod.value().unwrap()).collect();
+        let pods: Vec<Value> = group.template_pods.iter().map(|pod| pod.value().unwrap()).collect();
         assert_eq!((pods.len(), group.pods.len()), (1, 0));
         assert_eq!(pods[0]["spec"]["containers"][0]["resources"]["requests"], json!({"cpu": "100m"}));
         let key = "cluster-autoscaler.kwok.nodegroup/name".into();
@@ -121,12 +121,12 @@ fn the_kwok_provider_tells_its_groups_and_the_deployment_its_flags() {
     ];
     assert_eq!(spans, [10, 40, 30, 10].map(Duration::from_secs));
     assert!(!settings.skip_nodes_with_local_storage && !settings.skip_nodes_with_system_pods);
-    assert_eq!(settings.left_out, [""; 0]);
-    assert_eq!(derived.assumed.len(), 1, "{:?}", derived.assumed);
+    assert_eq!(settings.unsupported, [""; 0]);
+    assert_eq!(derived.assumptions.len(), 1, "{:?}", derived.assumptions);
 }
 
 #[test]
-fn the_taint_of_the_kwok_provider_is_there_unless_skipped() {
+fn the_taint_of_the_kwok_provider_is_added_unless_skipped() {
     let config = "readNodesFrom: configmap\nnodegroups: {fromNodeLabelKey: g}\nconfigmap: {name: t}\nnodes: {gpuConfig: {gpuLabelKey: gpu, availableGPUTypes: {a: {}}}}";
     let template = |name: &str, min: &str, group: &str| {
         format!(
@@ -139,23 +139,23 @@ fn the_taint_of_the_kwok_provider_is_there_unless_skipped() {
         template("c", "300", "z"),
         template("d", "0", "''"),
     ];
-    let derived = of(&[
+    let derived = derived_from(&[
         config_map("kwok-provider-config", "config", config),
         config_map("t", "templates", &templates.join("---\n")),
     ]);
     assert_eq!(sizes(&derived), [("x", 2, 200, None)]);
     let taints = &derived.groups[0].template.value().unwrap()["spec"]["taints"];
     assert_eq!(*taints, json!([{"key": "kwok-provider", "value": "true", "effect": "NoSchedule"}]));
-    assert_eq!(derived.assumed[0], "the node group z does not count: it has from 300 to 200 nodes");
+    assert_eq!(derived.assumptions[0], "the node group z does not count: it has from 300 to 200 nodes");
     assert_eq!(&*derived.gpu_label, "gpu");
 }
 
 #[test]
-fn the_status_tells_of_groups_whose_nodes_are_there() {
-    let mut objects = end_of_film();
+fn status_groups_with_nodes_are_derived() {
+    let mut objects = final_objects();
     objects.retain(|object| !object.meta().name.starts_with("kwok-provider"));
-    let derived = derive(objects.iter());
-    assert_eq!(derived.told_by, Some(ToldBy::Status));
+    let derived = derive_node_groups(objects.iter());
+    assert_eq!(derived.origin, Some(NodeGroupsOrigin::Status));
     let groups: BTreeSet<(&str, i64, i64)> =
         derived.groups.iter().map(|group| (&*group.name, group.min, group.max)).collect();
     assert_eq!(groups, BTreeSet::from([("batch", 0, 6), ("big", 0, 4), ("memory", 0, 5), ("small", 1, 8)]));
@@ -167,7 +167,7 @@ fn the_status_tells_of_groups_whose_nodes_are_there() {
 }
 
 #[test]
-fn groups_of_the_status_find_nodes_by_what_clouds_call_them() {
+fn status_groups_match_nodes_by_cloud_naming() {
     let migs = "https://www.googleapis.com/compute/v1/projects/p/zones/z/instanceGroups";
     let told =
         |name: &str| json!({"name": name, "health": {"cloudProviderTarget": 2, "minSize": 1, "maxSize": 9}});
@@ -184,9 +184,9 @@ fn groups_of_the_status_find_nodes_by_what_clouds_call_them() {
         node("other", at, json!({}), "4"),
     ];
     let map = config_map("cluster-autoscaler-status", "status", &status);
-    let derived = of(&[&nodes.map(NodeBuilder::json)[..], &[map]].concat());
+    let derived = derived_from(&[&nodes.map(NodeBuilder::json)[..], &[map]].concat());
     let members: Vec<&Membership> = derived.groups.iter().map(|group| &group.members).collect();
-    // Where a label tells, nodes that come later are found by it too.
+    // A label identifies later nodes too.
     let labelled = |key: &str, value: &str| Membership::Label { key: key.into(), value: value.into() };
     let expected = [
         labelled("cloud.google.com/gke-nodepool", "web"),
@@ -197,7 +197,10 @@ fn groups_of_the_status_find_nodes_by_what_clouds_call_them() {
     ];
     assert_eq!(members, expected.iter().collect::<Vec<_>>());
     assert_eq!(sizes(&derived)[0], (gke.as_str(), 1, 9, Some(2)));
-    assert_eq!(derived.assumed[1], "no node shows what theirs are like, so these groups never grow: lonely");
+    assert_eq!(
+        derived.assumptions[1],
+        "no node shows what theirs are like, so these groups never grow: lonely"
+    );
 }
 
 /// A pool over two zones, of which one has a node.
@@ -231,8 +234,8 @@ fn shoot() -> Vec<Value> {
 
 #[test]
 fn machine_deployments_are_groups_of_the_size_of_their_share() {
-    let derived = of(&shoot());
-    // Five over two zones: the first gets what does not divide.
+    let derived = derived_from(&shoot());
+    // Five over two zones: the first gets the remainder.
     assert_eq!(sizes(&derived), [("shoot.work-a", 1, 3, Some(0)), ("shoot.work-b", 0, 2, Some(1))]);
     assert_eq!(derived.groups[0].members, named(&[]));
     assert_eq!(derived.groups[1].members, named(&["machine-b"]));
@@ -249,7 +252,7 @@ fn machine_deployments_are_groups_of_the_size_of_their_share() {
         })
     );
     assert_eq!(derived.groups[1].template.value().unwrap()["status"]["allocatable"]["cpu"], "3800m");
-    assert_eq!(derived.assumed.len(), 3);
+    assert_eq!(derived.assumptions.len(), 3);
 }
 
 #[test]
@@ -264,20 +267,20 @@ fn flags_give_machine_deployments_their_sizes() {
     let containers = json!([{"name": "cluster-autoscaler", "command": command}]);
     let deployment = resource("apps/v1", "Deployment", "cluster-autoscaler").namespace("shoot");
     objects.push(deployment.set("spec.template.spec.containers", containers).json());
-    let derived = of(&objects);
+    let derived = derived_from(&objects);
     assert_eq!(sizes(&derived), [("shoot.work-a", 1, 7, Some(0)), ("shoot.work-b", 0, 2, Some(1))]);
     assert_eq!(derived.settings.map(|settings| settings.version), Some(Version::V1_32));
 }
 
 #[test]
-fn node_pools_are_groups_of_the_types_that_are_seen() {
+fn node_pools_become_groups_of_the_observed_instance_types() {
     let labels = |kind: &str, zone: &str| {
         json!({"karpenter.sh/nodepool": "general", "karpenter.sh/capacity-type": "spot",
             "node.kubernetes.io/instance-type": kind, "topology.kubernetes.io/zone": zone})
     };
     let requirements = json!([{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "m5.4xlarge"]}]);
     let spec = json!({"limits": {"cpu": "20", "memory": "1Ti"}, "template": {"spec": {"requirements": requirements}}});
-    let derived = of(&[
+    let derived = derived_from(&[
         resource("karpenter.sh/v1", "NodePool", "general").set("spec", spec).json(),
         node("n1", "2026-01-01T00:00:00Z", labels("m5.large", "z1"), "2").json(),
         node("n2", "2026-01-02T00:00:00Z", labels("m5.large", "z1"), "2").json(),
@@ -288,13 +291,13 @@ fn node_pools_are_groups_of_the_types_that_are_seen() {
     assert_eq!(sizes(&derived), expected);
     assert_eq!(derived.groups[0].members, named(&["n1", "n2"]));
     assert_eq!(
-        derived.assumed[1],
+        derived.assumptions[1],
         "no node shows what these types are like, so none is made of them: m5.4xlarge of general"
     );
 }
 
 #[test]
-fn nodes_that_are_alike_are_a_group() {
+fn similar_nodes_form_a_group() {
     let labels = json!({"node.kubernetes.io/instance-type": "m5", "agentpool": "work", "kubernetes.io/hostname": "n1"});
     let young = node("n2", "2026-01-02T00:00:00Z", labels.clone(), "3").label("kubernetes.io/hostname", "n2");
     let ill = node("n3", "2026-01-03T00:00:00Z", labels.clone(), "5").set("status.conditions", json!([]));
@@ -306,9 +309,9 @@ fn nodes_that_are_alike_are_a_group() {
         node("master", "2026-01-01T00:00:00Z", master, "4"),
         node("alone", "2026-01-01T00:00:00Z", json!({}), "4"),
     ];
-    let derived = of(&nodes.map(NodeBuilder::json));
+    let derived = derived_from(&nodes.map(NodeBuilder::json));
     assert_eq!(sizes(&derived), [("work/m5", 0, 30, None)]);
-    assert_eq!(derived.told_by, Some(ToldBy::Nodes));
+    assert_eq!(derived.origin, Some(NodeGroupsOrigin::Nodes));
     assert_eq!(derived.groups[0].members, named(&["n1", "n2", "n3"]));
     let amounts = json!({"cpu": "3", "memory": "16Gi", "pods": "110"});
     assert_eq!(
@@ -322,40 +325,40 @@ fn nodes_that_are_alike_are_a_group() {
             "status": {"capacity": amounts, "allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]},
         })
     );
-    assert_eq!(derived.assumed[2], "no label tells of a group, so none is taken to have alone");
+    assert_eq!(derived.assumptions[2], "no label tells of a group, so none is taken to have alone");
 }
 
 #[test]
 fn an_empty_cluster_has_no_groups() {
-    let derived = of(&[]);
-    assert_eq!(derived.assumed, ["nothing tells of node groups: there are none"]);
-    assert_eq!((derived.groups.len(), derived.told_by, derived.settings), (0, None, None));
+    let derived = derived_from(&[]);
+    assert_eq!(derived.assumptions, ["nothing tells of node groups: there are none"]);
+    assert_eq!((derived.groups.len(), derived.origin, derived.settings), (0, None, None));
 }
 
-/// With this provider nodes are there before the loop that asks for them has ended, and kwok makes them ready at once.
+/// With this provider nodes register before the loop that requests them has ended, and kwok makes them ready at once.
 #[test]
-fn the_film_shows_how_long_nodes_took() {
-    let groups = derive(end_of_film().iter()).groups;
-    let mut measure = Measure::new(&groups);
-    for (at, what) in film() {
-        measure.see(at, &what.into());
+fn provisioning_times_are_measured_from_a_recording() {
+    let groups = derive_node_groups(final_objects().iter()).groups;
+    let mut measure = ProvisioningMeter::new(&groups);
+    for (at, what) in recorded_changes() {
+        measure.observe(at, &what.into());
     }
     let found: Vec<(usize, usize)> = measure
         .finish()
         .into_iter()
         .map(|provisioning| {
             let provisioning = provisioning.unwrap();
-            let (Delay::Measured(registers), Delay::Measured(ready)) =
+            let (Delay::Samples(registers), Delay::Samples(ready)) =
                 (provisioning.registers_after, provisioning.ready_after)
             else {
                 panic!("both were measured");
             };
-            // From the beginning of the loop; the whole loop is told 20 to 200 ms later.
+            // From the start of the loop, whose status is written 20 to 200 ms later.
             assert!(registers.iter().all(|span| *span < Duration::from_millis(200)), "{registers:?}");
             assert!(ready.iter().all(|span| *span < Duration::from_millis(100) && !span.is_zero()));
             (registers.len(), ready.len())
         })
         .collect();
-    // As many as the events ask for, `big` from 1 to 2 at 04:10 and again at 04:16; and as many as the film has.
+    // As many as the Events request, `big` from 1 to 2 at 04:10 and again at 04:16; and as many as were recorded.
     assert_eq!(found, [(8, 13), (3, 5), (5, 5), (4, 4)]);
 }

@@ -1,4 +1,4 @@
-//! What came of the replays, beside each other.
+//! A table that compares the reports of the demo's replays.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,62 +6,64 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::Value;
 
-use super::scenes::{AS_IT_WAS, GIVEN_BACK, MORE_NODES};
-use crate::output::{HEADING, Out, span};
+use super::walkthrough::{FASTER_SCALE_DOWN, MORE_NODES, UNCHANGED};
+use crate::output::{HEADING, Printer, format_duration};
 
-/// A figure: what it is called, where it stands in a report, and how it is written.
-struct Figure {
+/// A metric of the comparison: its label, its JSON pointer in a report, and its format.
+struct ReportMetric {
     name: &'static str,
     path: &'static str,
-    shown: fn(f64) -> String,
+    format: fn(f64) -> String,
 }
 
-const FIGURES: [Figure; 6] = [
-    Figure { name: "Pods that wait, on average", path: "/waiting", shown: average },
-    Figure { name: "99 % waited less than", path: "/waited/p99", shown: seconds },
-    Figure { name: "Pods preempted", path: "/lost/preempted", shown: count },
-    Figure { name: "Pods evicted by scale-down", path: "/lost/scaledDown", shown: count },
-    Figure { name: "Nodes, on average", path: "/nodes", shown: average },
-    Figure { name: "CPU asked for of all there is", path: "/utilization/cpu", shown: share },
+const METRICS: [ReportMetric; 6] = [
+    ReportMetric { name: "Pods that wait, on average", path: "/waiting", format: average },
+    ReportMetric { name: "99 % waited less than", path: "/waited/p99", format: seconds },
+    ReportMetric { name: "Pods preempted", path: "/lost/preempted", format: count },
+    ReportMetric { name: "Pods evicted by scale-down", path: "/lost/scaledDown", format: count },
+    ReportMetric { name: "Nodes, on average", path: "/nodes", format: average },
+    ReportMetric { name: "CPU asked for of all there is", path: "/utilization/cpu", format: share },
 ];
 
-/// The figures begin here, and each takes so many columns.
-const NAMES: usize = 30;
-const FIGURE: usize = 12;
+/// Widths of the columns of labels and of values.
+const NAME_WIDTH: usize = 30;
+const VALUE_WIDTH: usize = 12;
 
-/// Writes the figures of all reports in a folder.
-pub(super) fn compare(out: &mut Out, folder: &Path) -> anyhow::Result<()> {
-    let what_ifs = [AS_IT_WAS, MORE_NODES, GIVEN_BACK];
-    let reports: Vec<Value> =
-        what_ifs.iter().map(|what_if| read(&folder.join(what_if.folder))).collect::<anyhow::Result<_>>()?;
+/// Prints the metrics of all reports in the demo's folder.
+pub(super) fn compare(out: &mut Printer, folder: &Path) -> anyhow::Result<()> {
+    let what_ifs = [UNCHANGED, MORE_NODES, FASTER_SCALE_DOWN];
+    let reports: Vec<Value> = what_ifs
+        .iter()
+        .map(|what_if| read_report(&folder.join(what_if.folder)))
+        .collect::<anyhow::Result<_>>()?;
     writeln!(
         out,
         "\n{HEADING}# Fewer nodes, but more pods had to move. The reports (report.json) beside each other:{HEADING:#}"
     )?;
     let names = what_ifs.iter().map(|what_if| what_if.name);
-    row(out, "", std::iter::once("recorded").chain(names).map(str::to_owned))?;
-    for Figure { name, path, shown } in FIGURES {
+    write_row(out, "", std::iter::once("recorded").chain(names).map(str::to_owned))?;
+    for ReportMetric { name, path, format: shown } in METRICS {
         let of = |report: &Value, side: &str| {
-            // Whoever lost nobody says nothing of it.
+            // A report omits counts of zero.
             let figure = report[side].pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
             shown(figure)
         };
         let replayed = reports.iter().map(|report| of(report, "replayed"));
-        row(out, name, std::iter::once(of(&reports[0], "recorded")).chain(replayed))?;
+        write_row(out, name, std::iter::once(of(&reports[0], "recorded")).chain(replayed))?;
     }
     Ok(())
 }
 
-fn read(folder: &Path) -> anyhow::Result<Value> {
+fn read_report(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join("report.json");
     let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&text).with_context(|| format!("{} is no report", path.display()))
 }
 
-fn row(out: &mut Out, name: &str, figures: impl Iterator<Item = String>) -> anyhow::Result<()> {
-    write!(out, "{name:<NAMES$}")?;
+fn write_row(out: &mut Printer, name: &str, figures: impl Iterator<Item = String>) -> anyhow::Result<()> {
+    write!(out, "{name:<NAME_WIDTH$}")?;
     for figure in figures {
-        write!(out, "{figure:>FIGURE$}")?;
+        write!(out, "{figure:>VALUE_WIDTH$}")?;
     }
     writeln!(out)?;
     Ok(())
@@ -76,7 +78,7 @@ fn count(figure: f64) -> String {
 }
 
 fn seconds(figure: f64) -> String {
-    span((figure * 1e9) as i64)
+    format_duration((figure * 1e9) as i64)
 }
 
 fn share(figure: f64) -> String {

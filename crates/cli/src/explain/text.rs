@@ -1,76 +1,82 @@
-//! An explanation for people: what is decided and why, then the nodes, the best first.
+//! The explanation of a pod as text: the decision and its reason, then the nodes, best first.
 
 mod autoscaler;
 mod nodes;
 
 use anstyle::Style;
-use explain::{Happened, PodExplanation, Said, times};
+use explain::{ExplainedPod, ObservedPodOutcome, RecordedEvent, repetitions};
 use model::{Key, Moment, NamespacedName};
 use scheduler::{Decision, NodeVerdict, Placement, PluginScore, Rejection};
 
-use crate::lines::line;
-use crate::output::{NEW, OLD, Out, counted, grouped};
+use crate::lines::write_field;
+use crate::output::{NEW, OLD, Printer, count_noun, group_digits};
 
-pub(super) use self::autoscaler::{assumed, played, share};
+pub(super) use self::autoscaler::{percent, simulated_text, write_assumptions};
 
-/// A node that fits.
-struct Candidate<'a> {
+/// A feasible node.
+struct FeasibleNode<'a> {
     name: &'a str,
     total: i64,
     scores: &'a [PluginScore],
     is_chosen: bool,
 }
 
-/// Writes what is decided and why, then the nodes: all of them, or the best and the rest in groups if there are many.
-pub(super) fn write(out: &mut Out, told: &PodExplanation, wide: bool, all_nodes: bool) -> anyhow::Result<()> {
-    let candidates = candidates(told);
-    let priority = match told.state.priority(&told.case.key) {
+/// Prints the decision and its reason, then the nodes: all of them, or, if there are many, the best ones and the others
+/// in groups.
+pub(super) fn write(
+    out: &mut Printer,
+    told: &ExplainedPod,
+    wide: bool,
+    all_nodes: bool,
+) -> anyhow::Result<()> {
+    let candidates = feasible_nodes(told);
+    let priority = match told.cluster.priority(&told.snapshot.key) {
         0 => String::new(),
         priority => format!(", priority {}", signed(priority)),
     };
-    let key = &told.case.key;
-    line(out, "Pod", &format!("{}/{}{priority}", key.namespace, key.name), Style::new())?;
-    line(out, "As of", &moment_words(told), Style::new())?;
-    line(out, "Scheduler", &told.which.to_string(), Style::new())?;
+    let key = &told.snapshot.key;
+    write_field(out, "Pod", &format!("{}/{}{priority}", key.namespace, key.name), Style::new())?;
+    write_field(out, "As of", &as_of_text(told), Style::new())?;
+    write_field(out, "Scheduler", &told.scheduler.to_string(), Style::new())?;
     match &told.explanation.decision {
-        Decision::Placed(placement) => placed(out, told, placement, &candidates)?,
-        Decision::Refused(rejection) => refused(out, told, rejection)?,
+        Decision::Placed(placement) => write_placed(out, told, placement, &candidates)?,
+        Decision::Refused(rejection) => write_unschedulable(out, told, rejection)?,
         Decision::Gated(refusal) => {
-            line(out, "Decision", "it is kept out of the queue until its gates are gone", OLD)?;
-            line(out, "Because", &refusal.message(), Style::new())?;
+            write_field(out, "Decision", "it is kept out of the queue until its gates are gone", OLD)?;
+            write_field(out, "Because", &refusal.message(), Style::new())?;
         }
         Decision::Skipped(why) => {
-            line(out, "Decision", "the scheduler does not try it", OLD)?;
-            line(out, "Because", why, Style::new())?;
+            write_field(out, "Decision", "the scheduler does not try it", OLD)?;
+            write_field(out, "Because", why, Style::new())?;
         }
         Decision::Failed(why) => {
-            line(out, "Decision", "the attempt fails, and is made again", OLD)?;
-            line(out, "Message", why, Style::new())?;
+            write_field(out, "Decision", "the attempt fails, and is made again", OLD)?;
+            write_field(out, "Message", why, Style::new())?;
         }
     }
     if let Some(scaling) = &told.scaling {
         let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
         autoscaler::write(out, &pod, scaling, wide)?;
     }
-    if let Some(happened) = &told.happened {
-        what_happened(out, told, happened, &candidates)?;
+    if let Some(happened) = &told.outcome {
+        write_recorded_events(out, told, happened, &candidates)?;
     }
     nodes::write(out, told, &candidates, wide, all_nodes)
 }
 
-/// The nodes that fit: the best first, among equals the one that is chosen, then in the scheduler's order.
-fn candidates(told: &PodExplanation) -> Vec<Candidate<'_>> {
+/// The feasible nodes by descending total score; among equals the chosen one first, then in the scheduler's order.
+fn feasible_nodes(told: &ExplainedPod) -> Vec<FeasibleNode<'_>> {
     let chosen = match &told.explanation.decision {
         Decision::Placed(placement) => Some(&placement.node),
         _ => None,
     };
-    let mut candidates: Vec<Candidate<'_>> = told
+    let mut candidates: Vec<FeasibleNode<'_>> = told
         .explanation
         .nodes
         .iter()
         .filter_map(|answer| match &answer.verdict {
-            NodeVerdict::Refused(_) => None,
-            NodeVerdict::Fits { scores, total } => Some(Candidate {
+            NodeVerdict::Rejected(_) => None,
+            NodeVerdict::Feasible { scores, total } => Some(FeasibleNode {
                 name: &answer.node,
                 total: *total,
                 scores,
@@ -82,30 +88,34 @@ fn candidates(told: &PodExplanation) -> Vec<Candidate<'_>> {
     candidates
 }
 
-fn moment_words(told: &PodExplanation) -> String {
-    let words = told.case.as_of.to_string();
-    format!("{}, {}", words.strip_prefix("at ").unwrap_or(&words), told.case.why)
+fn as_of_text(told: &ExplainedPod) -> String {
+    let words = told.snapshot.as_of.to_string();
+    format!("{}, {}", words.strip_prefix("at ").unwrap_or(&words), told.snapshot.why)
 }
 
-fn placed(
-    out: &mut Out,
-    told: &PodExplanation,
+fn write_placed(
+    out: &mut Printer,
+    told: &ExplainedPod,
     placement: &Placement,
-    candidates: &[Candidate<'_>],
+    candidates: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
-    line(out, "Decision", &format!("it goes to {}", placement.node), NEW)?;
-    let all = told.state.nodes();
-    let looked_at = if placement.looked_at < all {
-        format!("{} of {} looked at", grouped(placement.looked_at as u64), counted(all as u64, "node"))
+    write_field(out, "Decision", &format!("it goes to {}", placement.node), NEW)?;
+    let all = told.cluster.node_count();
+    let looked_at = if placement.evaluated_nodes < all {
+        format!(
+            "{} of {} looked at",
+            group_digits(placement.evaluated_nodes as u64),
+            count_noun(all as u64, "node")
+        )
     } else {
-        counted(all as u64, "node")
+        count_noun(all as u64, "node")
     };
     let best = candidates.first().filter(|best| best.is_chosen);
     let equals = candidates.iter().filter(|other| Some(other.total) == best.map(|best| best.total)).count();
-    let fitting = grouped(placement.fitting as u64);
+    let fitting = group_digits(placement.feasible_nodes as u64);
     let because = match (best, candidates.get(1)) {
-        _ if placement.looked_at == 0 => "the promise of this node, which still takes it".to_owned(),
-        _ if placement.fitting == 1 => format!("the only one that fits, of {looked_at}"),
+        _ if placement.evaluated_nodes == 0 => "the promise of this node, which still takes it".to_owned(),
+        _ if placement.feasible_nodes == 1 => format!("the only one that fits, of {looked_at}"),
         (None, _) => {
             format!(
                 "it is the best of the {fitting} that fit, of {looked_at}; better ones were not looked at"
@@ -113,23 +123,27 @@ fn placed(
         }
         (Some(best), Some(next)) if equals == 1 => {
             let ahead = signed(best.total.saturating_sub(next.total));
-            format!("{ahead} ahead of {}: {}; {fitting} fit, of {looked_at}", next.name, lead(best, next))
+            format!(
+                "{ahead} ahead of {}: {}; {fitting} fit, of {looked_at}",
+                next.name,
+                score_lead(best, next)
+            )
         }
         (Some(_), _) => {
-            let equals = counted(equals as u64, "node");
+            let equals = count_noun(equals as u64, "node");
             format!("the scheduler's order, among {equals} equally good; {fitting} fit, of {looked_at}")
         }
     };
-    let began = if (1..all).contains(&placement.looked_at) {
+    let began = if (1..all).contains(&placement.evaluated_nodes) {
         "; where the search began is not known, and the first node is assumed"
     } else {
         ""
     };
-    line(out, "Decided by", &format!("{because}{began}"), Style::new())
+    write_field(out, "Decided by", &format!("{because}{began}"), Style::new())
 }
 
-/// In what a node is better, and in what it is worse all the same.
-fn lead(best: &Candidate<'_>, next: &Candidate<'_>) -> String {
+/// The differences between two nodes' scores by plugin, the largest lead first.
+fn score_lead(best: &FeasibleNode<'_>, next: &FeasibleNode<'_>) -> String {
     let mut leads: Vec<(i64, &str)> = best
         .scores
         .iter()
@@ -142,80 +156,83 @@ fn lead(best: &Candidate<'_>, next: &Candidate<'_>) -> String {
     leads.join(", ")
 }
 
-fn refused(out: &mut Out, told: &PodExplanation, rejection: &Rejection) -> anyhow::Result<()> {
+fn write_unschedulable(out: &mut Printer, told: &ExplainedPod, rejection: &Rejection) -> anyhow::Result<()> {
     let decision = match &rejection.nominated_node {
         None => "no node takes it".to_owned(),
         Some(node) => format!("no node takes it, and room is made on {node}"),
     };
-    line(out, "Decision", &decision, OLD)?;
-    if let Some(refusal) = &told.explanation.pre_filter {
+    write_field(out, "Decision", &decision, OLD)?;
+    if let Some(refusal) = &told.explanation.pre_filter_status {
         let before = format!("{}, before any node is looked at: {}", refusal.plugin, refusal.message());
-        line(out, "Decided by", &before, Style::new())?;
+        write_field(out, "Decided by", &before, Style::new())?;
     } else if !told.explanation.nodes.is_empty() {
-        line(out, "Decided by", &nodes::who_refuses(told), Style::new())?;
+        write_field(out, "Decided by", &nodes::rejections_by_plugin(told), Style::new())?;
     }
-    line(out, "Message", &rejection.full_message(), Style::new())?;
+    write_field(out, "Message", &rejection.full_message(), Style::new())?;
     let named = |pod: &NamespacedName| {
-        let key = Key { namespace: pod.namespace.clone(), name: pod.name.clone(), ..told.case.key.clone() };
-        format!("{}/{} (priority {})", pod.namespace, pod.name, signed(told.state.priority(&key)))
+        let key =
+            Key { namespace: pod.namespace.clone(), name: pod.name.clone(), ..told.snapshot.key.clone() };
+        format!("{}/{} (priority {})", pod.namespace, pod.name, signed(told.cluster.priority(&key)))
     };
-    for (label, pods) in [("Preempts", &rejection.victims), ("Sent back", &rejection.cleared)] {
+    for (label, pods) in [("Preempts", &rejection.victims), ("Sent back", &rejection.cleared_nominations)] {
         if !pods.is_empty() {
             let pods: Vec<String> = pods.iter().map(named).collect();
-            line(out, label, &pods.join(", "), Style::new())?;
+            write_field(out, label, &pods.join(", "), Style::new())?;
         }
     }
     Ok(())
 }
 
-fn what_happened(
-    out: &mut Out,
-    explained: &PodExplanation,
-    happened: &Happened,
-    candidates: &[Candidate<'_>],
+fn write_recorded_events(
+    out: &mut Printer,
+    explained: &ExplainedPod,
+    happened: &ObservedPodOutcome,
+    candidates: &[FeasibleNode<'_>],
 ) -> anyhow::Result<()> {
     let message = explained.event_message();
-    if happened.is_nothing() && (explained.scaling.is_none() || happened.scaling.is_empty()) {
-        return line(out, "Happened", "the history knows of nothing", Style::new());
+    if happened.is_empty() && (explained.scaling.is_none() || happened.autoscaler_events.is_empty()) {
+        return write_field(out, "Happened", "the history knows of nothing", Style::new());
     }
     let mut told: Vec<(Option<Moment>, String)> = Vec::new();
-    for said in &happened.failed {
-        let text = if message.as_ref() == Some(&said.text) {
+    for said in &happened.failed_scheduling {
+        let text = if message.as_ref() == Some(&said.message) {
             "in these words".to_owned()
         } else {
-            format!("\"{}\"", said.text)
+            format!("\"{}\"", said.message)
         };
-        told.push((Some(said.first), format!("FailedScheduling{}, {text}", times(said))));
+        told.push((Some(said.first), format!("FailedScheduling{}, {text}", repetitions(said))));
     }
-    // Where no autoscaler is explained, nothing is said of one.
+    // Events of an autoscaler are shown only where one is explained.
     if let Some(scaling) = &explained.scaling {
-        for said in &happened.scaling {
-            let as_here = if scaling.seen.has_said(&said.reason, &said.text) { ", as here" } else { "" };
+        for said in &happened.autoscaler_events {
+            let as_here =
+                if scaling.results.has_event(&said.reason, &said.message) { ", as here" } else { "" };
             told.push((
                 Some(said.first),
-                format!("{}{}, \"{}\"{as_here}", said.reason, times(said), said.text),
+                format!("{}{}, \"{}\"{as_here}", said.reason, repetitions(said), said.message),
             ));
         }
     }
     for (at, node) in &happened.nominated {
         told.push((Some(*at), format!("promised {node}")));
     }
-    let deleted = |said: &Said| (Some(said.first), format!("{} was deleted to make room for it", said.about));
+    let deleted =
+        |said: &RecordedEvent| (Some(said.first), format!("{} was deleted to make room for it", said.object));
     told.extend(happened.victims.iter().map(deleted));
     if let Some(said) = &happened.preempted {
         let by = happened.preempted_by.as_ref().map_or_else(String::new, |pod| format!(" for {pod}"));
-        told.push((Some(said.first), format!("deleted to make room{by}: \"{}\"", said.text)));
+        told.push((Some(said.first), format!("deleted to make room{by}: \"{}\"", said.message)));
     }
     match &happened.bound {
         Some((node, Some(at))) => {
-            let rank = rank(explained, node, candidates);
+            let rank = rank_text(explained, node, candidates);
             told.push((Some(*at), format!("bound to {node}{rank}")));
         }
         Some((node, None)) => told.push((None, format!("it was on {node} when the history first saw it"))),
         None => {}
     }
-    told.extend(happened.deletion.map(|at| (Some(at), "its deletion began".to_owned())));
-    told.extend(happened.gone.map(|at| (Some(at), "gone".to_owned())));
+    told.extend(happened.deletion_began.map(|at| (Some(at), "its deletion began".to_owned())));
+    told.extend(happened.deleted_at.map(|at| (Some(at), "gone".to_owned())));
     told.sort_by_key(|(at, _)| *at);
     let mut label = "Happened";
     for (at, text) in told {
@@ -223,14 +240,14 @@ fn what_happened(
             Some(at) => format!("{at}  {text}"),
             None => text,
         };
-        line(out, label, &text, Style::new())?;
+        write_field(out, label, &text, Style::new())?;
         label = "";
     }
     Ok(())
 }
 
-/// What is said here of the node that was really chosen, if it is another one than the one chosen here.
-fn rank(told: &PodExplanation, node: &str, candidates: &[Candidate<'_>]) -> String {
+/// The rank, in this explanation, of the node that the pod was really bound to, if that is another one.
+fn rank_text(told: &ExplainedPod, node: &str, candidates: &[FeasibleNode<'_>]) -> String {
     let Decision::Placed(placement) = &told.explanation.decision else { return String::new() };
     if &*placement.node == node {
         return String::new();
@@ -242,14 +259,14 @@ fn rank(told: &PodExplanation, node: &str, candidates: &[Candidate<'_>]) -> Stri
         return ", which is equally good".to_owned();
     }
     let better = candidates.iter().filter(|candidate| candidate.total > own.total).count();
-    let (place, all) = (grouped(better as u64 + 1), grouped(candidates.len() as u64));
+    let (place, all) = (group_digits(better as u64 + 1), group_digits(candidates.len() as u64));
     format!(", number {place} of the {all} that fit")
 }
 
 /// -1,234
 fn signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}{}", grouped(number.unsigned_abs()))
+    format!("{sign}{}", group_digits(number.unsigned_abs()))
 }
 
 #[cfg(test)]
@@ -257,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_below_zero_are_grouped_too() {
+    fn negative_numbers_are_grouped_too() {
         assert_eq!(signed(-1_234_567), "-1,234,567");
         assert_eq!(signed(i64::MIN), "-9,223,372,036,854,775,808");
     }

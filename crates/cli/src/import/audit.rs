@@ -1,4 +1,4 @@
-//! Audit logs on their way into the history that they join.
+//! The import of audit logs into an existing history.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -6,92 +6,97 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use anyhow::bail;
-use formats::{Format, Given, Input, Item, Items};
+use formats::{Format, ImportItem, ImportItems, Input, ReadOptions};
 use history::{History, Selection};
-use model::{ContentHash, Moment, Observed, Window, audit_source, is_audit_source};
-use query::Chosen;
+use model::{ContentHash, IncomingChange, Moment, Window, audit_source, is_audit_source};
+use query::OpenHistory;
 
-use super::super::output::counted;
+use super::super::output::count_noun;
 use super::super::signals;
-use super::{Batch, Message, Tally};
+use super::{ImportBatch, ImportCounts, ReaderMessage};
 
-/// The logs that were named, read together: API servers of one cluster have one each, and they overlap.
+/// All audit logs of the command line, merged by time: each API server of a cluster writes its own, and they overlap.
 pub(super) struct AuditLogs {
-    /// The history that they are to join, as the user named it, and whether it is there.
+    /// The history to import into, as given, and whether it exists.
     into: Option<(PathBuf, bool)>,
-    /// The source that they belong to, as the user named it.
-    named: Option<String>,
-    logs: Vec<Items>,
-    /// Known with the first log.
-    joined: Option<JoinedSource>,
+    /// The source that the logs belong to, as given.
+    source_name: Option<String>,
+    logs: Vec<ImportItems>,
+    /// Set with the first log.
+    audit_source: Option<AuditSource>,
 }
 
-/// The source of the logs in the history that they join.
-struct JoinedSource {
+/// The audit source in the history.
+struct AuditSource {
     history: History,
     name: Arc<str>,
-    /// The time of the recording.
-    recorded: Option<(Moment, Moment)>,
-    /// Up to when logs were imported before.
+    /// The span of the recording.
+    recording_span: Option<(Moment, Moment)>,
+    /// The end of the audit logs imported before.
     end: Option<Moment>,
-    /// The writes that were, from the first on that is read again.
-    known: Option<HashSet<ContentHash>>,
+    /// Hashes of the writes imported before, from the first one that is read again.
+    known_writes: Option<HashSet<ContentHash>>,
 }
 
-/// Times of one log rise, but for requests that end at the same time.
-const DISORDER: i64 = 60_000_000_000;
+/// How far entries of a log may be out of order: concurrent requests are logged as they end.
+const MAX_DISORDER_NANOS: i64 = 60_000_000_000;
 
 // === impl AuditLogs ===
 
 impl AuditLogs {
-    /// None yet. They are to join this history, which may not be there.
-    pub(super) fn joining(into: Option<&Path>, is_there: bool, named: Option<&str>) -> AuditLogs {
+    /// No logs yet, to be imported into this history, which may not exist.
+    pub(super) fn for_history(into: Option<&Path>, is_there: bool, named: Option<&str>) -> AuditLogs {
         AuditLogs {
             into: into.map(|path| (path.to_owned(), is_there)),
-            named: named.map(str::to_owned),
+            source_name: named.map(str::to_owned),
             logs: Vec::new(),
-            joined: None,
+            audit_source: None,
         }
     }
 
-    /// Adds a log.
     pub(super) fn add(&mut self, input: Input, now: Moment) -> anyhow::Result<()> {
-        let source = match &self.joined {
+        let source = match &self.audit_source {
             Some(joined) => joined.name.clone(),
             None => {
-                let joined = self.find(&input.name)?;
-                self.joined.insert(joined).name.clone()
+                let joined = self.find_source(&input.name)?;
+                self.audit_source.insert(joined).name.clone()
             }
         };
-        self.logs.push(formats::read(input, Format::Audit, Given { source, at: None, now })?);
+        self.logs.push(formats::read(input, Format::Audit, ReadOptions { source, at: None, now })?);
         Ok(())
     }
 
-    /// Sends what they say. What an earlier import of the same files has brought is left out.
-    pub(super) fn send(self, tally: &mut Tally, sender: &SyncSender<Message>) -> anyhow::Result<()> {
-        let Some(mut joined) = self.joined else { return Ok(()) };
+    /// Sends the merged writes, except those imported before.
+    pub(super) fn send(
+        self,
+        tally: &mut ImportCounts,
+        sender: &SyncSender<ReaderMessage>,
+    ) -> anyhow::Result<()> {
+        let Some(mut joined) = self.audit_source else { return Ok(()) };
         let (mut known, mut recorded) = (0, 0);
-        let mut batch = Batch { pieces: Vec::new(), bytes: 0, sender };
+        let mut batch = ImportBatch { items: Vec::new(), bytes: 0, sender };
         for item in formats::audit::merge(self.logs) {
             signals::check()?;
             match item? {
-                Item::Change(observed) => {
-                    recorded += u64::from(joined.is_of_the_recording(&observed));
-                    if joined.knows(&observed)? {
+                ImportItem::Change(observed) => {
+                    recorded += u64::from(joined.is_within_recording(&observed));
+                    if joined.has_write(&observed)? {
                         known += 1;
                     } else {
-                        batch.change(observed, &mut None, tally)?;
+                        batch.push_change(observed, &mut None, tally)?;
                     }
                 }
-                Item::Warning(text) => tally.warnings.add(text),
-                Item::Gap(_) | Item::Object(_) | Item::TimesInferred(_) => {}
+                ImportItem::Warning(text) => tally.warnings.add(text),
+                ImportItem::Gap(_) | ImportItem::Object(_) | ImportItem::TimesInferred(_) => {}
             }
         }
         batch.send()?;
         if known > 0 {
-            tally.warnings.add(format!("{} left out that the history has already", counted(known, "write")));
+            tally
+                .warnings
+                .add(format!("{} left out that the history has already", count_noun(known, "write")));
         }
-        if let (0, Some((from, to))) = (recorded, joined.recorded) {
+        if let (0, Some((from, to))) = (recorded, joined.recording_span) {
             tally.warnings.add(format!(
                 "no write is of the time that was recorded, {from} to {to}: is this the log of the same cluster?"
             ));
@@ -99,8 +104,8 @@ impl AuditLogs {
         Ok(())
     }
 
-    /// The source of a log.
-    fn find(&self, log: &str) -> anyhow::Result<JoinedSource> {
+    /// Opens the history and finds the source that the logs belong to.
+    fn find_source(&self, log: &str) -> anyhow::Result<AuditSource> {
         let path = match &self.into {
             Some((path, true)) => path,
             Some((path, false)) => {
@@ -110,37 +115,38 @@ impl AuditLogs {
                 "{log}: an audit log tells who wrote, and joins a history that tells what: name one with --into"
             ),
         };
-        let chosen = Chosen::open(path)?;
-        let Some(source) = chosen.source(self.named.as_deref(), "--source")? else {
+        let chosen = OpenHistory::open(path)?;
+        let Some(source) = chosen.source(self.source_name.as_deref(), "--source")? else {
             bail!("{} is empty: an audit log joins a history that records something", path.display());
         };
         let name = if is_audit_source(&source) { source.clone() } else { audit_source(&source) };
         let recorded = chosen.history.span_of(&source)?;
         let end = chosen.history.end_of(&name)?;
-        Ok(JoinedSource { history: chosen.history, name, recorded, end, known: None })
+        Ok(AuditSource { history: chosen.history, name, recording_span: recorded, end, known_writes: None })
     }
 }
 
-// === impl JoinedSource ===
+// === impl AuditSource ===
 
-impl JoinedSource {
-    fn is_of_the_recording(&self, write: &Observed) -> bool {
-        self.recorded.is_some_and(|(from, to)| from <= write.seen && write.seen <= to)
+impl AuditSource {
+    fn is_within_recording(&self, write: &IncomingChange) -> bool {
+        self.recording_span.is_some_and(|(from, to)| from <= write.seen && write.seen <= to)
     }
 
-    /// Whether the history has a write. It is an error if it has only later ones: times of a source rise.
-    fn knows(&mut self, write: &Observed) -> anyhow::Result<bool> {
+    /// Whether the history already has this write. Fails if it has only later ones, since the times of a source must
+    /// not decrease.
+    fn has_write(&mut self, write: &IncomingChange) -> anyhow::Result<bool> {
         let Some(end) = self.end.filter(|end| write.seen <= *end) else { return Ok(false) };
-        let known = match &self.known {
+        let known = match &self.known_writes {
             Some(known) => known,
             None => {
-                let window = Window { from: write.seen.plus_nanos(-DISORDER), ..Window::ALL };
+                let window = Window { from: write.seen.plus_nanos(-MAX_DISORDER_NANOS), ..Window::ALL };
                 let of_source = Selection { source: Some(self.name.clone()), ..Selection::default() };
                 let mut known = HashSet::new();
                 for change in self.history.between(window, &of_source)? {
                     known.insert(ContentHash::of(change?.what.object().as_str()));
                 }
-                self.known.insert(known)
+                self.known_writes.insert(known)
             }
         };
         if known.contains(&ContentHash::of(write.what.object().as_str())) {

@@ -1,57 +1,57 @@
-//! What a recorder tells while it records, and at the end.
+//! The status line of a running recorder, and the summary at its end.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Kind;
-use recorder::{Board, Figures, State};
+use recorder::{RecorderMetrics, RecordingMetrics, RecordingState};
 
-use crate::lines::harmless;
-use crate::output::{Out, counted, grouped};
+use crate::lines::escape_line;
+use crate::output::{Printer, count_noun, group_digits};
 
-/// One line on a terminal about all recordings.
-pub(super) struct Status {
+/// A status line on the terminal for all recordings.
+pub(super) struct StatusLine {
     bar: ProgressBar,
-    /// Where they go to.
+    /// The file or folder that is written to.
     into: String,
-    begun: Instant,
-    /// What was kept when the line was shown last, for the rate.
-    shown: (Instant, u64),
+    started: Instant,
+    /// Time and number of changes when the line was last refreshed, for the rate.
+    last_refresh: (Instant, u64),
     rate: f64,
 }
 
-impl Status {
-    pub(super) fn new(out: &Out, into: String) -> Status {
+impl StatusLine {
+    pub(super) fn new(out: &Printer, into: String) -> StatusLine {
         let target =
-            if out.is_watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+            if out.shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").expect("it is well formed"));
         let now = Instant::now();
-        Status { bar, into, begun: now, shown: (now, 0), rate: 0.0 }
+        StatusLine { bar, into, started: now, last_refresh: (now, 0), rate: 0.0 }
     }
 
-    /// Something that the user should know now.
-    pub(super) fn say(&self, words: &str, out: &mut Out) {
-        self.bar.suspend(|| out.complain(words));
+    /// Prints a message above the status line.
+    pub(super) fn print_above(&self, words: &str, out: &mut Printer) {
+        self.bar.suspend(|| out.print_to_stderr(words));
     }
 
-    pub(super) fn show(&mut self, board: &Board) {
-        let all = board.all();
-        let kept = sum(&all, |figures| figures.sum(|kind| kind.kept));
-        let passed = self.shown.0.elapsed().as_secs_f64();
+    pub(super) fn refresh(&mut self, board: &RecorderMetrics) {
+        let all = board.snapshot();
+        let kept = sum_metric(&all, |figures| figures.sum(|kind| kind.recorded));
+        let passed = self.last_refresh.0.elapsed().as_secs_f64();
         if passed >= 0.4 {
-            let now = kept.saturating_sub(self.shown.1) as f64 / passed;
-            // A little inertia, so that the figure can be read.
+            let now = kept.saturating_sub(self.last_refresh.1) as f64 / passed;
+            // Smoothed, so that the rate can be read.
             self.rate = self.rate * 0.6 + now * 0.4;
-            self.shown = (Instant::now(), kept);
+            self.last_refresh = (Instant::now(), kept);
         }
-        let objects = sum(&all, Figures::objects);
-        let gaps = sum(&all, Figures::gaps);
-        let lag = all.iter().map(|(_, figures)| figures.lag).fold(0.0, f64::max);
+        let objects = sum_metric(&all, RecordingMetrics::object_count);
+        let gaps = sum_metric(&all, RecordingMetrics::gaps);
+        let lag = all.iter().map(|(_, figures)| figures.lag_seconds).fold(0.0, f64::max);
         let who = match &all[..] {
-            [(name, figures)] => match (figures.state.why(), unwatched(figures).pop_first()) {
-                (Some(why), _) => format!("{name} {}: {why};", figures.state.word()),
+            [(name, figures)] => match (figures.state.failure(), unwatched(figures).pop_first()) {
+                (Some(why), _) => format!("{name} {}: {why};", figures.state.as_str()),
                 (None, Some((why, kinds))) => {
                     let of = figures.kinds.len();
                     format!("{name} into {}: {} of {of} kinds {why};", self.into, kinds.len())
@@ -59,79 +59,80 @@ impl Status {
                 (None, None) => format!("{name} into {}:", self.into),
             },
             all => {
-                let recording = all.iter().filter(|(_, figures)| figures.state == State::Recording).count();
+                let recording =
+                    all.iter().filter(|(_, figures)| figures.state == RecordingState::Recording).count();
                 format!("{recording} of {} clusters recorded into {}:", all.len(), self.into)
             }
         };
-        // The line goes to the terminal by itself, and `who` may hold a server's words.
-        let who = harmless(&who);
+        // The progress bar writes to the terminal directly, and `who` may contain text from a server.
+        let who = escape_line(&who);
         self.bar.set_message(format!(
             "{who} {} changes, {:.0}/s, {} objects, lag {lag:.1} s, {}",
-            grouped(kept),
+            group_digits(kept),
             self.rate,
-            grouped(objects),
-            counted(gaps, "gap"),
+            group_digits(objects),
+            count_noun(gaps, "gap"),
         ));
         self.bar.tick();
     }
 
-    /// Ends the line.
+    /// Removes the status line.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Says what there was.
-    pub(super) fn summary(&self, board: &Board, why: &str, out: &mut Out) {
-        let all = board.all();
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let kept = sum(&all, |figures| figures.sum(|kind| kind.kept));
+    /// Prints the summary.
+    pub(super) fn print_summary(&self, board: &RecorderMetrics, why: &str, out: &mut Printer) {
+        let all = board.snapshot();
+        let seconds = self.started.elapsed().as_secs_f64();
+        let kept = sum_metric(&all, |figures| figures.sum(|kind| kind.recorded));
         let who = match &all[..] {
             [(name, _)] => name.to_string(),
-            all => format!("{} clusters", grouped(all.len() as u64)),
+            all => format!("{} clusters", group_digits(all.len() as u64)),
         };
-        out.complain(&format!(
+        out.print_to_stderr(&format!(
             "{} of {who} recorded into {} in {seconds:.1} s ({why})",
-            counted(kept, "change"),
+            count_noun(kept, "change"),
             self.into
         ));
-        let dropped = sum(&all, |figures| figures.sum(|kind| kind.dropped));
+        let dropped = sum_metric(&all, |figures| figures.sum(|kind| kind.dropped));
         if dropped > 0 {
-            out.complain(&format!(
+            out.print_to_stderr(&format!(
                 "{} left out: nothing that matters to scheduling changed",
-                counted(dropped, "change")
+                count_noun(dropped, "change")
             ));
         }
         for (name, figures) in &all {
             let of = if all.len() == 1 { String::new() } else { format!("{name}: ") };
             let gaps = figures.gaps();
             if gaps > 0 {
-                out.complain(&format!("{of}{}: see `kinescope info`", counted(gaps, "gap")));
+                out.print_to_stderr(&format!("{of}{}: see `kinescope info`", count_noun(gaps, "gap")));
             }
-            if let Some(why) = figures.state.why() {
-                out.complain(&format!("{of}it was {} at the end: {why}", figures.state.word()));
+            if let Some(why) = figures.state.failure() {
+                out.print_to_stderr(&format!("{of}it was {} at the end: {why}", figures.state.as_str()));
             }
             for (why, kinds) in unwatched(figures) {
                 let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
-                out.complain(&format!("{of}{} {why}", kinds.join(", ")));
+                out.print_to_stderr(&format!("{of}{} {why}", kinds.join(", ")));
             }
         }
     }
 }
 
-/// What cannot be watched now, by why.
-fn unwatched(figures: &Figures) -> BTreeMap<String, Vec<&Kind>> {
+/// The kinds that cannot be watched now, by reason.
+fn unwatched(figures: &RecordingMetrics) -> BTreeMap<String, Vec<&Kind>> {
     let mut by_why: BTreeMap<String, Vec<&Kind>> = BTreeMap::new();
     for status in figures.kinds.values().filter_map(|kind| kind.status.as_ref()) {
         let why = match &status.state {
-            live::State::Waiting(why) => format!("cannot be watched: {why}"),
-            live::State::Forbidden => "may not be seen by this account".to_owned(),
-            live::State::Listing | live::State::Watching => continue,
+            live::WatchState::Waiting(why) => format!("cannot be watched: {why}"),
+            live::WatchState::Forbidden => "may not be seen by this account".to_owned(),
+            live::WatchState::Listing | live::WatchState::Watching => continue,
         };
         by_why.entry(why).or_default().push(&status.kind);
     }
     by_why
 }
 
-fn sum<T>(all: &[(T, Figures)], of: impl Fn(&Figures) -> u64) -> u64 {
+fn sum_metric<T>(all: &[(T, RecordingMetrics)], of: impl Fn(&RecordingMetrics) -> u64) -> u64 {
     all.iter().map(|(_, figures)| of(figures)).sum()
 }

@@ -1,118 +1,122 @@
-//! Virtual time beside real time: how fast it goes, and showing how far it has come.
+//! The clock that paces virtual time, and the progress bars of reading and replaying.
 
 use std::time::{Duration, Instant};
 
 use model::Moment;
 use replay::Speed;
-use replay::plan::{Plan, Watcher};
+use replay::plan::{ReplayListener, ReplayPlan};
 
 use super::seconds;
-use crate::output::Out;
+use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals;
 
-/// Where virtual time is to be, by real time.
-pub(super) struct Clock {
-    began: Instant,
+/// Maps real time to virtual time, by the replay's speed.
+pub(super) struct ReplayClock {
+    started: Instant,
     from: Moment,
     speed: Speed,
 }
 
-/// Somebody who watches how a recording is read.
-pub(super) struct Reading {
+/// Shows the progress of reading the recording.
+pub(super) struct ReadProgress {
     progress: Progress,
     from: Moment,
 }
 
-/// Somebody who watches how it is played, as fast as the clock says.
-pub(super) struct Playing<'a> {
-    clock: &'a Clock,
+/// Paces the replay by the clock, and shows its progress.
+pub(super) struct ReplayProgress<'a> {
+    clock: &'a ReplayClock,
     progress: Progress,
-    /// When the progress was last shown.
-    shown: Instant,
+    /// When the progress bar was last refreshed.
+    last_refresh: Instant,
 }
 
-/// A signal is noticed so soon.
-const NAP: Duration = Duration::from_millis(100);
-/// Faster than that nobody reads.
-const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// How often to check for a signal while waiting.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How often the progress bar is refreshed.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
-// === impl Clock ===
+// === impl ReplayClock ===
 
-impl Clock {
-    pub(super) fn new(speed: Speed, from: Moment) -> Clock {
-        Clock { began: Instant::now(), from, speed }
+impl ReplayClock {
+    pub(super) fn new(speed: Speed, from: Moment) -> ReplayClock {
+        ReplayClock { started: Instant::now(), from, speed }
     }
 
-    /// How long it has taken.
+    /// The real time since the replay started.
     pub(super) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.started.elapsed()
     }
 
-    /// Waits until it is time for what happens at a moment.
+    /// Waits until virtual time may reach this moment.
     pub(super) fn wait(&self, at: Moment) {
         let Speed::Times(times) = self.speed else { return };
         let due = at.nanos_since(self.from).max(0) as f64 / 1e9 / times;
-        // What is too long for a Duration nobody will see the end of.
+        // Saturate: a wait that overflows a Duration never ends in practice.
         let due = Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX);
         while let Some(left) = due.checked_sub(self.elapsed()).filter(|left| !left.is_zero()) {
             if signals::check().is_err() {
                 return;
             }
-            std::thread::sleep(left.min(NAP));
+            std::thread::sleep(left.min(SIGNAL_CHECK_INTERVAL));
         }
     }
 
-    /// How many times as fast as it happened it goes.
-    fn factor(&self, at: Moment) -> f64 {
-        factor(at.nanos_since(self.from), self.elapsed())
+    /// The speed so far, as a multiple of real time.
+    fn speed_factor_at(&self, at: Moment) -> f64 {
+        speed_factor(at.nanos_since(self.from), self.elapsed())
     }
 }
 
-/// How many times as fast as it happened something was played.
-pub(super) fn factor(nanos: i64, took: Duration) -> f64 {
+/// The speed of replaying `nanos` of recorded time, as a multiple of real time.
+pub(super) fn speed_factor(nanos: i64, took: Duration) -> f64 {
     nanos.max(0) as f64 / 1e9 / took.as_secs_f64().max(1e-3)
 }
 
-// === impl Reading ===
+// === impl ReadProgress ===
 
-impl Reading {
-    pub(super) fn new(out: &Out, plan: &Plan) -> Reading {
+impl ReadProgress {
+    pub(super) fn new(out: &Printer, plan: &ReplayPlan) -> ReadProgress {
         let from = plan.run.part.window.from;
-        Reading { progress: Progress::reading(out, seconds(plan.run.end.nanos_since(from))), from }
+        ReadProgress { progress: Progress::reading(out, seconds(plan.run.end.nanos_since(from))), from }
     }
 }
 
-impl Watcher for Reading {
-    fn reached(&mut self, at: Moment) {
-        self.progress.at(seconds(at.nanos_since(self.from)));
+impl ReplayListener for ReadProgress {
+    fn on_progress(&mut self, at: Moment) {
+        self.progress.set_position(seconds(at.nanos_since(self.from)));
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check_cancelled(&self) -> anyhow::Result<()> {
         signals::check()
     }
 }
 
-// === impl Playing ===
+// === impl ReplayProgress ===
 
-impl<'a> Playing<'a> {
-    pub(super) fn new(out: &Out, plan: &Plan, clock: &'a Clock) -> Playing<'a> {
+impl<'a> ReplayProgress<'a> {
+    pub(super) fn new(out: &Printer, plan: &ReplayPlan, clock: &'a ReplayClock) -> ReplayProgress<'a> {
         let window = plan.run.part.window;
         let progress = Progress::replay(out, seconds(window.to.nanos_since(window.from)));
-        Playing { clock, progress, shown: Instant::now() }
+        ReplayProgress { clock, progress, last_refresh: Instant::now() }
     }
 }
 
-impl Watcher for Playing<'_> {
-    fn reached(&mut self, at: Moment) {
+impl ReplayListener for ReplayProgress<'_> {
+    fn on_progress(&mut self, at: Moment) {
         self.clock.wait(at);
-        if self.shown.elapsed() >= SHOWN_EVERY {
-            self.shown = Instant::now();
-            self.progress.replayed(seconds(at.nanos_since(self.clock.from)), at, self.clock.factor(at));
+        if self.last_refresh.elapsed() >= REFRESH_INTERVAL {
+            self.last_refresh = Instant::now();
+            self.progress.set_replayed(
+                seconds(at.nanos_since(self.clock.from)),
+                at,
+                self.clock.speed_factor_at(at),
+            );
         }
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check_cancelled(&self) -> anyhow::Result<()> {
         signals::check()
     }
 }

@@ -1,4 +1,4 @@
-//! The folder for what comes of a replay: all of it is there, or nothing is.
+//! The output folder of a replay, which is published as a whole or not at all.
 
 use std::path::{Path, PathBuf};
 
@@ -6,25 +6,25 @@ use anyhow::{Context, bail};
 
 use crate::signals;
 
-/// What a replay writes, in the order in which it is put in place.
+/// The files of a replay, in the order in which they are published.
 const FILES: [&str; 3] = ["replay.kine", "decisions.jsonl", "report.json"];
 
-/// The folder.
-pub(super) struct Folder {
+/// The output folder.
+pub(super) struct OutputFolder {
     path: PathBuf,
 }
 
-/// A folder beside it, where everything is written first. What is not put in place is removed.
-pub(super) struct Scratch {
-    place: PathBuf,
+/// A temporary folder next to the output folder. It is removed on drop unless it was published.
+pub(super) struct PendingFolder {
+    temporary_path: PathBuf,
     target: PathBuf,
 }
 
-// === impl Folder ===
+// === impl OutputFolder ===
 
-impl Folder {
-    /// The folder named, or one that is called after the history. One that holds anything else is refused.
-    pub(super) fn choose(named: Option<&Path>, history: &Path) -> anyhow::Result<Folder> {
+impl OutputFolder {
+    /// The folder given, or one named after the history. A folder that contains other files is rejected.
+    pub(super) fn choose(named: Option<&Path>, history: &Path) -> anyhow::Result<OutputFolder> {
         let path = match named {
             Some(path) => path.to_owned(),
             None => {
@@ -43,7 +43,7 @@ impl Folder {
                 .with_context(|| format!("{shown} is no folder that can be read: name another with --out"))?;
             for entry in entries {
                 let name = entry.with_context(|| format!("cannot read {shown}"))?.file_name();
-                // A lock may lie beside a history.
+                // A history may have a lock file beside it.
                 if !FILES.iter().any(|file| name.to_string_lossy().starts_with(file)) {
                     bail!(
                         "{shown} holds {}, which no replay wrote: name another folder with --out",
@@ -57,50 +57,51 @@ impl Folder {
                 bail!("{shown} holds the history that is to be replayed: name another folder with --out");
             }
         }
-        Ok(Folder { path })
+        Ok(OutputFolder { path })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins to write.
-    pub(super) fn begin(&self) -> anyhow::Result<Scratch> {
+    /// Creates the temporary folder.
+    pub(super) fn create_pending(&self) -> anyhow::Result<PendingFolder> {
         let mut name = self.path.file_name().unwrap_or("replay".as_ref()).to_owned();
         name.push(format!(".{}.part", std::process::id()));
-        let scratch = Scratch { place: self.path.with_file_name(name), target: self.path.clone() };
-        signals::remove_if_interrupted([scratch.place.clone()]);
-        std::fs::create_dir(&scratch.place)
+        let scratch =
+            PendingFolder { temporary_path: self.path.with_file_name(name), target: self.path.clone() };
+        signals::remove_if_interrupted([scratch.temporary_path.clone()]);
+        std::fs::create_dir(&scratch.temporary_path)
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(scratch)
     }
 }
 
-// === impl Scratch ===
+// === impl PendingFolder ===
 
-impl Scratch {
-    /// Where a file is written.
+impl PendingFolder {
+    /// The temporary path of a file.
     pub(super) fn path(&self, file: &str) -> PathBuf {
-        self.place.join(file)
+        self.temporary_path.join(file)
     }
 
-    /// What is being done, for errors.
-    pub(super) fn doing(&self) -> String {
+    /// The context for error messages.
+    pub(super) fn error_context(&self) -> String {
         format!("cannot write {}", self.target.display())
     }
 
-    /// Puts everything in its place: the report last, so that what it tells of is there.
+    /// Moves all files to the output folder, the report last, so that the files it describes exist.
     pub(super) fn publish(self) -> anyhow::Result<()> {
-        let doing = || self.doing();
+        let doing = || self.error_context();
         if !self.target.try_exists().with_context(doing)? {
-            return std::fs::rename(&self.place, &self.target).with_context(doing);
+            return std::fs::rename(&self.temporary_path, &self.target).with_context(doing);
         }
         for file in FILES {
-            let (new, old) = (self.place.join(file), self.target.join(file));
+            let (new, old) = (self.temporary_path.join(file), self.target.join(file));
             if new.try_exists().with_context(doing)? {
                 std::fs::rename(new, old).with_context(doing)?;
             } else if old.try_exists().with_context(doing)? {
-                // It told of another replay.
+                // It belongs to an earlier replay.
                 std::fs::remove_file(old).with_context(doing)?;
             }
         }
@@ -108,9 +109,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for PendingFolder {
     fn drop(&mut self) {
-        // Once it is in its place there is nothing here any more.
-        let _ = std::fs::remove_dir_all(&self.place);
+        // After publishing there may be nothing to remove.
+        let _ = std::fs::remove_dir_all(&self.temporary_path);
     }
 }

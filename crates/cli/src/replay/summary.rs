@@ -1,40 +1,40 @@
-//! What came of a replay, for people: what happened, what would have happened, why they differ.
+//! The summary of a replay as text: recorded and replayed metrics, and how far the decisions agree.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
 use anstyle::Style;
-use replay::compare::{Evictions, Placements};
-use replay::figures::{Figures, Waits};
-use replay::plan::{Nodes, Plan};
-use replay::report::{GroupScaling, Moves, Report, Size};
+use replay::compare::{EvictionFidelity, PlacementFidelity};
+use replay::metrics::{ReplayMetrics, WaitComparison};
+use replay::plan::{NodeScaling, ReplayPlan};
+use replay::report::{GroupScaling, GroupSizeStats, Report, ScalingFidelity};
 
-use super::clock::factor;
-use super::folder::Folder;
-use crate::lines::{harmless, line};
-use crate::output::{HEADING, Out, grouped, span, times};
+use super::clock::speed_factor;
+use super::folder::OutputFolder;
+use crate::lines::{escape_line, write_field};
+use crate::output::{HEADING, Printer, format_duration, group_digits, speed_text};
 
-/// So many reservations and reasons are told; the rest is in the report.
-const MOST: usize = 6;
-/// The figures begin here.
-const NAMES: usize = 30;
-/// A figure takes so many columns.
-const FIGURE: usize = 12;
-/// A difference some more.
-const APART: usize = 14;
-/// Counts below a label end here, and their shares so much later.
-const COUNT: usize = 20;
-/// See there.
-const SHARE: usize = 9;
-/// Of the names of groups so much is shown.
-const GROUP: usize = 24;
+/// The most caveats and reasons shown; the report has all of them.
+const MAX_SHOWN: usize = 6;
+/// The width of the column of labels.
+const NAME_WIDTH: usize = 30;
+/// The width of a column of values.
+const VALUE_WIDTH: usize = 12;
+/// The width of the column of differences.
+const DIFFERENCE_WIDTH: usize = 14;
+/// The column at which counts end.
+const COUNT_WIDTH: usize = 20;
+/// The width of the shares after the counts.
+const SHARE_WIDTH: usize = 9;
+/// The most characters shown of a group's name.
+const GROUP_NAME_LENGTH: usize = 24;
 
-/// A row of the table.
+/// A row of the comparison.
 struct Row {
     name: &'static str,
-    was: f64,
-    is: f64,
+    recorded: f64,
+    replayed: f64,
     unit: Unit,
 }
 
@@ -46,65 +46,74 @@ enum Unit {
     Share,
 }
 
-/// Writes what came of it.
+/// Prints the settings of the replay and the comparison.
 pub(super) fn write(
-    out: &mut Out,
+    out: &mut Printer,
     report: &Report,
-    plan: &Plan,
-    folder: &Folder,
+    plan: &ReplayPlan,
+    folder: &OutputFolder,
     took: Duration,
 ) -> anyhow::Result<()> {
     let plain = Style::new();
     let nanos = plan.run.end.nanos_since(plan.run.part.window.from);
     let took_nanos = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
-    let speed = format!("{} in {}, {} as fast", span(nanos), span(took_nanos), times(factor(nanos, took)));
+    let speed = format!(
+        "{} in {}, {} as fast",
+        format_duration(nanos),
+        format_duration(took_nanos),
+        speed_text(speed_factor(nanos, took))
+    );
     let (from, to) = (&report.window.from, &report.window.to);
-    line(out, "Replayed", &format!("{} from {from} to {to}: {speed}", report.history), plain)?;
-    line(out, "Scheduler", &plan.scheduler.to_string(), plain)?;
-    let autoscaler = match plan.run.nodes {
-        Nodes::Autoscaled => plan.autoscaler.to_string(),
-        Nodes::AsRecorded => "none: nodes come and go as recorded".to_owned(),
-        Nodes::Stay => "off: nodes of groups stay as they were at the beginning".to_owned(),
+    write_field(out, "Replayed", &format!("{} from {from} to {to}: {speed}", report.history), plain)?;
+    write_field(out, "Scheduler", &plan.scheduler.to_string(), plain)?;
+    let autoscaler = match plan.run.node_scaling {
+        NodeScaling::Autoscaled => plan.autoscaler.to_string(),
+        NodeScaling::AsRecorded => "none: nodes come and go as recorded".to_owned(),
+        NodeScaling::Fixed => "off: nodes of groups stay as they were at the beginning".to_owned(),
     };
-    line(out, "Autoscaler", &autoscaler, plain)?;
-    if !report.settings.set.is_empty() {
-        line(out, "Set", &report.settings.set.join("  "), plain)?;
+    write_field(out, "Autoscaler", &autoscaler, plain)?;
+    if !report.settings.overrides.is_empty() {
+        write_field(out, "Set", &report.settings.overrides.join("  "), plain)?;
     }
-    compared(out, report, folder)
+    write_comparison(out, report, folder)
 }
 
-/// Writes what was recorded beside what came of it, and where all of it is.
-pub(super) fn compared(out: &mut Out, report: &Report, folder: &Folder) -> anyhow::Result<()> {
+/// Prints the comparison of recording and replay, and the files written.
+pub(super) fn write_comparison(
+    out: &mut Printer,
+    report: &Report,
+    folder: &OutputFolder,
+) -> anyhow::Result<()> {
     writeln!(out)?;
-    table(out, &rows(&report.recorded, &report.replayed))?;
+    write_table(out, &rows(&report.recorded, &report.replayed))?;
     if !report.scaling.groups.is_empty() {
         writeln!(out)?;
-        groups(out, report)?;
+        write_groups(out, report)?;
     }
     writeln!(out)?;
-    fidelity(out, report)?;
-    if !report.reservations.is_empty() {
+    write_fidelity(out, report)?;
+    if !report.caveats.is_empty() {
         writeln!(out)?;
-        let told: Vec<String> = report.reservations.iter().map(ToString::to_string).collect();
-        several(out, "Mind", &told)?;
+        let told: Vec<String> = report.caveats.iter().map(ToString::to_string).collect();
+        write_list(out, "Mind", &told)?;
     }
     writeln!(out)?;
     let files = ["report.json", "decisions.jsonl", "replay.kine"];
     let files: Vec<&str> = files.into_iter().filter(|file| folder.path().join(file).exists()).collect();
-    line(out, "Written", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
+    write_field(out, "Written", &format!("{}: {}", folder.path().display(), files.join(", ")), Style::new())
 }
 
-fn rows(was: &Figures, is: &Figures) -> Vec<Row> {
-    let row = |name, was: f64, is: f64, unit| Row { name, was, is, unit };
+fn rows(was: &ReplayMetrics, is: &ReplayMetrics) -> Vec<Row> {
+    let row = |name, was: f64, is: f64, unit| Row { name, recorded: was, replayed: is, unit };
     let count = |name, was: u64, is: u64| row(name, was as f64, is as f64, Unit::Count);
-    let lost = |figures: &Figures, why: &str| figures.lost.get(why).copied().unwrap_or(0);
+    let lost = |figures: &ReplayMetrics, why: &str| figures.evictions.get(why).copied().unwrap_or(0);
     let mut rows = vec![
         count("Pods bound", was.pods_bound, is.pods_bound),
         row("They waited, median", was.waited.p50, is.waited.p50, Unit::Seconds),
         row("             90 % less than", was.waited.p90, is.waited.p90, Unit::Seconds),
         row("             99 % less than", was.waited.p99, is.waited.p99, Unit::Seconds),
         row("             at most", was.waited.longest, is.waited.longest, Unit::Seconds),
-        row("Pods that wait, on average", was.waiting, is.waiting, Unit::Average),
+        row("Pods that wait, on average", was.pending_pods, is.pending_pods, Unit::Average),
     ];
     for (name, why) in [
         ("Pods preempted", "preempted"),
@@ -122,44 +131,50 @@ fn rows(was: &Figures, is: &Figures) -> Vec<Row> {
         row("Memory asked for", was.utilization.memory, is.utilization.memory, Unit::Share),
         row("Nodes, on average", was.nodes, is.nodes, Unit::Average),
     ]);
-    if was.nodes_came + is.nodes_came + was.nodes_went + is.nodes_went > 0 {
-        rows.push(count("Nodes that came", was.nodes_came, is.nodes_came));
-        rows.push(count("Nodes that went", was.nodes_went, is.nodes_went));
+    if was.nodes_added + is.nodes_added + was.nodes_removed + is.nodes_removed > 0 {
+        rows.push(count("Nodes that came", was.nodes_added, is.nodes_added));
+        rows.push(count("Nodes that went", was.nodes_removed, is.nodes_removed));
     }
     rows
 }
 
-fn table(out: &mut Out, rows: &[Row]) -> anyhow::Result<()> {
+fn write_table(out: &mut Printer, rows: &[Row]) -> anyhow::Result<()> {
     writeln!(
         out,
-        "{HEADING}{:<NAMES$}{:>FIGURE$}{:>FIGURE$}{:>APART$}{HEADING:#}",
+        "{HEADING}{:<NAME_WIDTH$}{:>VALUE_WIDTH$}{:>VALUE_WIDTH$}{:>DIFFERENCE_WIDTH$}{HEADING:#}",
         "", "recorded", "replayed", "difference"
     )?;
     for row in rows {
-        let (was, is) = (row.unit.shown(row.was), row.unit.shown(row.is));
+        let (was, is) = (row.unit.format(row.recorded), row.unit.format(row.replayed));
         let apart = row.difference();
-        writeln!(out, "{:<NAMES$}{was:>FIGURE$}{is:>FIGURE$}{apart:>APART$}", row.name)?;
+        writeln!(
+            out,
+            "{:<NAME_WIDTH$}{was:>VALUE_WIDTH$}{is:>VALUE_WIDTH$}{apart:>DIFFERENCE_WIDTH$}",
+            row.name
+        )?;
     }
     Ok(())
 }
 
-fn groups(out: &mut Out, report: &Report) -> anyhow::Result<()> {
-    let moved = |size: &Size| format!("{} +{} -{} = {}", size.at_start, size.came, size.went, size.at_end);
-    let room = |side: fn(&GroupScaling) -> &Size| {
+fn write_groups(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
+    let moved = |size: &GroupSizeStats| {
+        format!("{} +{} -{} = {}", size.at_start, size.added, size.removed, size.at_end)
+    };
+    let room = |side: fn(&GroupScaling) -> &GroupSizeStats| {
         report.scaling.groups.iter().map(|group| moved(side(group)).len()).max().unwrap_or(0).max(8) + 2
     };
     let (was, is) = (room(|group| &group.recorded), room(|group| &group.replayed));
     writeln!(
         out,
-        "{HEADING}{:<NAMES$}{:<was$}{:<is$}{:>FIGURE$}{HEADING:#}",
+        "{HEADING}{:<NAME_WIDTH$}{:<was$}{:<is$}{:>VALUE_WIDTH$}{HEADING:#}",
         "Groups (+came -went)", "recorded", "replayed", "most nodes"
     )?;
     for GroupScaling { group, recorded, replayed } in &report.scaling.groups {
-        let name: String = harmless(group).chars().take(GROUP).collect();
-        let most = format!("{} / {}", recorded.most, replayed.most);
+        let name: String = escape_line(group).chars().take(GROUP_NAME_LENGTH).collect();
+        let most = format!("{} / {}", recorded.max, replayed.max);
         writeln!(
             out,
-            "{:<NAMES$}{:<was$}{:<is$}{most:>FIGURE$}",
+            "{:<NAME_WIDTH$}{:<was$}{:<is$}{most:>VALUE_WIDTH$}",
             format!("  {name}"),
             moved(recorded),
             moved(replayed)
@@ -170,15 +185,15 @@ fn groups(out: &mut Out, report: &Report) -> anyhow::Result<()> {
         "the curves of the number of nodes are apart by {} of the recorded one",
         percent(nodes.share)
     );
-    line(out, "", &text, Style::new())
+    write_field(out, "", &text, Style::new())
 }
 
-fn fidelity(out: &mut Out, report: &Report) -> anyhow::Result<()> {
-    let Placements {
+fn write_fidelity(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
+    let PlacementFidelity {
         recorded,
         same_node,
         same_class,
-        elsewhere,
+        other_class: elsewhere,
         not_bound,
         within_a_second,
         within_ten_seconds,
@@ -193,37 +208,38 @@ fn fidelity(out: &mut Out, report: &Report) -> anyhow::Result<()> {
         (*within_a_second, "within a second of the recorded moment, wherever"),
         (*within_ten_seconds, "within ten seconds"),
     ];
-    counts(out, "Placements", *recorded, &rows, (*not_recorded, "were bound that nobody recorded"))?;
-    let reasons = most_often(reasons);
+    write_counts(out, "Placements", *recorded, &rows, (*not_recorded, "were bound that nobody recorded"))?;
+    let reasons = by_frequency(reasons);
     if !reasons.is_empty() {
         let mut told: Vec<String> = reasons
             .iter()
-            .take(MOST)
-            .map(|(reason, count)| format!("{reason} ({})", grouped(*count)))
+            .take(MAX_SHOWN)
+            .map(|(reason, count)| format!("{reason} ({})", group_digits(*count)))
             .collect();
-        if reasons.len() > MOST {
-            told.push(format!("{} more, which report.json has", reasons.len() - MOST));
+        if reasons.len() > MAX_SHOWN {
+            told.push(format!("{} more, which report.json has", reasons.len() - MAX_SHOWN));
         }
         let text = format!("where it is another node, the recorded one: {}", told.join("; "));
-        line(out, "", &text, Style::new())?;
+        write_field(out, "", &text, Style::new())?;
     }
-    let Evictions { recorded, same, otherwise, not_lost, not_recorded } = &report.fidelity.evictions;
+    let EvictionFidelity { recorded, same, other_kind: otherwise, not_evicted: not_lost, not_recorded } =
+        &report.fidelity.evictions;
     if recorded + not_recorded > 0 {
         let rows = [
             (*same, "of the same pod for the same reason"),
             (*otherwise, "of the same pod for another reason"),
             (*not_lost, "did not happen"),
         ];
-        counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))?;
+        write_counts(out, "Evictions", *recorded, &rows, (*not_recorded, "happened that nobody recorded"))?;
     }
-    waits(out, report)?;
-    moves(out, "Scale-ups", &report.scaling.ups)?;
-    moves(out, "Scale-downs", &report.scaling.downs)
+    write_waits(out, report)?;
+    write_node_changes(out, "Scale-ups", &report.scaling.scale_ups)?;
+    write_node_changes(out, "Scale-downs", &report.scaling.scale_downs)
 }
 
-/// How nodes came or went.
-fn moves(out: &mut Out, label: &str, moves: &Moves) -> anyhow::Result<()> {
-    let Moves {
+/// Prints how far scale-ups or scale-downs agree.
+fn write_node_changes(out: &mut Printer, label: &str, moves: &ScalingFidelity) -> anyhow::Result<()> {
+    let ScalingFidelity {
         recorded,
         same_node,
         same_group,
@@ -242,38 +258,43 @@ fn moves(out: &mut Out, label: &str, moves: &Moves) -> anyhow::Result<()> {
         (*same_node, "of a node of the same name"),
         (*not_happened, "did not happen"),
     ];
-    counts(out, label, *recorded, &rows, (*not_recorded, "happened that nobody recorded"))
+    write_counts(out, label, *recorded, &rows, (*not_recorded, "happened that nobody recorded"))
 }
 
-/// What became of all that was recorded, and what came besides.
-fn counts(
-    out: &mut Out,
+/// Prints how many recorded decisions the replay reproduced, and how many it made in addition.
+fn write_counts(
+    out: &mut Printer,
     label: &str,
     recorded: u64,
     rows: &[(u64, &str)],
     (others, words): (u64, &str),
 ) -> anyhow::Result<()> {
-    line(out, label, &format!("{} recorded, and in the replay", grouped(recorded)), Style::new())?;
+    write_field(
+        out,
+        label,
+        &format!("{} recorded, and in the replay", group_digits(recorded)),
+        Style::new(),
+    )?;
     for (count, words) in rows.iter().filter(|(count, _)| *count > 0) {
-        let share = percent(share(*count, recorded));
-        writeln!(out, "{:>COUNT$}{share:>SHARE$}  {words}", grouped(*count))?;
+        let share = percent(ratio(*count, recorded));
+        writeln!(out, "{:>COUNT_WIDTH$}{share:>SHARE_WIDTH$}  {words}", group_digits(*count))?;
     }
     if others > 0 {
-        writeln!(out, "{:>COUNT$}{:>SHARE$}  {words}", grouped(others), "")?;
+        writeln!(out, "{:>COUNT_WIDTH$}{:>SHARE_WIDTH$}  {words}", group_digits(others), "")?;
     }
     Ok(())
 }
 
-fn waits(out: &mut Out, report: &Report) -> anyhow::Result<()> {
+fn write_waits(out: &mut Printer, report: &Report) -> anyhow::Result<()> {
     if report.recorded.pods_bound == 0 || report.replayed.pods_bound == 0 {
         return Ok(());
     }
-    let Waits { p50, p90, p99, apart } = report.fidelity.waits;
+    let WaitComparison { p50, p90, p99, max_difference: apart } = report.fidelity.waits;
     let (p50, p90, p99) = (percent(p50), percent(p90), percent(p99));
     let text =
         format!("{p50}, {p90} and {p99} of the pods waited less than 50, 90 and 99 % of those recorded;");
-    line(out, "Waits", &text, Style::new())?;
-    line(
+    write_field(out, "Waits", &text, Style::new())?;
+    write_field(
         out,
         "",
         &format!("for no length of time are the shares more than {} apart", percent(apart)),
@@ -281,29 +302,29 @@ fn waits(out: &mut Out, report: &Report) -> anyhow::Result<()> {
     )
 }
 
-/// The first of several sentences, a line each.
-fn several(out: &mut Out, label: &str, told: &[String]) -> anyhow::Result<()> {
+/// Prints the first lines of a list, and how many more there are.
+fn write_list(out: &mut Printer, label: &str, told: &[String]) -> anyhow::Result<()> {
     let plain = Style::new();
-    for (index, text) in told.iter().take(MOST).enumerate() {
-        line(out, if index == 0 { label } else { "" }, text, plain)?;
+    for (index, text) in told.iter().take(MAX_SHOWN).enumerate() {
+        write_field(out, if index == 0 { label } else { "" }, text, plain)?;
     }
-    match told.len().saturating_sub(MOST) {
+    match told.len().saturating_sub(MAX_SHOWN) {
         0 => Ok(()),
-        more => line(out, "", &format!("and {more} more, which report.json has"), plain),
+        more => write_field(out, "", &format!("and {more} more, which report.json has"), plain),
     }
 }
 
-fn most_often(reasons: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
+fn by_frequency(reasons: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
     let mut reasons: Vec<(&str, u64)> = reasons.iter().map(|(reason, count)| (&**reason, *count)).collect();
     reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(*count), *reason));
     reasons
 }
 
-fn share(part: u64, whole: u64) -> f64 {
+fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Rounded down, so that 100 % is all of it.
+/// Rounded down, so that only everything is 100 %.
 fn percent(share: f64) -> String {
     let tenths = (share * 1000.0).floor() / 10.0;
     if tenths == 100.0 { "100 %".to_owned() } else { format!("{tenths:.1} %") }
@@ -313,19 +334,21 @@ fn percent(share: f64) -> String {
 
 impl Row {
     fn difference(&self) -> String {
-        let apart = self.is - self.was;
-        if self.unit.shown(self.was) == self.unit.shown(self.is) {
+        let apart = self.replayed - self.recorded;
+        if self.unit.format(self.recorded) == self.unit.format(self.replayed) {
             return "=".to_owned();
         }
         match self.unit {
-            Unit::Count => format!("{}{}", if apart > 0.0 { "+" } else { "-" }, grouped(apart.abs() as u64)),
+            Unit::Count => {
+                format!("{}{}", if apart > 0.0 { "+" } else { "-" }, group_digits(apart.abs() as u64))
+            }
             Unit::Share => format!("{:+.1} points", apart * 100.0),
-            Unit::Average | Unit::Seconds if self.was > 0.0 => {
-                let percents = apart / self.was * 100.0;
+            Unit::Average | Unit::Seconds if self.recorded > 0.0 => {
+                let percents = apart / self.recorded * 100.0;
                 if percents.abs() < 1000.0 {
                     format!("{percents:+.1} %")
                 } else {
-                    format!("{} times", grouped((self.is / self.was) as u64))
+                    format!("{} times", group_digits((self.replayed / self.recorded) as u64))
                 }
             }
             Unit::Average | Unit::Seconds => "new".to_owned(),
@@ -336,12 +359,12 @@ impl Row {
 // === impl Unit ===
 
 impl Unit {
-    fn shown(self, number: f64) -> String {
+    fn format(self, number: f64) -> String {
         match self {
-            Unit::Count => grouped(number as u64),
+            Unit::Count => group_digits(number as u64),
             Unit::Average => format!("{number:.1}"),
             Unit::Share => format!("{:.1} %", number * 100.0),
-            Unit::Seconds => span((number * 1e9) as i64),
+            Unit::Seconds => format_duration((number * 1e9) as i64),
         }
     }
 }
@@ -351,12 +374,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(was: f64, is: f64, unit: Unit, expected: &str) {
-        assert_eq!(Row { name: "x", was, is, unit }.difference(), expected);
+    fn check(recorded: f64, replayed: f64, unit: Unit, expected: &str) {
+        assert_eq!(Row { name: "x", recorded, replayed, unit }.difference(), expected);
     }
 
     #[test]
-    fn differences_are_told_as_people_say_them() {
+    fn differences_are_formatted_by_unit() {
         check(1234.0, 1234.0, Unit::Count, "=");
         check(5.0, 1240.0, Unit::Count, "+1,235");
         check(3.0, 1.0, Unit::Count, "-2");
@@ -367,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_all_of_it() {
+    fn only_everything_is_one_hundred_percent() {
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(percent(0.9999), "99.9 %");
         assert_eq!(percent(0.25), "25.0 %");

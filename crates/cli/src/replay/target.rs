@@ -1,4 +1,4 @@
-//! `kinescope replay --target`: a history played into a real API server.
+//! `kinescope replay --target`: replays a history into a real API server.
 
 mod observer;
 mod printing;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use live::transplant::{FileRule, Rule};
+use live::translate::{FileRule, Rule};
 use model::Moment;
 use replay::Speed;
 use replay::live_target::{self, LivePlan, LiveReplayOptions};
@@ -18,15 +18,15 @@ use replay::live_target::{self, LivePlan, LiveReplayOptions};
 use self::observer::TerminalObserver;
 use self::simkube::SimkubeArgs;
 use super::super::Outcome;
-use super::super::output::Out;
+use super::super::output::Printer;
 use super::Replay;
 
-pub(super) use self::runs::OfRun;
+pub(super) use self::runs::RunCommand;
 
 /// What concerns a real API server.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Into a real API server")]
-pub(super) struct Target {
+pub(super) struct TargetArgs {
     /// Play it into the API server that this kubeconfig names, where a real scheduler decides; `sim` is none
     #[arg(long, value_name = "KUBECONFIG", default_value = "sim", hide_default_value = true)]
     target: PathBuf,
@@ -70,7 +70,7 @@ pub(super) struct Target {
     #[arg(long)]
     record: bool,
     /// Stay so much longer when everything was played [default: 5s with --record or --style, else not at all]
-    #[arg(long, value_name = "TIME", value_parser = recorder::duration)]
+    #[arg(long, value_name = "TIME", value_parser = recorder::parse_duration)]
     linger: Option<Duration>,
     /// Play it so many times, and remove everything between
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,33 +82,34 @@ pub(super) struct Target {
     simkube: SimkubeArgs,
 }
 
-impl Target {
-    /// Whether the history is played into a real API server, or not at all.
-    pub(super) fn is_real(&self) -> bool {
+impl TargetArgs {
+    /// Whether this is a replay into a real API server, or only a request for its rules.
+    pub(super) fn is_live(&self) -> bool {
         self.show_rules || self.target != Path::new("sim")
     }
 
-    pub(super) fn run(&self, asked: &Replay, out: &mut Out) -> anyhow::Result<Outcome> {
+    pub(super) fn run(&self, asked: &Replay, out: &mut Printer) -> anyhow::Result<Outcome> {
         let rules = live_target::read_rules(&self.rules)?;
         if self.show_rules {
             return printing::rules(out, &rules);
         }
         let options = self.options(asked, rules);
-        self.check(asked)?;
+        self.reject_virtual_only_flags(asked)?;
         options.check()?;
-        let chosen = super::chosen::open(asked.history.as_deref())?;
+        let chosen = super::history_arg::open(asked.history.as_deref())?;
         let plan = LivePlan::make(&options, &chosen)?;
         for warning in &plan.warnings {
-            out.complain(&format!("warning: {warning}"));
+            out.print_to_stderr(&format!("warning: {warning}"));
         }
         if self.dry_run {
             return printing::dry_run(out, &plan.dry_run()?);
         }
-        let summary = plan.run(&mut TerminalObserver { asked, history: chosen.history.path(), out })?;
-        Ok(if summary.is_accepted() { Outcome::Done } else { Outcome::Otherwise })
+        let summary =
+            plan.run(&mut TerminalObserver { arguments: asked, history: chosen.history.path(), out })?;
+        Ok(if summary.is_accepted() { Outcome::Done } else { Outcome::Negative })
     }
 
-    /// What is asked of the replay.
+    /// The options of a live replay.
     fn options(&self, asked: &Replay, rules: Vec<FileRule>) -> LiveReplayOptions {
         LiveReplayOptions {
             replay: asked.options(),
@@ -133,8 +134,8 @@ impl Target {
         }
     }
 
-    /// Refuses, where there is no real API server, what means nothing without one.
-    pub(super) fn refuse_alone(&self) -> anyhow::Result<()> {
+    /// Without a target, rejects the flags that apply only to a live replay.
+    pub(super) fn reject_live_only_flags(&self) -> anyhow::Result<()> {
         let real_only = [
             ("--context", self.context.is_some()),
             ("--kinds", self.kinds.is_some()),
@@ -161,8 +162,8 @@ impl Target {
         }
     }
 
-    /// Refuses flags that mean nothing here.
-    fn check(&self, asked: &Replay) -> anyhow::Result<()> {
+    /// Rejects the flags that apply only to a replay in virtual time.
+    fn reject_virtual_only_flags(&self, asked: &Replay) -> anyhow::Result<()> {
         let virtual_only = [
             ("--scheduler-config", asked.scheduler_config.is_some()),
             ("--scheduler-version", asked.scheduler_version.is_some()),
@@ -184,7 +185,7 @@ impl Target {
     }
 }
 
-/// The time of day.
+/// The current time.
 fn now() -> Moment {
     jiff::Timestamp::now().into()
 }

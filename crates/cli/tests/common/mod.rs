@@ -1,4 +1,4 @@
-//! What the tests of the program share: running it, and finding recordings of real control planes.
+//! Helpers shared by the tests of the program: running it, and finding recordings of real control planes.
 
 #![allow(
     dead_code,
@@ -14,14 +14,14 @@ use std::sync::OnceLock;
 /// The program as built for these tests.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kinescope");
 
-/// What a run of the program said.
+/// The exit code and output of a run of the program.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// Runs the program in a folder, with no more of the environment than it needs: times in UTC, no colours, no home.
+/// Runs the program in a folder with a minimal environment: times in UTC, no colors, the folder as home.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Said {
     said(command(folder).args(arguments).output().unwrap())
 }
@@ -40,7 +40,7 @@ pub(crate) fn said(output: Output) -> Said {
     }
 }
 
-/// A folder with the history of the demo's day, which is made once.
+/// A folder with the demo's history, which is generated once per process.
 pub(crate) fn day(name: &str) -> tempfile::TempDir {
     static DAY: OnceLock<Vec<u8>> = OnceLock::new();
     let history = DAY.get_or_init(|| {
@@ -54,14 +54,14 @@ pub(crate) fn day(name: &str) -> tempfile::TempDir {
 }
 
 impl Said {
-    /// The answer of a run that must have gone well.
+    /// Standard output of a run that must have succeeded.
     #[track_caller]
     pub(crate) fn fine(self) -> String {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self.out
     }
 
-    /// The complaint of a run that must have gone wrong with this code.
+    /// Standard error of a run that must have failed with this exit code.
     #[track_caller]
     pub(crate) fn wrong(self, code: i32) -> String {
         assert_eq!(self.code, code, "{}{}", self.out, self.err);
@@ -70,7 +70,7 @@ impl Said {
     }
 }
 
-/// The recordings of real control planes, where they are to be had: in `shared` beside the checkout.
+/// The recordings of real control planes in `shared` next to the checkout, if they exist.
 pub(crate) fn films() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/films");
     let mut films: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -81,7 +81,7 @@ pub(crate) fn films() -> Vec<PathBuf> {
         .collect();
     films.sort_unstable();
     if films.is_empty() {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Written directly: the test runner captures the output of print macros.
         std::io::stderr().write_all(b"skipped: no films\n").unwrap();
     }
     films

@@ -1,4 +1,4 @@
-//! The alert rules: complete, the same everywhere, and about metrics that there are.
+//! Tests of the alert rules: complete, the same in Kustomize and Helm, and on metrics that exist.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,11 @@ fn groups() -> Value {
     objects(&file("helm/kinescope/files/alerts.yaml"))[0]["groups"].clone()
 }
 
-/// The metrics of other programs that rules are about: those of the kubelet.
-const FOREIGN: [&str; 2] = ["kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"];
+/// Metrics of other programs that rules use: the kubelet's.
+const KUBELET_METRICS: [&str; 2] =
+    ["kubelet_volume_stats_available_bytes", "kubelet_volume_stats_capacity_bytes"];
 
-/// The metrics of this program that rules are about.
+/// Metrics of this program that rules use.
 pub(crate) fn metrics() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for rule in groups()[0]["rules"].as_array().unwrap() {
@@ -24,7 +25,7 @@ pub(crate) fn metrics() -> BTreeSet<String> {
         // Functions, labels and durations have no underscore in them.
         let named: Vec<&str> = words.filter(|word| word.contains('_')).collect();
         assert!(!named.is_empty(), "{expression}");
-        all.extend(named.into_iter().filter(|name| !FOREIGN.contains(name)).map(str::to_owned));
+        all.extend(named.into_iter().filter(|name| !KUBELET_METRICS.contains(name)).map(str::to_owned));
     }
     all
 }

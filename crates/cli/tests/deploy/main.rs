@@ -1,14 +1,14 @@
-//! What `deploy/` ships: the same by Kustomize and by Helm, taken by a real API server, and allowed no more than the
-//! recorder asks for.
+//! Tests of `deploy/`: Kustomize and Helm render the same objects, a real API server accepts them, and their role
+//! grants exactly the permissions that the recorder needs.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 mod alerts;
 #[path = "../common/mod.rs"]
 mod common;
+mod permissions;
 mod pod;
 mod rendered;
-mod rights;
 mod server;
 
 use std::collections::BTreeMap;
@@ -20,42 +20,42 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(deploy().join(path)).unwrap()
 }
 
-/// A group, a resource and a verb.
-type Right = [String; 3];
+/// A permission: API group, resource and verb.
+type Permission = [String; 3];
 
-fn right(group: &str, resource: &str, verb: &str) -> Right {
+fn permission(group: &str, resource: &str, verb: &str) -> Permission {
     [group, resource, verb].map(str::to_owned)
 }
 
-/// What a role allows.
+/// The permissions that a role grants.
 #[track_caller]
-fn allowed(role: &Value) -> Vec<Right> {
+fn granted_permissions(role: &Value) -> Vec<Permission> {
     let mut allowed = Vec::new();
     for rule in role["rules"].as_array().unwrap() {
         let words = |field: &str| rule[field].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-        // Names of objects, or paths that are none, would be something else again.
+        // Resource names and non-resource URLs are not supported here.
         assert_eq!(rule.as_object().unwrap().len(), 3, "{rule}");
         for group in words("apiGroups") {
             for resource in words("resources") {
-                allowed.extend(words("verbs").map(|verb| right(group, resource, verb)));
+                allowed.extend(words("verbs").map(|verb| permission(group, resource, verb)));
             }
         }
     }
     allowed
 }
 
-/// What the recorder needs.
-fn needed() -> Vec<Right> {
+/// The permissions that the recorder needs.
+fn needed_permissions() -> Vec<Permission> {
     let all = live::default_resources();
     all.iter()
-        .flat_map(|(kind, plural)| ["list", "watch"].map(|verb| right(&kind.group, plural, verb)))
+        .flat_map(|(kind, plural)| ["list", "watch"].map(|verb| permission(&kind.group, plural, verb)))
         .collect()
 }
 
-/// That rights are these, each once; only what differs is told.
+/// Checks that the permissions are the expected ones, without duplicates; a failure lists the differences.
 #[track_caller]
-fn check_rights(rights: &[Right], expected: &[Right]) {
-    let beyond = |one: &[Right], other: &[Right]| -> Vec<String> {
+fn check_permissions(rights: &[Permission], expected: &[Permission]) {
+    let beyond = |one: &[Permission], other: &[Permission]| -> Vec<String> {
         one.iter().filter(|right| !other.contains(right)).map(|right| right.join(" ")).collect()
     };
     let (too_many, missing) = (beyond(rights, expected), beyond(expected, rights));
@@ -66,8 +66,8 @@ fn check_rights(rights: &[Right], expected: &[Right]) {
 #[test]
 fn the_role_is_what_the_recorder_needs() {
     let account = objects(&file("kustomize/base/account.yaml"));
-    check_rights(&allowed(of_kind(&account, "ClusterRole")), &needed());
-    assert!(!needed().iter().any(|[_, resource, _]| resource == "secrets" || resource == "*"));
+    check_permissions(&granted_permissions(of_kind(&account, "ClusterRole")), &needed_permissions());
+    assert!(!needed_permissions().iter().any(|[_, resource, _]| resource == "secrets" || resource == "*"));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_build_image_can_be_given_by_its_digest() {
         .map(|line| words(line)[1].clone())
         .collect();
     assert_eq!(images, ["${RUST_IMAGE}", "scratch"]);
-    // An argument of the first FROM must stand before it.
+    // An ARG used in the first FROM must precede it.
     let before = dockerfile.split_once("\nFROM ").unwrap().0;
     let default = before.lines().find_map(|line| line.strip_prefix("ARG RUST_IMAGE=")).unwrap();
     assert!(default.starts_with("rust:"), "{default}");
@@ -103,7 +103,7 @@ fn the_build_image_can_be_given_by_its_digest() {
 }
 
 #[test]
-fn helm_and_kustomize_make_the_same() {
+fn helm_and_kustomize_render_the_same() {
     let Some(renderer) = Renderer::find() else { return };
     for (folders, values) in [
         (&["base"][..], &[][..]),
@@ -114,8 +114,8 @@ fn helm_and_kustomize_make_the_same() {
         ),
     ] {
         let rendered: Vec<String> = folders.iter().map(|folder| renderer.kustomize(folder)).collect();
-        let by_kustomize = comparable(&rendered.join("---\n"));
-        let by_helm = comparable(&renderer.template(values).fine());
+        let by_kustomize = comparable_objects(&rendered.join("---\n"));
+        let by_helm = comparable_objects(&renderer.template(values).fine());
         assert_eq!(by_kustomize.keys().collect::<Vec<_>>(), by_helm.keys().collect::<Vec<_>>());
         for (name, object) in &by_kustomize {
             assert_eq!(object, &by_helm[name], "{name} of {folders:?}");
@@ -123,9 +123,9 @@ fn helm_and_kustomize_make_the_same() {
     }
 }
 
-/// Objects by kind and name. Helm makes namespaces itself, if told to, and adds three labels; the configuration is
-/// compared by what it means.
-fn comparable(yaml: &str) -> BTreeMap<String, Value> {
+/// Objects by kind and name. Helm does not render the namespace and adds three labels; the configuration is compared
+/// after parsing.
+fn comparable_objects(yaml: &str) -> BTreeMap<String, Value> {
     let mut all = BTreeMap::new();
     for mut object in objects(yaml) {
         if object["kind"] == "Namespace" {
@@ -157,7 +157,7 @@ fn the_values_of_the_chart_do_what_they_say() {
     assert_eq!(container["image"], "registry.example/kinescope:edge");
     assert_eq!(container["imagePullPolicy"], "Always");
     assert_eq!(container["resources"]["limits"], json!({ "memory": "4Gi" }));
-    // Probes have a listener of their own, without TLS.
+    // Probes have a separate listener without TLS.
     assert!(arguments.contains(&json!("--health-probe-bind-address=0.0.0.0:8081")), "{arguments:?}");
     assert!(
         container["ports"].as_array().unwrap().contains(&json!({ "name": "probes", "containerPort": 8081 }))
@@ -166,7 +166,7 @@ fn the_values_of_the_chart_do_what_they_say() {
         assert_eq!(container[probe]["httpGet"], json!({ "path": path, "port": "probes" }));
     }
     assert!(!of_kind(&rendered, "Service")["spec"].to_string().contains("probes"));
-    // Copies keep to the size of their volume.
+    // The scratch size is that of its volume.
     assert!(arguments.contains(&json!("--scratch-size=50Gi")), "{arguments:?}");
     let volumes = pod["volumes"].as_array().unwrap();
     let scratch = volumes.iter().find(|volume| volume["name"] == "tmp").unwrap();
@@ -191,9 +191,9 @@ fn the_values_of_the_chart_do_what_they_say() {
         serde_saphyr::from_str::<Value>(config).unwrap(),
         json!({ "folder": "/data", "retention": { "age": "7d", "size": "50Gi" }, "clusters": clusters })
     );
-    let mut with_ingresses = needed();
-    with_ingresses.extend(["list", "watch"].map(|verb| right("networking.k8s.io", "ingresses", verb)));
-    check_rights(&allowed(of_kind(&rendered, "ClusterRole")), &with_ingresses);
+    let mut with_ingresses = needed_permissions();
+    with_ingresses.extend(["list", "watch"].map(|verb| permission("networking.k8s.io", "ingresses", verb)));
+    check_permissions(&granted_permissions(of_kind(&rendered, "ClusterRole")), &with_ingresses);
     let monitor = of_kind(&rendered, "ServiceMonitor");
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     let endpoint = &monitor["spec"]["endpoints"][0];
@@ -232,8 +232,8 @@ fn the_examples_of_the_readme_can_be_rendered() {
     let by_kustomize = objects(&renderer.kustomize(&path("mine")));
     let by_helm = objects(&renderer.template(&["--values", &path("kind.yaml")]).fine());
     for rendered in [&by_kustomize, &by_helm] {
-        let rights = allowed(of_kind(rendered, "ClusterRole"));
-        assert!(rights.contains(&right("networking.k8s.io", "ingresses", "watch")));
+        let rights = granted_permissions(of_kind(rendered, "ClusterRole"));
+        assert!(rights.contains(&permission("networking.k8s.io", "ingresses", "watch")));
     }
     let container = &of_kind(&by_kustomize, "StatefulSet")["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["image"], concat!("registry.example/kinescope:", env!("CARGO_PKG_VERSION")));
@@ -250,11 +250,11 @@ fn the_examples_of_the_readme_can_be_rendered() {
     assert!(config.contains("kubeconfig: /etc/kinescope-kubeconfigs/prod\n"), "{config}");
 }
 
-/// Every value of the chart set to another than its default.
+/// Values that set every value of the chart to something other than its default.
 const EVERYTHING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/deploy/everything.yaml");
 
 #[test]
-fn every_value_is_tried_and_wrong_ones_are_refused() {
+fn every_value_is_tested_and_invalid_ones_are_rejected() {
     let everything = &objects(&std::fs::read_to_string(EVERYTHING).unwrap())[0];
     check_differs("", &objects(&file("helm/kinescope/values.yaml"))[0], everything);
     let Some(renderer) = Renderer::find() else { return };
@@ -275,7 +275,7 @@ fn every_value_is_tried_and_wrong_ones_are_refused() {
     }
 }
 
-/// That nothing of `values` is left out of `others` or the same there.
+/// Checks that `others` sets every value of `values`, to something else.
 fn check_differs(path: &str, values: &Value, others: &Value) {
     match values.as_object().filter(|fields| !fields.is_empty()) {
         Some(fields) => {

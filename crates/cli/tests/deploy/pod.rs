@@ -1,4 +1,5 @@
-//! The pod's command, run as it stands in the StatefulSet but for where its volumes are, records and serves.
+//! A test that the command of the StatefulSet's pod records and serves, run as it is except for the paths of its
+//! volumes.
 
 #[allow(dead_code, reason = "parts of it are for other tests")]
 #[path = "../serve/server.rs"]
@@ -10,12 +11,12 @@ use serde_json::Value;
 
 use self::server::{Answer, Server, write_request};
 use crate::alerts;
+use crate::permissions::{PermissionsFixture, wait_for};
 use crate::rendered::of_kind;
-use crate::rights::{Stage, wait_for};
 
 #[test]
 fn the_pods_command_records_the_cluster_and_serves_it() {
-    let Some(stage) = Stage::set() else { return };
+    let Some(stage) = PermissionsFixture::start() else { return };
     let pod = &of_kind(&stage.base, "StatefulSet")["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -33,7 +34,7 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     let token = "0123456789abcdef0123456789abcdef";
     std::fs::write(volumes.join("config/config.yaml"), config).unwrap();
     std::fs::write(volumes.join("token/token"), token).unwrap();
-    // Tests listen at loopback only.
+    // Tests listen on loopback only.
     assert_eq!(arguments.remove(0), "serve");
     let listen = arguments.iter().position(|argument| argument == "--listen=0.0.0.0:7777").unwrap();
     arguments.remove(listen);
@@ -49,7 +50,7 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     let ask = |path: &str| server.ask("GET", path, &[&authorization], b"");
     for probe in ["livenessProbe", "readinessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
-        // It is ready as soon as it records.
+        // It is ready once it records.
         wait_for(probe, || {
             let mut stream = TcpStream::connect(probes).unwrap();
             write_request(&mut stream, "GET", path, &[], b"", "kinescope-0");
@@ -64,7 +65,7 @@ fn the_pods_command_records_the_cluster_and_serves_it() {
     assert!(volumes.join("data/this.kine").is_file());
     let metrics = || String::from_utf8(ask("/metrics").fine()).unwrap();
     assert!(metrics().contains(r#"kinescope_history_readable{history="this"} 1"#));
-    // What alerts are about is there. Some of it is told when the first watch begins.
+    // The metrics that alerts use exist. Some appear only with the first watch.
     for name in alerts::metrics() {
         wait_for(&name, || {
             let metrics = metrics();

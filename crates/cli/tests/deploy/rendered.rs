@@ -9,14 +9,14 @@ use testcluster::Program;
 
 use crate::common::{Said, said};
 
-/// The programs that render.
+/// kubectl and Helm.
 pub(crate) struct Renderer {
     programs: PathBuf,
     home: TempDir,
 }
 
 impl Renderer {
-    /// `None` without Go, and a word about it.
+    /// `None`, with a message, if Go is not installed.
     pub(crate) fn find() -> Option<Renderer> {
         let programs = testcluster::build(&[Program::Kubectl, Program::Helm]).unwrap();
         if programs.is_none() {
@@ -25,13 +25,13 @@ impl Renderer {
         Some(Renderer { programs: programs?, home: tempfile::tempdir().unwrap() })
     }
 
-    /// What `kubectl kustomize` makes of a folder of `deploy/kustomize`, or of another.
+    /// The output of `kubectl kustomize` for a folder of `deploy/kustomize`, or any other.
     pub(crate) fn kustomize(&self, folder: &str) -> String {
         let folder = deploy().join("kustomize").join(folder);
         self.run(Program::Kubectl, &["kustomize", folder.to_str().unwrap()]).fine()
     }
 
-    /// What `helm template` makes of the chart as the README installs it.
+    /// The output of `helm template` for the chart, as the README installs it.
     pub(crate) fn template(&self, arguments: &[&str]) -> Said {
         self.helm(&[&["template"], arguments].concat())
     }
@@ -51,12 +51,12 @@ impl Renderer {
     }
 }
 
-/// A word for tests that cannot be. Not by a macro, whose output the test runner would keep to itself.
+/// Reports a skipped test. Written directly: the test runner captures the output of print macros.
 pub(crate) fn no_go() {
     std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
 }
 
-/// The folder that all of this is about.
+/// The `deploy` folder.
 pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
@@ -67,7 +67,7 @@ pub(crate) fn objects(yaml: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(yaml).unwrap()
 }
 
-/// The only one of a kind.
+/// The only object of a kind.
 #[track_caller]
 pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     let mut found = objects.iter().filter(|object| object["kind"] == kind);

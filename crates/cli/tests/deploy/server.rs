@@ -1,4 +1,4 @@
-//! A real API server takes all of it, checking as strictly as it can.
+//! Tests that a real API server accepts the objects of `deploy/` with strict validation.
 
 use model::Kind;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use testcluster::{Cluster, Options};
 use crate::EVERYTHING;
 use crate::rendered::{Renderer, deploy, no_go, objects, of_kind};
 
-/// A cluster of one's own; or none, and a word about it.
+/// Starts a cluster; `None`, with a message, if it cannot be built.
 pub(crate) fn start(options: Options) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
@@ -16,13 +16,13 @@ pub(crate) fn start(options: Options) -> Option<Cluster> {
     cluster
 }
 
-/// Makes an object.
+/// Creates an object.
 #[track_caller]
 pub(crate) fn create(cluster: &Cluster, object: &Value) {
     cluster.kubectl_reading(&["create", "-f", "-"], &object.to_string()).unwrap();
 }
 
-/// The definition of a kind, with what its objects may hold.
+/// A CustomResourceDefinition of a kind, with this schema.
 pub(crate) fn definition(kind: &Kind, plural: &str, schema: Value) -> Value {
     let (group, kind) = (&*kind.group, &*kind.kind);
     json!({
@@ -30,7 +30,7 @@ pub(crate) fn definition(kind: &Kind, plural: &str, schema: Value) -> Value {
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": format!("{plural}.{group}"),
-            // Asked for where a group's name ends in k8s.io.
+            // Required for API groups that end in k8s.io.
             "annotations": { "api-approved.kubernetes.io": "unapproved, for a test" },
         },
         "spec": {
@@ -47,7 +47,7 @@ pub(crate) fn definition(kind: &Kind, plural: &str, schema: Value) -> Value {
     })
 }
 
-/// As much of the Prometheus operator's definition as is used.
+/// The part of the Prometheus operator's definition that is used.
 fn service_monitors() -> Value {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "object", "additionalProperties": text });
@@ -80,7 +80,7 @@ fn prometheus_rules() -> Value {
 }
 
 #[test]
-fn a_real_server_takes_all_of_it() {
+fn a_real_server_accepts_all_objects() {
     let Some(renderer) = Renderer::find() else { return };
     let Some(cluster) = start(Options::default()) else { return };
     let base = renderer.kustomize("base");
@@ -107,7 +107,7 @@ fn a_real_server_takes_all_of_it() {
         assert!(applied.ends_with("/kinescope created (server dry run)\n"), "{applied}");
     }
 
-    // As the README has it for other clusters.
+    // As the README describes for other clusters.
     let account = deploy().join("kustomize/base/account.yaml");
     let apply = ["apply", "--dry-run=server", "-n=kinescope", "-f", account.to_str().unwrap()];
     assert_eq!(cluster.kubectl(&apply).unwrap().lines().count(), 3);
@@ -129,8 +129,8 @@ fn a_real_server_takes_all_of_it() {
     assert!(!notes().contains(make) && notes().contains("port-forward -n kinescope service/kinescope 7777"));
 }
 
-/// Pods of a set are made by a controller. The server judges one that is made as it would: the namespace takes none
-/// that are not restricted.
+/// Creates a pod of the StatefulSet, as its controller would: the namespace enforces the restricted Pod Security
+/// Standard.
 fn check_pod(cluster: &Cluster, set: &Value) {
     let mut pod = set["spec"]["template"].clone();
     pod["apiVersion"] = "v1".into();

@@ -1,10 +1,10 @@
-//! What leaves the program: no Secrets unless they are asked for, and nothing that steers a terminal.
+//! Tests of the program's output: no Secrets unless they are requested, and no control characters on a terminal.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 #[path = "../common/mod.rs"]
 mod common;
-mod naming;
+mod secret_requests;
 mod secrets;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../serve/server.rs"]
@@ -25,8 +25,8 @@ pub(crate) fn kubeconfig(server: &str) -> String {
     )
 }
 
-/// A server that gives everybody the same answer.
-pub(crate) fn answering(status: &str, body: &str) -> String {
+/// A server that sends the same response to every request.
+pub(crate) fn fake_server(status: &str, body: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let answer = format!(

@@ -1,4 +1,4 @@
-//! Secrets that an import has brought into a history, and where they go from there.
+//! Tests of Secrets in imported histories, and of the commands that show, export or serve them.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::common::run;
 use crate::server::Server;
 
-/// The value of a Secret, as its data and as the annotation of `kubectl apply` hold it.
+/// The values of a Secret, in its data and in the annotation of `kubectl apply`.
 const VALUES: [&str; 3] = ["aHVudGVyMg", "c3dvcmRmaXNo", "hunter2"];
 
 /// A history with a Secret, which changes once.
@@ -32,7 +32,7 @@ fn history() -> TempDir {
     folder
 }
 
-/// Whether any of the values is there.
+/// Whether the bytes contain any of the values.
 fn holds_values(bytes: &[u8]) -> bool {
     VALUES.iter().any(|value| bytes.windows(value.len()).any(|part| part == value.as_bytes()))
 }
@@ -69,7 +69,7 @@ fn every_export_leaves_secrets_out_and_says_so() {
         assert!(said.err.contains(&expected), "{format}: {} should say {expected:?}", said.err);
         said.fine();
         assert!(!holds_values(&std::fs::read(folder.join(&file)).unwrap()), "{format}");
-        // What is compressed in it is not there either.
+        // Nor in its compressed parts.
         let import = ["import", &file, "--format", format, "--into", &back, "--at", "2026-11-01T10:00Z"];
         if run(folder, &import).code == 0 {
             let out = run(folder, &["export", &back, "--format", "jsonl", "--with-secrets"]).fine();
@@ -82,7 +82,7 @@ fn every_export_leaves_secrets_out_and_says_so() {
 }
 
 #[test]
-fn an_import_by_the_recorders_rules_keeps_none() {
+fn a_stripped_import_keeps_no_secrets() {
     let folder = history();
     let folder = folder.path();
     let key = ["--redact-key", "key"];
@@ -95,7 +95,7 @@ fn an_import_by_the_recorders_rules_keeps_none() {
 }
 
 #[test]
-fn a_replay_writes_none() {
+fn a_replay_writes_no_secrets() {
     let folder = history();
     let folder = folder.path();
     run(folder, &["replay", "h.kine", "--out", "played"]).fine();
@@ -105,7 +105,7 @@ fn a_replay_writes_none() {
 }
 
 #[test]
-fn with_secrets_are_written_for_the_owner_only() {
+fn exported_secrets_are_readable_by_the_owner_only() {
     let folder = history();
     let folder = folder.path();
     File::create(folder.join("usual")).unwrap();
@@ -123,12 +123,12 @@ fn with_secrets_are_written_for_the_owner_only() {
         assert_eq!(mode(&folder.join("out")), 0o600, "{format}");
         std::fs::remove_file(folder.join("out")).unwrap();
     }
-    // Nothing that is made up for strangers holds them.
+    // An anonymized export never contains them.
     run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets", "--anonymise"]).wrong(2);
 }
 
 #[test]
-fn an_import_keeps_every_byte_and_get_shows_it_to_whoever_names_it() {
+fn an_import_keeps_secrets_and_get_shows_them_if_named() {
     let folder = history();
     let folder = folder.path();
     let all = run(folder, &["export", "h.kine", "--format", "jsonl", "--with-secrets"]).fine();
@@ -157,7 +157,7 @@ fn changes_of_secrets_are_masked_as_kubectl_masks_them() {
 }
 
 #[test]
-fn a_server_gives_secrets_to_nobody_who_does_not_take_the_whole_history() {
+fn a_server_serves_secrets_only_in_downloads_of_the_whole_history() {
     let folder = history();
     let server = Server::start(folder.path(), &[]);
     let of_history = |rest: &str| format!("/api/v1/histories/h/{rest}");

@@ -1,4 +1,4 @@
-//! The second signal, which ends the program wherever it is.
+//! A test that the second signal ends the program at once.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::common::command;
 use crate::kubeconfig;
 
-/// What a pipe holds on Linux before whoever writes to it has to wait.
-const PIPE: usize = 64 << 10;
-/// Longer than anything here takes, but not for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The capacity of a pipe on Linux; then writes block.
+const PIPE_CAPACITY: usize = 64 << 10;
+/// The longest wait of a test.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
@@ -21,22 +21,22 @@ fn signal(child: &Child, name: &str) {
 fn the_second_signal_ends_a_recorder_that_cannot_stop() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // A server that never answers, and a terminal on which nothing can be written any more.
+    // A server that never responds, and a standard error to which nothing can be written any more.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     std::fs::write(folder.join("config"), kubeconfig(&format!("http://{}", silent.local_addr().unwrap())))
         .unwrap();
     let (_unread, mut full) = std::io::pipe().unwrap();
-    full.write_all(&[b'.'; PIPE]).unwrap();
+    full.write_all(&[b'.'; PIPE_CAPACITY]).unwrap();
     let mut child = command(folder)
         .args(["record", "--kubeconfig", "config", "--into", "h.kine"])
         .stderr(full)
         .spawn()
         .unwrap();
     let _asked = silent.accept().unwrap();
-    // Two of one kind might be told as one.
+    // Two pending signals of the same kind might be merged.
     signal(&child, "-INT");
     signal(&child, "-TERM");
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;

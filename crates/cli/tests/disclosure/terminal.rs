@@ -1,4 +1,4 @@
-//! Texts that would steer a terminal, from histories and from servers.
+//! Tests that control characters from histories and servers do not reach the terminal.
 
 use std::path::Path;
 
@@ -6,13 +6,14 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::common::{Said, run};
-use crate::{answering, kubeconfig};
+use crate::{fake_server, kubeconfig};
 
-/// Sets a terminal's title, goes back to the beginning of the line, clears the screen, turns the direction of writing.
+/// Sets the terminal's title, returns to the beginning of the line, clears the screen, and reverses the direction of
+/// text.
 const HOSTILE: &str = "x\u{1b}]0;pwned\u{7}\r\u{9b}2J\u{7f}\u{202e}y";
 const SHOWN: &str = "x^[]0;pwned^G\\r<U+009B>2J^?<U+202E>y";
 
-/// A history in which every text that can be hostile is.
+/// A history with control characters in every string that allows them.
 fn history() -> TempDir {
     let at = |minute: u32, word: &str, object: serde_json::Value| json!({"at": format!("2026-11-01T10:{minute:02}:00Z"), "type": word, "source": HOSTILE, "object": object});
     let pod = |version: u32, reason: &str| {
@@ -53,7 +54,7 @@ fn history() -> TempDir {
     folder
 }
 
-/// That nothing was said that steers a terminal.
+/// Checks that the output contains no control characters.
 #[track_caller]
 fn check(said: &Said, what: &str) {
     for text in [&said.out, &said.err] {
@@ -70,7 +71,7 @@ fn check_run(folder: &Path, arguments: &[&str]) -> Said {
 }
 
 #[test]
-fn no_text_of_a_history_steers_a_terminal() {
+fn no_text_of_a_history_controls_the_terminal() {
     let folder = history();
     let folder = folder.path();
     let pod = "pod/web";
@@ -95,12 +96,12 @@ fn no_text_of_a_history_steers_a_terminal() {
         let is_told =
             all.contains("^[]0;pwned^G") || all.contains("^[[2J") || all.contains("\\u001b]0;pwned");
         assert!(is_told, "{arguments:?} should have something hostile to tell: {all}");
-        // What a text says stays in its line.
+        // A line break in a text does not begin a new line.
         assert!(!all.lines().any(|line| line.starts_with("forged")), "{arguments:?}: {all}");
     }
     let table = run(folder, &["get", "pods", "-A", "--at", "2026-11-01T10:03Z"]).fine();
     assert!(table.contains("^[]0;pwned^G"), "{table}");
-    // Data keeps its meaning: JSON and YAML have escapes of their own.
+    // JSON and YAML have escapes of their own, so that data keeps its meaning.
     for format in ["json", "yaml"] {
         let said = run(folder, &["get", "pods", "-A", "-o", format]);
         assert!(
@@ -112,16 +113,16 @@ fn no_text_of_a_history_steers_a_terminal() {
 }
 
 #[test]
-fn no_words_of_a_server_steer_a_terminal() {
+fn no_text_of_a_server_controls_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "message": HOSTILE});
-    let server = answering("403 Forbidden", &status.to_string());
+    let server = fake_server("403 Forbidden", &status.to_string());
     std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
     let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
     assert!(said.err.contains(SHOWN), "{}", said.err);
-    // What is no answer of an API server is shown too.
-    let server = answering("500 Internal Server Error", HOSTILE);
+    // Responses that are not an API server's are shown as well.
+    let server = fake_server("500 Internal Server Error", HOSTILE);
     std::fs::write(folder.path().join("config"), kubeconfig(&server)).unwrap();
     let said = check_run(folder.path(), &["record", "--kubeconfig", "config", "--into", "h.kine"]);
     assert!(said.err.contains(SHOWN), "{}", said.err);

@@ -1,10 +1,10 @@
-//! What `explain` says of nodes, and of pods that wait for one: as cluster-autoscaler sees them.
+//! `kinescope explain` for nodes, and for pending pods, according to cluster-autoscaler.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Film, explain, json_of, node, on, pod, time, with};
+use super::{RecordingBuilder, explain, json_of, node, on, pod, time, with};
 
 pub(super) const GROUPS: &str = "
 groups:
@@ -48,7 +48,7 @@ pub(super) fn replica_set() -> Value {
     })
 }
 
-pub(super) fn waiting(name: &str, cpu: &str) -> Value {
+pub(super) fn pending_pod(name: &str, cpu: &str) -> Value {
     let mut pod = pod(name, cpu, "1Gi");
     pod["status"]["conditions"] = json!([{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": "2026-11-01T14:00:01Z",
@@ -56,36 +56,35 @@ pub(super) fn waiting(name: &str, cpu: &str) -> Value {
     pod
 }
 
-/// An idle node, a busy one, one with a pod that nothing would make anew, and one of no group; then nothing for half an
-/// hour.
-pub(super) fn pool() -> Film {
-    Film::new()
-        .at_once(replica_set())
-        .at_once(member("idle", "small"))
-        .at_once(member("busy", "small"))
-        .at_once(member("naked", "small"))
-        .at_once(member("stray", "none"))
-        .at_once(on(owned(pod("web-1", "3", "1Gi")), "busy"))
-        .at_once(on(owned(pod("web-2", "1", "2Gi")), "idle"))
-        .tell("ADDED", on(pod("naked", "1", "1Gi"), "naked"), 1800)
-        .tell("MODIFIED", replica_set(), 0)
+/// An idle node, a busy one, one with a bare pod, and one outside all groups; then half an hour without changes.
+pub(super) fn pool() -> RecordingBuilder {
+    RecordingBuilder::new()
+        .add_at_same_time(replica_set())
+        .add_at_same_time(member("idle", "small"))
+        .add_at_same_time(member("busy", "small"))
+        .add_at_same_time(member("naked", "small"))
+        .add_at_same_time(member("stray", "none"))
+        .add_at_same_time(on(owned(pod("web-1", "3", "1Gi")), "busy"))
+        .add_at_same_time(on(owned(pod("web-2", "1", "2Gi")), "idle"))
+        .push("ADDED", on(pod("naked", "1", "1Gi"), "naked"), 1800)
+        .push("MODIFIED", replica_set(), 0)
 }
 
-pub(super) fn with_groups(film: Film, groups: &str) -> tempfile::TempDir {
-    let folder = film.shot();
+pub(super) fn import_with_groups(film: RecordingBuilder, groups: &str) -> tempfile::TempDir {
+    let folder = film.import();
     std::fs::write(folder.path().join("groups.yaml"), groups).unwrap();
     folder
 }
 
-pub(super) fn of(folder: &Path, arguments: &[&str]) -> Value {
+pub(super) fn explain_json(folder: &Path, arguments: &[&str]) -> Value {
     json_of(folder, &[arguments, &["--node-groups", "groups.yaml"]].concat())
 }
 
 #[test]
-fn a_node_that_is_little_used_may_go_once_it_was_so_for_long_enough() {
-    let folder = with_groups(pool(), GROUPS);
+fn an_underutilized_node_is_removed_after_the_unneeded_time() {
+    let folder = import_with_groups(pool(), GROUPS);
     let asked = ["node/idle", "--at", &time(300)];
-    let said = of(folder.path(), &asked);
+    let said = explain_json(folder.path(), &asked);
     assert_eq!((&said["node"], &said["at"]), (&json!("idle"), &json!(time(300))));
     assert_eq!(
         said["group"],
@@ -94,7 +93,7 @@ fn a_node_that_is_little_used_may_go_once_it_was_so_for_long_enough() {
     assert_eq!(said["utilization"]["cpu"], 0.25);
     assert_eq!(said["utilization"]["resource"], "memory", "equals: 1 of 4 cores, 2 of 8 GiB");
     assert_eq!(said["threshold"], 0.5);
-    // The first loop is ten seconds after the history begins.
+    // The first loop runs ten seconds after the history's beginning.
     assert_eq!((&said["verdict"], &said["since"]), (&json!("mayGo"), &json!(time(10))));
     assert_eq!(said["reason"], "NotUnneededLongEnough");
     assert_eq!(said["pods"], json!([{"namespace": "shop", "name": "web-2"}]));
@@ -111,28 +110,28 @@ fn a_node_that_is_little_used_may_go_once_it_was_so_for_long_enough() {
         assert!(text.contains(line), "{line}{text}");
     }
     assert!(!text.contains("Goes:"), "what was before is not known: {text}");
-    // No longer than ten minutes: in the loop after them it goes.
-    assert_eq!(of(folder.path(), &["node/idle", "--at", &time(610)])["verdict"], "mayGo");
-    let said = of(folder.path(), &["node/idle", "--at", &time(620)]);
+    // After ten unneeded minutes the next loop removes it.
+    assert_eq!(explain_json(folder.path(), &["node/idle", "--at", &time(610)])["verdict"], "mayGo");
+    let said = explain_json(folder.path(), &["node/idle", "--at", &time(620)]);
     assert_eq!(
         (&said["verdict"], &said["since"], &said["drains"]),
         (&json!("goes"), &json!(time(620)), &json!(true))
     );
     assert_eq!(said["means"], "it was unneeded for long enough; its pods are moved first");
-    // It did not: every later loop says the same, and that it should have gone by then.
+    // It was not removed: every later loop decides the same, and the explanation says since when.
     let asked = ["node/idle", "--at", &time(1200)];
-    let said = of(folder.path(), &asked);
+    let said = explain_json(folder.path(), &asked);
     assert_eq!((&said["verdict"], &said["since"]), (&json!("goes"), &json!(time(620))));
     let text = explain(folder.path(), &[&asked[..], &["--node-groups", "groups.yaml"]].concat()).fine();
     assert!(text.contains("Verdict:     its removal would have begun at 2026-11-01T14:10:20Z\n"), "{text}");
 }
 
 #[test]
-fn flags_are_put_on_top_of_what_is_known() {
-    let folder = with_groups(pool(), GROUPS);
+fn flags_override_recorded_settings() {
+    let folder = import_with_groups(pool(), GROUPS);
     let flags =
         ["--autoscaler-flags", "--scale-down-unneeded-time=2m --scale-down-utilization-threshold 0.2"];
-    let said = of(folder.path(), &[&["node/idle", "--at", &time(300)], &flags[..]].concat());
+    let said = explain_json(folder.path(), &[&["node/idle", "--at", &time(300)], &flags[..]].concat());
     assert_eq!((&said["verdict"], &said["reason"]), (&json!("stays"), &json!("NotUnderutilized")));
     assert_eq!((&said["threshold"], &said["unneededSeconds"]), (&json!(0.2), &json!(120.0)));
     assert_eq!(said["autoscaler"]["settings"]["flags"], flags[1]);
@@ -147,12 +146,12 @@ fn flags_are_put_on_top_of_what_is_known() {
 }
 
 #[test]
-fn a_node_that_may_not_go_is_told_why() {
-    let folder = with_groups(pool(), GROUPS);
+fn an_unremovable_node_has_its_reason() {
+    let folder = import_with_groups(pool(), GROUPS);
     let check = |node: &str, groups: &str, reason: &str, lines: &[&str]| {
         std::fs::write(folder.path().join("groups.yaml"), groups).unwrap();
         let asked = [node, "--at", "2026-11-01T14:05:05Z"];
-        let said = of(folder.path(), &asked);
+        let said = explain_json(folder.path(), &asked);
         assert_eq!((&said["verdict"], &said["reason"]), (&json!("stays"), &json!(reason)), "{node}");
         let text = explain(folder.path(), &[&asked[..], &["--node-groups", "groups.yaml"]].concat()).fine();
         for line in [&["Verdict:     it may not go\n"], lines].concat() {
@@ -193,7 +192,7 @@ fn a_node_that_may_not_go_is_told_why() {
 }
 
 #[test]
-fn what_really_happened_to_a_node_is_told() {
+fn recorded_events_of_a_node_are_shown() {
     let marked = with(
         member("idle", "small"),
         "/spec/taints",
@@ -209,28 +208,28 @@ fn what_really_happened_to_a_node_is_told() {
     let other =
         with(with(event.clone(), "/metadata/name", "other".into()), "/regarding/name", "idle-2".into());
     let film = pool().change(marked.clone()).add(event).add(other).delete(marked);
-    let folder = with_groups(film, GROUPS);
-    let said = of(folder.path(), &["node/idle"]);
+    let folder = import_with_groups(film, GROUPS);
+    let said = explain_json(folder.path(), &["node/idle"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(1800)), &json!(true)));
     assert_eq!(said["why"], "when it was marked to be deleted");
     assert_eq!(said["happened"]["changes"], json!([{"at": time(1800), "what": "marked to be deleted"}]));
     assert_eq!(said["happened"]["events"].as_array().unwrap().len(), 1);
     assert_eq!(said["happened"]["events"][0]["message"], "marked the node as toBeDeleted/unschedulable");
     assert_eq!(said["happened"]["goneAt"], time(1803));
-    let being_deleted = of(folder.path(), &["node/idle", "--at", &time(1801)]);
+    let being_deleted = explain_json(folder.path(), &["node/idle", "--at", &time(1801)]);
     assert_eq!(being_deleted["verdict"], "stays");
     assert_eq!(being_deleted["reason"], "CurrentlyBeingDeleted");
 }
 
-/// Its group is known from the nodes that there were just before.
+/// The group of a deleted node is derived from the nodes that existed just before.
 #[test]
 fn a_node_that_vanished_belonged_to_its_group() {
-    let film = Film::new()
-        .at_once(replica_set())
-        .tell("ADDED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
-        .tell("DELETED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
-        .tell("MODIFIED", replica_set(), 0);
-    let said = json_of(film.shot().path(), &["node/lost"]);
+    let film = RecordingBuilder::new()
+        .add_at_same_time(replica_set())
+        .push("ADDED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
+        .push("DELETED", with(member("lost", "small"), "/metadata/labels/node-pool", "small".into()), 60)
+        .push("MODIFIED", replica_set(), 0);
+    let said = json_of(film.import().path(), &["node/lost"]);
     assert_eq!((&said["at"], &said["before"]), (&json!(time(60)), &json!(true)));
     assert_eq!(said["why"], "when it was gone");
     assert!(said["group"]["name"].is_string(), "{said}");
@@ -250,14 +249,14 @@ fn a_node_that_was_marked_twice_is_explained_as_of_the_last_time() {
         })
     };
     let film = pool()
-        .at_once(event(1800, 1))
-        .tell("MODIFIED", marked.clone(), 100)
-        .tell("MODIFIED", member("idle", "small"), 500)
-        .tell("MODIFIED", event(2400, 2), 0)
-        .tell("MODIFIED", marked.clone(), 50)
+        .add_at_same_time(event(1800, 1))
+        .push("MODIFIED", marked.clone(), 100)
+        .push("MODIFIED", member("idle", "small"), 500)
+        .push("MODIFIED", event(2400, 2), 0)
+        .push("MODIFIED", marked.clone(), 50)
         .delete(marked);
-    let folder = with_groups(film, GROUPS);
-    let said = of(folder.path(), &["node/idle"]);
+    let folder = import_with_groups(film, GROUPS);
+    let said = explain_json(folder.path(), &["node/idle"]);
     assert_eq!((&said["at"], &said["why"]), (&json!(time(2400)), &json!("when it was marked to be deleted")));
     let changes = said["happened"]["changes"].as_array().unwrap();
     let at: Vec<&str> = changes.iter().map(|change| change["at"].as_str().unwrap()).collect();
@@ -267,7 +266,7 @@ fn a_node_that_was_marked_twice_is_explained_as_of_the_last_time() {
 }
 
 #[test]
-fn a_pod_that_waits_is_told_which_groups_help() {
+fn a_pending_pod_shows_the_groups_that_help() {
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {"name": "wide.1", "namespace": "shop"},
@@ -275,30 +274,30 @@ fn a_pod_that_waits_is_told_which_groups_help() {
         "note": "pod triggered scale-up: [{large 0->1 (max: 2)}]",
         "regarding": {"kind": "Pod", "namespace": "shop", "name": "wide", "uid": "uid-of-wide"},
     });
-    let film = pool().tell("ADDED", waiting("wide", "6"), 20).tell("ADDED", event, 40).tell(
+    let film = pool().push("ADDED", pending_pod("wide", "6"), 20).push("ADDED", event, 40).push(
         "MODIFIED",
         replica_set(),
         60,
     );
-    let folder = with_groups(film, GROUPS);
+    let folder = import_with_groups(film, GROUPS);
     let asked = ["pod/wide", "-n", "shop"];
-    let said = of(folder.path(), &asked);
+    let said = explain_json(folder.path(), &asked);
     let scaling = &said["autoscaler"];
     assert_eq!(scaling["outcome"], "triggers");
     assert_eq!(scaling["increases"], json!([{"group": "large", "from": 0, "to": 1, "max": 2}]));
     assert_eq!(said["happened"]["scaleUp"][0]["reason"], "TriggeredScaleUp");
-    // What TriggeredScaleUp says in cluster-autoscaler.
+    // The message of cluster-autoscaler's TriggeredScaleUp event.
     assert_eq!(scaling["event"]["message"], "pod triggered scale-up: [{large 0->1 (max: 2)}]");
     assert_eq!(
         scaling["search"]["rejected"],
         json!({"small": ["Insufficient cpu"], "tainted": ["node(s) had untolerated taint(s)"]})
     );
-    // Every loop since says the same.
+    // Every loop since decides the same.
     let triggered = &scaling["triggered"];
     assert_eq!(triggered.as_array().unwrap().len(), 1, "{triggered}");
     assert!(triggered[0]["times"].as_u64().unwrap() > 5, "{triggered}");
     assert_eq!(triggered[0]["lastAt"], said["at"]);
-    // 10 of 16 cores and 31 of 32 GiB are left unused.
+    // 10 of 16 cores and 31 of 32 GiB stay unused.
     assert_eq!(scaling["search"]["expanders"][0]["scores"], json!({"large": 0.625 + 0.96875}));
     let text = explain(folder.path(), &[&asked[..], &["--node-groups", "groups.yaml"]].concat()).fine();
     for line in [
@@ -312,7 +311,7 @@ fn a_pod_that_waits_is_told_which_groups_help() {
     }
     let full = GROUPS.replace("max: 2", "max: 0");
     std::fs::write(folder.path().join("groups.yaml"), full).unwrap();
-    let said = of(folder.path(), &asked);
+    let said = explain_json(folder.path(), &asked);
     assert_eq!(said["autoscaler"]["outcome"], "refused");
     assert_eq!(
         said["autoscaler"]["event"]["message"],
@@ -321,20 +320,21 @@ fn a_pod_that_waits_is_told_which_groups_help() {
     assert_eq!(said["autoscaler"]["search"]["skipped"], json!({"large": ["max node group size reached"]}));
 }
 
-/// The pod that was in the way is not why a node stays that is used too much by now.
+/// A blocking pod is not the reason if the utilization is above the threshold by now.
 #[test]
-fn a_pod_blocks_only_where_that_is_why() {
+fn a_blocking_pod_is_shown_only_if_it_is_the_reason() {
     let film = pool()
-        .at_once(on(owned(pod("web-9", "3", "1Gi")), "naked"))
-        .tell("MODIFIED", replica_set(), 600)
-        .tell("MODIFIED", replica_set(), 0);
-    let folder = with_groups(film, GROUPS);
+        .add_at_same_time(on(owned(pod("web-9", "3", "1Gi")), "naked"))
+        .push("MODIFIED", replica_set(), 600)
+        .push("MODIFIED", replica_set(), 0);
+    let folder = import_with_groups(film, GROUPS);
     let text = explain(folder.path(), &["node/naked", "--node-groups", "groups.yaml"]).fine();
     assert!(text.contains("Because:     NotUnderutilized"), "{text}");
     assert!(!text.contains("Blocked by:"), "{text}");
 }
 
-/// Groups come from a file, settings from the Deployment: what was assumed of these is told.
+/// Node groups come from the file, settings from cluster-autoscaler's Deployment; assumptions about the latter are
+/// shown.
 #[test]
 fn a_deployment_sets_what_a_file_does_not() {
     let deployment = json!({
@@ -345,7 +345,7 @@ fn a_deployment_sets_what_a_file_does_not() {
             "command": ["./cluster-autoscaler", "--expander=price"],
         }]}}},
     });
-    let folder = with_groups(pool().add(deployment), GROUPS);
+    let folder = import_with_groups(pool().add(deployment), GROUPS);
     let asked = ["node/idle", "--node-groups", "groups.yaml"];
     let said = json_of(folder.path(), &asked);
     assert_eq!(said["autoscaler"]["settings"]["from"], "history");
@@ -361,21 +361,21 @@ fn a_deployment_sets_what_a_file_does_not() {
 }
 
 #[test]
-fn a_pod_that_needs_no_new_node_or_gets_none_is_told_so() {
+fn a_pod_without_a_scale_up_has_its_reason() {
     let film = pool()
-        .at_once(with(waiting("low", "6"), "/spec/priority", json!(-11)))
-        .at_once(waiting("narrow", "2"))
-        .at_once(pod("unseen", "6", "1Gi"))
-        .tell("MODIFIED", replica_set(), 60)
-        .tell("MODIFIED", replica_set(), 0);
-    let folder = with_groups(film, GROUPS);
-    let outcome = |pod: &str| of(folder.path(), &[pod, "-n", "shop"])["autoscaler"].clone();
+        .add_at_same_time(with(pending_pod("low", "6"), "/spec/priority", json!(-11)))
+        .add_at_same_time(pending_pod("narrow", "2"))
+        .add_at_same_time(pod("unseen", "6", "1Gi"))
+        .push("MODIFIED", replica_set(), 60)
+        .push("MODIFIED", replica_set(), 0);
+    let folder = import_with_groups(film, GROUPS);
+    let outcome = |pod: &str| explain_json(folder.path(), &[pod, "-n", "shop"])["autoscaler"].clone();
     assert_eq!(outcome("pod/low")["outcome"], "expendable");
     assert_eq!(outcome("pod/narrow")["outcome"], "findsRoom");
     assert_eq!(outcome("pod/narrow")["room"]["upcoming"], false);
     assert_eq!(outcome("pod/unseen")["outcome"], "notRefused");
     std::fs::write(folder.path().join("pod.json"), pod("new", "6", "1Gi").to_string()).unwrap();
-    let said = of(folder.path(), &["--manifest", "pod.json"]);
+    let said = explain_json(folder.path(), &["--manifest", "pod.json"]);
     assert_eq!(said["autoscaler"]["outcome"], "triggers", "a pod that never was");
     std::fs::write(folder.path().join("pod.json"), pod("new", "1", "1Gi").to_string()).unwrap();
     let asked = ["--manifest", "pod.json", "--node-groups", "groups.yaml"];
@@ -384,8 +384,8 @@ fn a_pod_that_needs_no_new_node_or_gets_none_is_told_so() {
 }
 
 #[test]
-fn nothing_is_said_of_an_autoscaler_where_none_is_known() {
-    let folder = pool().add(waiting("wide", "6")).shot();
+fn no_autoscaler_is_shown_where_none_is_known() {
+    let folder = pool().add(pending_pod("wide", "6")).import();
     let said = json_of(folder.path(), &["pod/wide", "-n", "shop"]);
     assert_eq!(said.get("autoscaler"), None);
     let asked =
@@ -399,8 +399,9 @@ fn nothing_is_said_of_an_autoscaler_where_none_is_known() {
 }
 
 #[test]
-fn what_an_autoscaler_cannot_be_is_refused() {
-    let folder = with_groups(pool(), "groups:\n- {name: a, min: 3, max: 1, template: {cpu: 1, pods: 1}}\n");
+fn invalid_autoscaler_options_are_rejected() {
+    let folder =
+        import_with_groups(pool(), "groups:\n- {name: a, min: 3, max: 1, template: {cpu: 1, pods: 1}}\n");
     let wrong = |arguments: &[&str]| explain(folder.path(), arguments).wrong(1);
     let error = wrong(&["node/idle", "--node-groups", "groups.yaml"]);
     assert!(error.starts_with("error: groups.yaml: bad node groups: "), "{error}");

@@ -1,12 +1,12 @@
-//! Pods that never were, and those of workloads that never were.
+//! `kinescope explain --manifest`: pods and workloads that were never created.
 
 use serde_json::{Value, json};
 
-use super::{Film, explain, json_of, node, on, pod, three_sizes, time, with};
+use super::{RecordingBuilder, explain, json_of, node, on, pod, three_sizes, time, with};
 
 #[test]
-fn a_pod_that_never_was_is_read_from_a_manifest() {
-    let folder = three_sizes().shot();
+fn a_pod_is_read_from_a_manifest() {
+    let folder = three_sizes().import();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write(
         "pod.yaml",
@@ -15,7 +15,7 @@ fn a_pod_that_never_was_is_read_from_a_manifest() {
     );
     let said = json_of(folder.path(), &["--manifest", "pod.yaml"]);
     assert_eq!(said["pod"], json!({"namespace": "default", "name": "huge"}));
-    // Its limit counts as its request, for it has no other.
+    // Without a request the limit is the request.
     assert_eq!(said["node"], "big");
     assert_eq!(said["nodes"][0]["reasons"], json!(["Insufficient cpu"]));
     assert_eq!(said.get("happened"), None);
@@ -46,10 +46,10 @@ fn a_pod_that_never_was_is_read_from_a_manifest() {
     assert!(warned.err.contains("there was no PriorityClass \"gold\""), "{}", warned.err);
 }
 
-/// Two nodes alike but for three pods of the shop on the first.
-fn crowded() -> Film {
+/// Two equal nodes, the first with three pods of the shop.
+fn crowded() -> RecordingBuilder {
     let web = |name: &str| with(on(pod(name, "0", "0"), "first"), "/metadata/labels", json!({"app": "web"}));
-    Film::new()
+    RecordingBuilder::new()
         .add(node("first", "4", "8Gi"))
         .add(node("second", "4", "8Gi"))
         .add(web("web-1"))
@@ -59,7 +59,7 @@ fn crowded() -> Film {
 
 #[test]
 fn pods_of_a_workload_are_spread_as_real_ones_are() {
-    let folder = crowded().shot();
+    let folder = crowded().import();
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": pod("x", "1", "1Gi")["spec"]});
     let spread = |kind: &str, namespace: Value, arguments: &[&str]| {
         let workload = json!({
@@ -87,7 +87,7 @@ fn pods_of_a_workload_are_spread_as_real_ones_are() {
 
 #[test]
 fn the_first_pod_of_a_stateful_set_needs_its_claims() {
-    let folder = three_sizes().shot();
+    let folder = three_sizes().import();
     let set = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": "shop"},
         "spec": {
@@ -106,8 +106,8 @@ fn the_first_pod_of_a_stateful_set_needs_its_claims() {
 }
 
 #[test]
-fn what_else_a_manifest_holds_is_told() {
-    let folder = three_sizes().shot();
+fn other_documents_of_a_manifest_are_reported() {
+    let folder = three_sizes().import();
     let explained = |text: &str| {
         std::fs::write(folder.path().join("pods.yaml"), text).unwrap();
         explain(folder.path(), &["--manifest", "pods.yaml", "-o", "json"])

@@ -1,19 +1,19 @@
-//! What is shown of clusters with more nodes than anybody wants to read.
+//! `kinescope explain` in clusters with many nodes: output in groups, and sampling of nodes.
 
-use super::{Film, explain, json_of, node, on, pod};
+use super::{RecordingBuilder, explain, json_of, node, on, pod};
 
-/// More nodes than anybody wants to read.
+/// A cluster with this many nodes.
 fn many(count: usize) -> tempfile::TempDir {
-    let mut film = Film::new();
+    let mut film = RecordingBuilder::new();
     for index in 0..count {
         let cpu = if index.is_multiple_of(3) { "4" } else { "1" };
-        film = film.at_once(node(&format!("node-{index:03}"), cpu, "8Gi"));
+        film = film.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
     }
-    film.add(pod("web-1", "2", "1Gi")).shot()
+    film.add(pod("web-1", "2", "1Gi")).import()
 }
 
 #[test]
-fn many_nodes_are_told_in_groups() {
+fn many_nodes_are_shown_in_groups() {
     let folder = many(60);
     let table = explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine();
     assert!(table.contains("\n  REFUSED\n  40 nodes: NodeResourcesFit: Insufficient cpu\n"), "{table}");
@@ -27,20 +27,20 @@ fn many_nodes_are_told_in_groups() {
 #[test]
 fn the_node_really_chosen_is_shown_among_many() {
     let bound_to = |name: &str| {
-        let mut film = Film::new();
+        let mut film = RecordingBuilder::new();
         for index in 0..130 {
             let cpu = match index {
                 128 => "4",
                 odd if odd % 2 == 1 => "1",
                 _ => "8",
             };
-            film = film.at_once(node(&format!("node-{index:03}"), cpu, "8Gi"));
+            film = film.add_at_same_time(node(&format!("node-{index:03}"), cpu, "8Gi"));
         }
-        let folder = film.add(pod("web-1", "2", "1Gi")).change(on(pod("web-1", "2", "1Gi"), name)).shot();
+        let folder = film.add(pod("web-1", "2", "1Gi")).change(on(pod("web-1", "2", "1Gi"), name)).import();
         explain(folder.path(), &["pod/web-1", "-n", "shop"]).fine()
     };
     let table = bound_to("node-128");
-    // 100 that fit are sought, and there are fewer.
+    // The scheduler looks for 100 feasible nodes, and there are fewer.
     assert!(!table.contains("assumed"), "{table}");
     assert!(table.contains("  bound to node-128, number 65 of the 65 that fit\n"), "{table}");
     assert_eq!(table.lines().filter(|line| line.starts_with("  node-128 ")).count(), 1, "{table}");
@@ -54,13 +54,13 @@ fn the_node_really_chosen_is_shown_among_many() {
 }
 
 #[test]
-fn a_part_of_the_nodes_is_looked_at_from_an_assumed_one_on() {
-    let mut film = Film::new();
+fn sampling_of_nodes_starts_at_an_assumed_node() {
+    let mut film = RecordingBuilder::new();
     for index in 0..400 {
-        // The best ones come last.
-        film = film.at_once(node(&format!("node-{index:03}"), &(4 + index).to_string(), "8Gi"));
+        // The best nodes are last.
+        film = film.add_at_same_time(node(&format!("node-{index:03}"), &(4 + index).to_string(), "8Gi"));
     }
-    let folder = film.add(pod("web-1", "2", "1Gi")).shot();
+    let folder = film.add(pod("web-1", "2", "1Gi")).import();
     let said = json_of(folder.path(), &["pod/web-1", "-n", "shop"]);
     assert!(said["lookedAt"].as_u64().unwrap() < 400, "{}", said["lookedAt"]);
     let chosen = said["node"].as_str().unwrap();

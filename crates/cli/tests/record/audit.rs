@@ -1,4 +1,4 @@
-//! The audit log of a real API server joins the recording of the same server: `log` tells by whom.
+//! Tests of importing a real API server's audit log into a recording of the same server: `log` shows the users.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::common::run;
 use crate::recorder::Recorder;
 use crate::server::{client, send, start};
 
-/// All there is to know of all but Services, of which only who did what is logged.
+/// RequestResponse level for everything but Services, which are logged at Metadata level.
 const POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -24,10 +24,10 @@ rules:
 ";
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Of these less is logged.
+/// Logged at a lower level.
 const PUBLIC_PODS: &str = "/api/v1/namespaces/kube-public/pods";
 
-/// A server with an audit log.
+/// A cluster with an audit log.
 fn audited(folder: &Path) -> Option<Cluster> {
     let policy = folder.join("policy.yaml");
     std::fs::write(&policy, POLICY).unwrap();
@@ -53,7 +53,7 @@ fn versions(folder: &Path, object: &str, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_audit_log_says_by_whom() {
+async fn an_audit_log_adds_the_users() {
     let folder = tempfile::tempdir().unwrap();
     let Some(cluster) = audited(folder.path()) else { return };
     let api = client(&cluster).await;
@@ -86,7 +86,7 @@ async fn an_audit_log_says_by_whom() {
         .await;
     recorder.wait("all pods", || has("Pod", 3)).await;
     recorder.wait("the second Service", || has("Service", 2)).await;
-    // It is bound, so that it is being deleted before it is gone.
+    // A bound pod is deleted gracefully: first marked, then removed.
     cluster.kubectl(&["--as", "carol", "delete", "pod", "a", "--wait=false"]).unwrap();
     send(&api, "DELETE", &format!("{PODS}/a?gracePeriodSeconds=0"), "").await;
     send(&api, "DELETE", &format!("{PUBLIC_PODS}/c?gracePeriodSeconds=0"), "").await;
@@ -109,7 +109,7 @@ async fn an_audit_log_says_by_whom() {
             "MODIFIED patch by bob",
             "MODIFIED create binding by admin?",
             "MODIFIED delete by carol",
-            // A pod that is being deleted is first told that its grace is over, by the same request.
+            // A terminating pod's grace period is first set to zero, by the same request.
             "MODIFIED",
             "DELETED delete by admin"
         ]
@@ -134,7 +134,7 @@ async fn an_audit_log_says_by_whom() {
     let text = run(folder.path(), &["log", "pod/a", "--history", "h.kine"]).fine();
     assert!(text.contains("    by admin as bob (kubectl/"), "{text}");
 
-    // The log is part of the history and changes nothing else of it.
+    // The audit log is part of the history, and changes nothing else in it.
     let after = run(folder.path(), &["get", "pods", "--history", "h.kine", "-A", "-o", "json"]).fine();
     assert_eq!(before, after);
     run(folder.path(), &["doctor", "h.kine"]).fine();
@@ -143,18 +143,18 @@ async fn an_audit_log_says_by_whom() {
     let anonymised = run(folder.path(), &["export", "h.kine", "--format", "jsonl", "--anonymise"]).fine();
     assert!(!anonymised.contains("carol") && !anonymised.contains("AuditEvent"));
 
-    // What it has already it does not take again; what is later it does.
+    // Known writes are not imported again; later ones are.
     let again = run(folder.path(), &["import", "audit.log", "--into", "h.kine"]);
     assert!(again.out.starts_with("0 changes"), "{}", again.out);
     assert!(again.err.contains("left out that the history has already"), "{}", again.err);
     assert_eq!(versions(folder.path(), "pod/a", "default").len(), 6);
-    // A log that is being written ends somewhere.
+    // A log that is being written may end within a line.
     let log = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
     std::fs::write(folder.path().join("cut.log"), &log[..log.trim_end().len() - 5]).unwrap();
     let cut = run(folder.path(), &["import", "cut.log", "--into", "h.kine"]);
     assert!(cut.err.contains("cut.log: the last line is cut off"), "{}", cut.err);
     cut.fine();
-    // Earlier logs cannot follow later ones, and are not taken for those that have.
+    // Earlier logs cannot be imported after later ones, and are not mistaken for known writes.
     let lines: Vec<&str> = log.lines().collect();
     let (earlier, later) = lines.split_at(lines.len() / 2);
     for (name, lines) in [("earlier.log", earlier), ("later.log", later)] {

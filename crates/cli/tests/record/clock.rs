@@ -1,16 +1,16 @@
-//! Clocks that are set while a recorder runs, and machines that are suspended: nothing is forgotten for it, changes keep
-//! their time, and `info` tells of it.
+//! Tests of clock changes and suspended machines while a recorder runs: nothing is pruned because of them, changes keep
+//! their times, and `info` reports them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use history::{Batch, History, Writer};
-use model::{Gap, Moment, Observed};
+use model::{Gap, IncomingChange, Moment};
 use testcluster::Cluster;
 
 use crate::common::{command, run};
-use crate::film::{Film, has};
+use crate::recorded_history::{RecordedHistory, has};
 use crate::recorder::Recorder;
 use crate::server::{Sort, client, now, shared};
 
@@ -18,21 +18,21 @@ const HOUR: i64 = 3600;
 const YEAR: i64 = 365 * 24 * HOUR;
 const SORT: Sort = Sort::PriorityClasses;
 
-/// A folder in which a recorder runs by a clock of its own.
-struct Workshop {
+/// A folder in which a recorder runs with a clock that the test shifts.
+struct ClockFixture {
     folder: tempfile::TempDir,
     library: PathBuf,
 }
 
-impl Workshop {
-    /// Makes the clock; or none, and a word about it.
-    fn open() -> Option<Workshop> {
+impl ClockFixture {
+    /// Builds the clock; `None`, with a message, if there is no C compiler.
+    fn build() -> Option<ClockFixture> {
         let folder = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record/shifted_clock.c");
         let library = folder.path().join("shifted_clock.so");
         let made =
             Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output();
-        let workshop = Workshop { folder, library };
+        let workshop = ClockFixture { folder, library };
         match made {
             Ok(made) if made.status.success() => {
                 workshop.shift(0, 0);
@@ -40,14 +40,14 @@ impl Workshop {
             }
             Ok(made) => panic!("{}", String::from_utf8_lossy(&made.stderr)),
             Err(_) => {
-                // Not by a macro, whose output the test runner would keep to itself.
+                // Written directly: the test runner captures the output of print macros.
                 std::io::stderr().write_all(b"skipped: no cc\n").unwrap();
                 None
             }
         }
     }
 
-    /// From now on the clock is wrong by so many seconds, and the machine was suspended for as many.
+    /// Shifts the wall clock by `wrong` seconds, and pretends that the machine was suspended for `suspended` seconds.
     fn shift(&self, wrong: i64, suspended: i64) {
         let (next, file) = (self.folder.path().join("next"), self.folder.path().join("shift"));
         std::fs::write(&next, format!("{wrong} {suspended}")).unwrap();
@@ -74,17 +74,17 @@ impl Workshop {
         run(self.folder.path(), &["info", "h.kine"]).fine()
     }
 
-    /// When the object of this name was first seen.
+    /// The time at which the object was first seen.
     fn seen(&self, name: &str) -> Moment {
-        let film = Film::read(&self.path());
+        let film = RecordedHistory::read(&self.path());
         let mut of_name = film.changes.iter().filter(|change| *change.key.name == *name);
         of_name.next().unwrap_or_else(|| panic!("{name} is forgotten")).at
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_set_forward_and_back_moves_nothing() {
-    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+async fn setting_the_clock_does_not_move_changes() {
+    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
     let (client, path) = (client(&cluster).await, workshop.path());
     let begun = now();
     let mut recorder = workshop.record(&cluster, &["--keep-age", "1h"]);
@@ -99,7 +99,7 @@ async fn a_clock_that_is_set_forward_and_back_moves_nothing() {
         SORT.create(&client, name).await;
         SORT.label(&client, name, "1").await;
         recorder.wait(name, || has(&path, &SORT.kind(), name)).await;
-        // By then it has also been looked at what is too old.
+        // By then retention has run too.
         let is_told = || step.is_none_or(|step| workshop.gap(step).is_some());
         recorder.wait("the step is told", || is_told() || workshop.info().contains("pruned: ")).await;
         assert!(!workshop.info().contains("pruned: "), "{}", workshop.info());
@@ -118,7 +118,7 @@ async fn a_clock_that_is_set_forward_and_back_moves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_was_suspended_goes_on_in_its_time() {
-    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
     let (client, path) = (client(&cluster).await, workshop.path());
     let mut recorder = workshop.record(&cluster, &[]);
     SORT.create(&client, "asleep-before").await;
@@ -134,17 +134,17 @@ async fn a_machine_that_was_suspended_goes_on_in_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_wrong_from_the_beginning_is_not_believed() {
-    let (Some(cluster), Some(workshop)) = (shared(), Workshop::open()) else { return };
+async fn a_clock_that_is_wrong_from_the_start_is_not_trusted() {
+    let (Some(cluster), Some(workshop)) = (shared(), ClockFixture::build()) else { return };
     let (client, path) = (client(&cluster).await, workshop.path());
-    // Not so much that the server's certificate would have expired.
+    // Not so far that the server's certificate has expired.
     workshop.shift(YEAR / 2, 0);
     let begun = now();
     let mut recorder = workshop.record(&cluster, &[]);
     SORT.create(&client, "early").await;
     recorder.wait("something is recorded", || has(&path, &SORT.kind(), "early")).await;
     recorder.stop().await.fine();
-    // An API server tells its time in seconds.
+    // The Date header of an API server has a resolution of one second.
     let (seen, second) = (workshop.seen("early"), 1_000_000_000);
     assert!(seen >= begun.plus_nanos(-second) && seen <= now().plus_nanos(second), "{seen}");
     assert!(workshop.gap("the clock is 182d ahead of the API server's").is_some(), "{}", workshop.info());
@@ -157,7 +157,7 @@ async fn a_history_that_ends_in_the_future_says_so() {
     let path = folder.path().join("h.kine");
     let end = now().plus_nanos(YEAR * 1_000_000_000);
     let writer = Writer::open(&path).unwrap();
-    let changes = vec![Observed::received(end, &"s".into(), testobjects::node("n").added())];
+    let changes = vec![IncomingChange::received(end, &"s".into(), testobjects::node("n").added())];
     writer.append(Batch { changes, ..Batch::default() }).unwrap();
     writer.close().unwrap();
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", "ns", "--keep-age", "1h"];
@@ -165,7 +165,7 @@ async fn a_history_that_ends_in_the_future_says_so() {
     recorder.wait("it records", || has(&path, &Sort::Namespaces.kind(), "default")).await;
     let said = recorder.stop().await.err;
     assert!(said.contains("warning: the history ends 364d after now"), "{said}");
-    let gaps = Film::read(&path).gaps;
+    let gaps = RecordedHistory::read(&path).gaps;
     assert!(
         gaps.iter().any(|gap| gap.to == end && gap.why.starts_with("the history ends 364d after")),
         "{gaps:?}"

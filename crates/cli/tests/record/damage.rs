@@ -1,14 +1,14 @@
-//! Histories that are damaged: they are set aside whole, and recording goes on in new ones that say so.
+//! Tests of damaged histories: they are set aside unchanged, and recording continues in a new history that says so.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use history::{Batch, History, Writer};
-use model::Observed;
+use model::IncomingChange;
 
 use crate::common::run;
-use crate::film::{Film, has, has_listed};
+use crate::recorded_history::{RecordedHistory, has, has_listed};
 use crate::recorder::Recorder;
 use crate::server::{Sort, client, now, shared};
 
@@ -19,7 +19,7 @@ fn damage(path: &Path, from: u64, bytes: u64) {
     file.write_all(&vec![0xa5; bytes as usize]).unwrap();
 }
 
-/// The damaged histories in a folder, without what lies beside them.
+/// The damaged histories in a folder, without their WAL and lock files.
 fn set_aside(folder: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_one = |path: &PathBuf| {
@@ -36,16 +36,16 @@ async fn a_history_that_was_damaged_is_set_aside() {
     let sort = Sort::PriorityClasses;
     sort.create(&client, "damaged-object").await;
     let arguments = ["--into", "h.kine", "--source", "s", "--kinds", sort.word()];
-    // The first page, which says what the file is, and all others.
+    // The first page, which identifies the file, and all other pages.
     for (from, bytes) in [(0, 4096), (4096, u64::MAX)] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("h.kine");
-        // Enough that something can be recognised without its first page.
+        // Enough changes for the file to be recognized without its first page.
         let writer = Writer::open(&path).unwrap();
         let changes = (0..100)
             .map(|number| {
                 let map = testobjects::resource("v1", "ConfigMap", &format!("c-{number}")).namespace("d");
-                Observed::received(now(), &"s".into(), map.added())
+                IncomingChange::received(now(), &"s".into(), map.added())
             })
             .collect();
         writer.append(Batch { changes, ..Batch::default() }).unwrap();
@@ -62,10 +62,10 @@ async fn a_history_that_was_damaged_is_set_aside() {
         said.fine();
         let aside = set_aside(folder.path());
         assert_eq!(aside.len(), 1, "{aside:?}");
-        // Whoever opens a file marks it as open in its first page.
+        // Opening the file changes its first page.
         let (kept, from) = (std::fs::read(&aside[0]).unwrap(), from as usize);
         assert!(kept.len() == damaged.len() && kept[from..] == damaged[from..], "it is not as it was");
-        let film = Film::read(&path);
+        let film = RecordedHistory::read(&path);
         let name = aside[0].file_name().unwrap().to_string_lossy();
         let why = format!("the history was damaged, and is set aside as {name}");
         assert_eq!(film.gaps.iter().map(|gap| &gap.why).collect::<Vec<_>>(), [&why]);
@@ -101,7 +101,7 @@ async fn a_history_that_is_damaged_while_it_is_written_is_set_aside() {
     let mut log = set_aside(folder.path())[0].clone().into_os_string();
     log.push("-wal");
     assert!(Path::new(&log).exists());
-    let gaps = Film::read(&path).gaps;
+    let gaps = RecordedHistory::read(&path).gaps;
     assert!(matches!(&gaps[..], [gap] if gap.why.starts_with("the history was damaged")), "{gaps:?}");
 }
 
@@ -116,7 +116,7 @@ async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() 
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
     recorder.wait("everything is listed", || has_listed(&path, &[sort.kind()])).await;
     let begun = History::open(&path).unwrap().span().unwrap().unwrap().0;
-    // Its log stays: beside the next history SQLite must not take it for that one's.
+    // The WAL remains: SQLite must not apply it to the next history.
     std::fs::remove_file(&path).unwrap();
     recorder.wait("another is begun", || has_listed(&path, &[sort.kind()])).await;
     sort.create(&client, "removed-after").await;
@@ -124,7 +124,7 @@ async fn a_history_that_is_removed_while_it_is_written_is_followed_by_another() 
     let said = recorder.stop().await;
     assert!(said.err.contains("there is no history at h.kine; a new history is begun"), "{}", said.err);
     said.fine();
-    let film = Film::read(&path);
+    let film = RecordedHistory::read(&path);
     assert!(
         matches!(&film.gaps[..], [gap] if gap.why == "the history was removed while it was recorded"
             && gap.from <= begun && gap.to <= film.changes[0].at),

@@ -1,4 +1,4 @@
-//! What is recorded if nothing is said, and what only if it is.
+//! Tests of the kinds and events recorded by default, and of those recorded only on request.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use testcluster::Options;
 
 use crate::common::run;
-use crate::film::{Film, has};
+use crate::recorded_history::{RecordedHistory, has};
 use crate::recorder::Recorder;
 use crate::server::{Sort, client, send, shared, start};
 
@@ -25,7 +25,7 @@ fn changes(path: &Path, kind: &Kind, name: &str) -> Vec<Change> {
     found.into_iter().flatten().flatten().collect()
 }
 
-async fn say(client: &Client, name: &str, reporter: &str) {
+async fn create_event(client: &Client, name: &str, reporter: &str) {
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
         "eventTime": "2026-11-01T14:00:00.000000Z", "reportingController": reporter, "reportingInstance": "i",
@@ -36,7 +36,7 @@ async fn say(client: &Client, name: &str, reporter: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_are_recorded_whoever_reports_them_unless_fewer_are_wanted() {
+async fn all_events_are_recorded_unless_fewer_are_selected() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
@@ -47,12 +47,17 @@ async fn events_are_recorded_whoever_reports_them_unless_fewer_are_wanted() {
         recorder.wait(last, || has(&path, kind, last) || !changes(&path, kind, last).is_empty()).await;
         recorder.stop().await.fine();
     };
-    let whys =
-        || Film::read(&path).gaps.iter().map(|gap| (gap.is_open(), gap.why.clone())).collect::<Vec<_>>();
+    let whys = || {
+        RecordedHistory::read(&path)
+            .gaps
+            .iter()
+            .map(|gap| (gap.is_open(), gap.why.clone()))
+            .collect::<Vec<_>>()
+    };
     for (name, reporter) in
         [("mount", "kubelet"), ("make", "replicaset-controller"), ("place", "default-scheduler")]
     {
-        say(&client, name, reporter).await;
+        create_event(&client, name, reporter).await;
     }
     let kinds = ["--kinds", "events,ns"];
     record(&kinds, "place", &events()).await;
@@ -61,9 +66,9 @@ async fn events_are_recorded_whoever_reports_them_unless_fewer_are_wanted() {
     }
     assert_eq!(whys(), []);
 
-    // With fewer of them the others are not there any more, and this is said.
-    say(&client, "back-off", "kubelet").await;
-    say(&client, "place-2", "default-scheduler").await;
+    // With a smaller selection the other events are removed from the state, with a gap.
+    create_event(&client, "back-off", "kubelet").await;
+    create_event(&client, "place-2", "default-scheduler").await;
     record(&[&kinds[..], &["--events", "scheduling"]].concat(), "place-2", &events()).await;
     assert_eq!(changes(&path, &events(), "back-off").len(), 0);
     let only = "only events of schedulers and autoscalers recorded".to_owned();
@@ -72,12 +77,12 @@ async fn events_are_recorded_whoever_reports_them_unless_fewer_are_wanted() {
     assert!(shown.out.contains("/place-2\n") && !shown.out.contains("/mount\n"), "{}", shown.out);
     assert!(shown.err.contains("only events of schedulers and autoscalers recorded"), "{}", shown.err);
 
-    // With none the kind is not asked for.
+    // With none the kind is not watched.
     Sort::Namespaces.create(&client, "no-events").await;
     record(&[&kinds[..], &["--events", "none"]].concat(), "no-events", &Sort::Namespaces.kind()).await;
     assert!(whys().contains(&(true, "not recorded".to_owned())), "{:?}", whys());
-    // With all of them again nothing is left open.
-    say(&client, "late", "kubelet").await;
+    // With all of them again no gap is open.
+    create_event(&client, "late", "kubelet").await;
     record(&kinds, "late", &events()).await;
     assert!(whys().iter().all(|(is_open, _)| !is_open), "{:?}", whys());
     assert_eq!(changes(&path, &events(), "back-off").len(), 1);
@@ -85,7 +90,7 @@ async fn events_are_recorded_whoever_reports_them_unless_fewer_are_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_leases_it_is_recorded_who_holds_them_and_not_that_nodes_are_alive() {
+async fn leader_leases_are_recorded_and_node_heartbeats_are_not() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
@@ -123,12 +128,12 @@ async fn of_leases_it_is_recorded_who_holds_them_and_not_that_nodes_are_alive() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn usage_is_sampled_if_it_is_wanted() {
+async fn usage_is_sampled_on_request() {
     let Some(cluster) = start(Options::default()) else { return };
     let client = client(&cluster).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.kine");
-    // A server with the API of metrics-server, whose objects the test writes.
+    // An API server with the API of metrics-server, whose objects the test writes.
     for (kind, plural, scope) in [("NodeMetrics", "nodes", "Cluster"), ("PodMetrics", "pods", "Namespaced")] {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let definition = json!({
@@ -182,7 +187,7 @@ async fn usage_is_sampled_if_it_is_wanted() {
     )
     .unwrap();
     assert_eq!(usage["pods"]["web-1"]["containers"]["app"], json!({"cpu": "250m", "memory": "64Mi"}));
-    // Without the flag nothing is sampled, and what was is not shown as if it still were.
+    // Without the flag nothing is sampled, and earlier samples are removed from the state.
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &["--into", "h.kine"]);
     let has_ended = |kind, name| {
         changes(&path, kind, name).last().is_some_and(|last| matches!(last.what, What::Deleted(_)))

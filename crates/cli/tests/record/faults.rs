@@ -1,37 +1,37 @@
-//! Thousands of changes while everything goes wrong that can go wrong between a recorder and its server.
+//! A test with thousands of changes and every kind of fault between recorder and API server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kubernetes::rules::{RedactKey, Rules};
+use kubernetes::change_filter::{FilterOptions, RedactKey};
 use model::Moment;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use testcluster::{Asked, Fault, Midway, Options, Plan, Proxy, Refusal, Step, Trouble};
 
 use crate::common::run;
-use crate::film::{Film, Tally, has, has_listed, is_closed, joined};
+use crate::recorded_history::{ComparisonCounts, RecordedHistory, has, has_listed, is_closed, merge_gaps};
 use crate::recorder::Recorder;
 use crate::server::{Churn, PASSWORD, Sight, Sort, client, moment, seed, start, watch};
 
-/// A recorder behind a proxy of its own.
-struct Set {
+/// A recorder behind a fault-injecting proxy.
+struct FaultyRecorder {
     seed: u64,
-    /// `None`: every byte is kept.
-    rules: Option<Rules>,
+    /// `None` with `--everything`.
+    rules: Option<FilterOptions>,
     folder: tempfile::TempDir,
     proxy: Proxy,
     plan: Plan,
     recorder: Option<Recorder>,
 }
 
-/// More than a page of a list holds.
+/// More than one page of a list.
 const MANY: usize = 520;
 const KEY: [u8; 16] = *b"0123456789abcdef";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_among_faults_is_recorded_or_said_to_be_missed() {
+async fn with_faults_every_event_is_recorded_or_within_a_gap() {
     let Some(cluster) = start(Options::default()) else { return };
     let (seed, begun) = (seed(), Instant::now());
     let client = client(&cluster).await;
@@ -39,14 +39,14 @@ async fn what_happens_among_faults_is_recorded_or_said_to_be_missed() {
         Sort::PriorityClasses.create(&client, &format!("many-{number}")).await;
     }
 
-    let mut sets: Vec<Set> = Vec::new();
+    let mut sets: Vec<FaultyRecorder> = Vec::new();
     for (seed, rules) in
-        [(seed, None), (seed + 1, None), (seed + 2, Some(Rules { redact: Some(RedactKey(KEY)) }))]
+        [(seed, None), (seed + 1, None), (seed + 2, Some(FilterOptions { redact: Some(RedactKey(KEY)) }))]
     {
         let plan = plan(seed);
         let proxy = Proxy::start(&cluster, plan.clone()).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut set = Set { seed, rules, folder, proxy, plan, recorder: None };
+        let mut set = FaultyRecorder { seed, rules, folder, proxy, plan, recorder: None };
         set.start();
         sets.push(set);
     }
@@ -60,11 +60,12 @@ async fn what_happens_among_faults_is_recorded_or_said_to_be_missed() {
         set.wait("everything is listed", |_| has_listed(&path, &kinds)).await;
     }
 
-    // Troubles that last end with the recorder, which is told to stop and started again.
+    // Lasting faults end when the recorder is stopped and started again.
     let churn = Churn::start(&cluster, seed, &Sort::ALL, 4, Duration::from_millis(20)).await;
     for round in 1..=ROUNDS {
         for set in &mut sets {
-            set.wait(&format!("the faults of round {round} have been met"), |set| set.has_met(round)).await;
+            set.wait(&format!("the faults of round {round} have been met"), |set| set.has_injected(round))
+                .await;
             set.recorder.take().unwrap().stop().await.fine();
             let made = churn.made();
             set.start();
@@ -85,11 +86,11 @@ async fn what_happens_among_faults_is_recorded_or_said_to_be_missed() {
         set.wait("the end is heard", |_| kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
         let said = set.recorder.take().unwrap().stop().await;
         assert!(said.err.contains("recorded into h.kine"), "{}", said.err);
-        let film = Film::read(&path);
+        let film = RecordedHistory::read(&path);
         let faults = set.proxy.faults();
-        let mut all = Tally::default();
+        let mut all = ComparisonCounts::default();
         for (sort, seen) in &seen {
-            let tally = film.judge(&sort.kind(), seen, set.rules.as_ref());
+            let tally = film.compare(&sort.kind(), seen, set.rules.as_ref());
             film.check_state(&client, &sort.kind(), sort.path(), set.rules.as_ref()).await;
             check_gaps(&film, *sort, &faults);
             check_losses(&tally.missing, *sort, seen, &faults);
@@ -102,7 +103,7 @@ async fn what_happens_among_faults_is_recorded_or_said_to_be_missed() {
     eprintln!("in {:?}", begun.elapsed());
 }
 
-impl Set {
+impl FaultyRecorder {
     fn path(&self) -> PathBuf {
         self.folder.path().join("h.kine")
     }
@@ -121,17 +122,17 @@ impl Set {
         self.recorder = Some(Recorder::start(self.folder.path(), self.proxy.kubeconfig(), &arguments));
     }
 
-    async fn wait(&mut self, what: &str, is_so: impl Fn(&Set) -> bool) {
+    async fn wait(&mut self, what: &str, is_so: impl Fn(&FaultyRecorder) -> bool) {
         let mut recorder = self.recorder.take().unwrap();
         recorder.wait(&format!("seed {}: {what}", self.seed), || is_so(self)).await;
         self.recorder = Some(recorder);
     }
 
-    /// Whether all that goes wrong up to this round has gone wrong.
-    fn has_met(&self, round: usize) -> bool {
+    /// Whether all faults up to this round have been injected.
+    fn has_injected(&self, round: usize) -> bool {
         let faults = self.proxy.faults();
         let is_met = |step: &Step| faults.iter().any(|fault| fault.step == *step);
-        // Bookmarks come once a minute: those of a watch may be dropped without one being due.
+        // Bookmarks are sent once a minute, so a watch may end before there is one to drop.
         let mut steps = self.plan.steps.iter().filter(|step| step.trouble != Trouble::NoBookmarks);
         steps.all(|step| round_of(step) > round || is_met(step))
     }
@@ -140,10 +141,10 @@ impl Set {
 // === The plan ===
 
 const ROUNDS: usize = 2;
-/// How many watches of a kind go wrong in a round; the last one lasts.
+/// The number of faulty watches of a kind per round; the last fault is a lasting one.
 const WATCHES: u32 = 11;
 
-/// In which round something goes wrong.
+/// The round of a fault.
 fn round_of(step: &Step) -> usize {
     match step.asked {
         Asked::List | Asked::Write => 1,
@@ -151,7 +152,7 @@ fn round_of(step: &Step) -> usize {
     }
 }
 
-/// Everything that can go wrong, with every kind, in an order of its own.
+/// All faults for all kinds, in random order.
 fn plan(seed: u64) -> Plan {
     let mut chance = Pcg64::seed_from_u64(seed);
     let mut steps = Vec::new();
@@ -163,7 +164,7 @@ fn plan(seed: u64) -> Plan {
                 midway(Midway::Silence),
                 midway(Midway::Repeat),
                 midway(Midway::Repeat),
-                // Nobody can tell when such a watch has begun, so that no other may be waited for after it.
+                // The start of such a watch cannot be observed, so that no other can be awaited after it.
                 if round == ROUNDS { Trouble::NoBookmarks } else { midway(Midway::Repeat) },
                 Trouble::Delay(Duration::from_millis(chance.random_range(100..900))),
             ];
@@ -203,7 +204,7 @@ fn plan(seed: u64) -> Plan {
             let first = round * WATCHES + 1;
             for (nth, (refusal, what)) in (0..).zip(refusals.into_iter().zip(midways)) {
                 step(Asked::Watch, first + 2 * nth, refusal);
-                // Whoever hears nothing at all waits longer each time: once is enough.
+                // A watch without any data is retried with growing backoff: once is enough.
                 let after = if nth == 3 { 0 } else { chance.random_range(1..12) };
                 step(Asked::Watch, first + 2 * nth + 1, Trouble::Midway { after, what });
             }
@@ -219,16 +220,16 @@ fn shuffle<T>(list: &mut [T], chance: &mut impl Rng) {
     }
 }
 
-// === What is looked at besides ===
+// === Further checks ===
 
-/// No gap is without a reason, and none without something that the proxy did since there was news last.
-fn check_gaps(film: &Film, sort: Sort, faults: &[Fault]) {
+/// Checks that each gap has a reason, and that the proxy injected a fault since the last event before it.
+fn check_gaps(film: &RecordedHistory, sort: Sort, faults: &[Fault]) {
     let kind = sort.kind();
     let gaps = film.gaps_of(&kind);
     assert!(gaps.iter().all(|gap| !gap.why.is_empty() && gap.from <= gap.to), "{gaps:?}");
     let faults: Vec<Moment> =
         faults.iter().filter(|fault| fault.step.path == sort.path()).map(|fault| moment(fault.at)).collect();
-    for gap in joined(&gaps) {
+    for gap in merge_gaps(&gaps) {
         let before = film.of(&kind).map(|change| change.seen).filter(|seen| *seen < gap.from);
         let before = before.max().unwrap_or(Moment::MIN);
         let is_made = faults.iter().any(|at| before <= *at && *at <= gap.to);
@@ -236,7 +237,7 @@ fn check_gaps(film: &Film, sort: Sort, faults: &[Fault]) {
     }
 }
 
-/// What is missing could not be had: it came after the last event of a watch that was told that its version is too old,
+/// Checks that missing changes could not be recorded: they happened after the last event of a watch that got 410 Gone,
 /// and before the version of the next watch.
 fn check_losses(missing: &[u64], sort: Sort, seen: &[Sight], faults: &[Fault]) {
     let is_watch = |fault: &&Fault| fault.step.asked == Asked::Watch && fault.step.path == sort.path();
@@ -255,7 +256,7 @@ fn check_losses(missing: &[u64], sort: Sort, seen: &[Sight], faults: &[Fault]) {
         };
         let begun = begun_at(watch);
         let heard = versions.iter().filter(|version| **version > begun).take(passed).last().unwrap_or(&begun);
-        // Behind the last one, one without bookmarks may have come that has nothing to drop.
+        // After the last fault there may be a watch that has no bookmarks to drop.
         lost.push((*heard, watches.get(index + 1).map_or(u64::MAX, |next| begun_at(next))));
     }
     for version in missing {
@@ -264,8 +265,8 @@ fn check_losses(missing: &[u64], sort: Sort, seen: &[Sight], faults: &[Fault]) {
     }
 }
 
-/// The lines of an export are the changes and gaps in their order, and hold no secret but where they should.
-fn check_export(film: &Film, set: &Set) {
+/// Checks that an export has all changes and gaps in order, and secrets only where they belong.
+fn check_export(film: &RecordedHistory, set: &FaultyRecorder) {
     let lines = run(set.folder.path(), &["export", "h.kine", "--format", "jsonl"]).fine();
     let mut changes = film.changes.iter();
     let mut gaps = 0;
@@ -276,7 +277,10 @@ fn check_export(film: &Film, set: &Set) {
         }
         let change = changes.next().unwrap();
         assert!(line.contains(change.what.object().as_str()), "{line} is not {change:?}");
-        assert!(line.contains(&format!(r#""type":"{}""#, change.what.word())), "{line} is not {change:?}");
+        assert!(
+            line.contains(&format!(r#""type":"{}""#, change.what.event_type())),
+            "{line} is not {change:?}"
+        );
     }
     assert!(changes.next().is_none());
     assert_eq!(gaps, film.gaps.len());
@@ -290,7 +294,7 @@ fn counted(faults: &[Fault]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for fault in faults {
         let words = fault.step.trouble.to_string();
-        // Not after how many events, nor how long.
+        // Without the number of events and the duration.
         let words = words.split_once(" events ").map_or(&*words, |(_, what)| what);
         let words = if words.starts_with("wait for") { "wait" } else { words };
         let list = if fault.step.asked == Asked::List { " to a list" } else { "" };

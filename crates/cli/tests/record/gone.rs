@@ -1,4 +1,4 @@
-//! A server that has forgotten what happened while nobody recorded.
+//! A test of events that the API server has compacted while no recorder was running.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use model::{Change, Gap, Kind};
 use testcluster::Options;
 
 use crate::common::run;
-use crate::film::{Film, built_in_kinds, has, has_listed, is_closed};
+use crate::recorded_history::{RecordedHistory, built_in_kinds, has, has_listed, is_closed};
 use crate::recorder::Recorder;
 use crate::server::{Sort, client, start, watch};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_has_forgotten_is_one_gap_of_each_kind() {
-    // Without a cache the server knows no more than etcd does.
+async fn compacted_events_are_one_gap_per_kind() {
+    // Without its watch cache the server has only what etcd has.
     let flags = vec!["--watch-cache=false".to_owned()];
     let Some(cluster) = start(Options { apiserver_flags: flags, ..Options::default() }) else { return };
     let client = client(&cluster).await;
@@ -34,14 +34,14 @@ async fn what_a_server_has_forgotten_is_one_gap_of_each_kind() {
         }
     }
     let mut recorder = record();
-    // What was not listed before the end of the first run would have been missed for another reason.
+    // A kind that the first run did not list would be a gap for another reason.
     recorder.wait("everything is listed", || has_listed(&path, &built_in_kinds())).await;
     for sort in Sort::ALL {
         sort.create(&client, "the-last").await;
     }
     recorder.wait("the last one is heard", || kinds.iter().all(|kind| has(&path, kind, "the-last"))).await;
     recorder.stop().await.fine();
-    let before = Film::read(&path);
+    let before = RecordedHistory::read(&path);
     assert_eq!(before.gaps, []);
     let positions = History::open(&path).unwrap().positions().unwrap();
 
@@ -67,12 +67,12 @@ async fn what_a_server_has_forgotten_is_one_gap_of_each_kind() {
     let said = recorder.stop().await;
     assert!(is_closed(&path));
 
-    let film = Film::read(&path);
+    let film = RecordedHistory::read(&path);
     assert!(film.changes.starts_with(&before.changes));
     let of_kinds: BTreeSet<&[Kind]> = film.gaps.iter().map(|gap| &*gap.kinds).collect();
     assert_eq!(of_kinds.len(), film.gaps.len(), "one gap of each kind: {:?}", film.gaps);
     assert!(said.err.contains(&format!("{} gaps: see `kinescope info`", film.gaps.len())), "{}", said.err);
-    // Quiet kinds too: nobody knows whether they were quiet.
+    // Also for kinds without changes, since that is not known.
     let watched: BTreeSet<Vec<Kind>> = positions.into_iter().map(|position| vec![position.kind]).collect();
     assert!(watched.iter().map(Vec::as_slice).eq(of_kinds), "{watched:?} were watched, gaps {:?}", film.gaps);
     let end = before.changes.iter().map(|change| change.seen).max().unwrap();
@@ -82,20 +82,20 @@ async fn what_a_server_has_forgotten_is_one_gap_of_each_kind() {
     }
     for (sort, watch) in watches {
         let kind = sort.kind();
-        let tally = film.judge(&kind, &watch.await.unwrap(), None);
+        let tally = film.compare(&kind, &watch.await.unwrap(), None);
         film.check_state(&client, &kind, sort.path(), None).await;
         let inferred = film.of(&kind).filter(|change| change.inferred);
         let mut gone: Vec<&str> = inferred.map(|change: &Change| &*change.key.name).collect();
         gone.sort_unstable();
         assert_eq!(gone, ["comes-back", "goes", "goes-too"], "{kind}");
-        // Both labels but the last, three deletes, and all of what came and went.
+        // Both labels but the last, three deletions, and everything that was created and deleted.
         assert!(tally.missing.len() >= 6, "{kind}: {tally}");
         check_warning(&film, folder.path(), sort);
     }
 }
 
-/// Whoever looks into the gap is told of it.
-fn check_warning(film: &Film, folder: &std::path::Path, sort: Sort) {
+/// Checks that a reader within the gap gets a warning.
+fn check_warning(film: &RecordedHistory, folder: &std::path::Path, sort: Sort) {
     let kind = sort.kind();
     let gap: &Gap = film.gaps_of(&kind)[0];
     let said =
@@ -105,6 +105,6 @@ fn check_warning(film: &Film, folder: &std::path::Path, sort: Sort) {
         gap.from, gap.to, gap.why
     );
     assert_eq!(said.err.trim(), words, "of no other kind");
-    // It is what was known before.
+    // The state is that before the gap.
     assert!(said.fine().contains("goes-too"));
 }

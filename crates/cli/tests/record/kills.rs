@@ -1,4 +1,4 @@
-//! A recorder that is killed again and again while things happen: it is as if it had never been.
+//! Tests of a recorder that is killed repeatedly: after restarts its history is as complete as without.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use testcluster::{Asked, Options, Plan, Proxy, Step, Trouble};
 
-use crate::film::{Film, Tally, has, has_listed};
+use crate::recorded_history::{ComparisonCounts, RecordedHistory, has, has_listed};
 use crate::recorder::Recorder;
 use crate::server::{Churn, Sort, client, seed, shared, start, watch};
 
@@ -36,13 +36,13 @@ async fn a_hundred_kills_leave_no_trace() {
     recorder.kill();
 
     let churn = Churn::start(&cluster, seed, &SORTS, 3, Duration::from_millis(25)).await;
-    // What has once been there, and by how many kills something had come in between.
+    // The changes found durable so far, and the number of kills after which there were new ones.
     let mut durable: Vec<Change> = Vec::new();
     let kills = testobjects::cases(50, 300);
     let mut fruitful = 0;
     for _ in 0..kills {
         let mut recorder = record();
-        // Half of them do not live to see anything; the others are killed in the middle of their work.
+        // Half of them are killed before they record anything, the others while recording.
         if chance.random_range(0..2) == 0 {
             let before = durable.len();
             recorder.wait("something is recorded", || changes(&path).len() > before).await;
@@ -62,18 +62,18 @@ async fn a_hundred_kills_leave_no_trace() {
     recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end"))).await;
     recorder.stop().await.fine();
 
-    let film = Film::read(&path);
+    let film = RecordedHistory::read(&path);
     assert!(film.changes.starts_with(&durable));
-    // The server remembers more than a minute: whoever is back sooner misses nothing.
+    // The server keeps more than a minute of events, so that a restart within that misses nothing.
     assert_eq!(film.gaps, []);
-    let mut all = Tally::default();
+    let mut all = ComparisonCounts::default();
     for (sort, watch) in watches {
-        let tally = film.judge(&sort.kind(), &watch.await.unwrap(), None);
+        let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
         assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
         film.check_state(&client, &sort.kind(), sort.path(), None).await;
         all += tally;
     }
-    // Nobody tells the server's version again that has not changed.
+    // An unchanged server version is not recorded again.
     let versions = film.of(&Kind::new("kinescope.io", "ServerVersion")).count();
     assert_eq!(versions, 1);
     assert!(fruitful > kills / 3, "only {fruitful} of {kills} recorders lived to see anything");
@@ -88,7 +88,7 @@ async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
     let Some(cluster) = shared() else { return };
     let client = client(&cluster).await;
     let sort = Sort::Deployments;
-    // More than a page of a list holds, and of the others some come in the first one and some do not.
+    // More than one page of a list; of the others some are on the first page and some are not.
     for number in 0..510 {
         sort.create(&client, &format!("many-{number}")).await;
     }
@@ -119,19 +119,19 @@ async fn a_kill_in_the_middle_of_a_list_is_a_gap() {
     sort.create(&client, "the-end").await;
     recorder.wait("the end is heard", || has(&path, &sort.kind(), "the-end")).await;
     recorder.stop().await.fine();
-    let film = Film::read(&path);
+    let film = RecordedHistory::read(&path);
     let whys: Vec<&str> = film.gaps.iter().map(|gap| &*gap.why).collect();
     assert!(
         !whys.is_empty() && whys.iter().all(|why| *why == "the recorder did not know where to go on"),
         "{whys:?}"
     );
-    let tally = film.judge(&sort.kind(), &watch.await.unwrap(), None);
+    let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
     film.check_state(&client, &sort.kind(), sort.path(), None).await;
-    // Both deletes, and what z-changes and z-goes were before.
+    // Both deletions, and the earlier versions of z-changes and z-goes.
     assert_eq!((tally.missing.len(), tally.inferred), (4, 1), "{tally}");
 }
 
-/// All changes there are, also of a history whose writer was killed.
+/// All changes, even of a history whose writer was killed.
 fn changes(path: &std::path::Path) -> Vec<Change> {
     let history = History::open(path).unwrap();
     let all = history.between(Window { from: Moment::MIN, to: Moment::MAX }, &Selection::default()).unwrap();

@@ -1,4 +1,4 @@
-//! `kinescope record` against real API servers: what is recorded is what happened, or is said to be missed.
+//! Tests of `kinescope record` against real API servers: every event is recorded, or within a gap.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,20 +7,20 @@
 )]
 
 mod audit;
-mod choice;
 #[cfg(target_os = "linux")]
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
 mod defaults;
-mod ends;
 mod faults;
-mod film;
 mod gone;
 mod kills;
+mod kind_selection;
+mod recorded_history;
 mod recorder;
-mod scopes;
+mod scope_changes;
 mod server;
+mod shutdown;
 mod simulator;
-mod surroundings;
+mod unusable_environments;

@@ -1,4 +1,4 @@
-//! The program at work.
+//! A running recorder process.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Said, command};
 
-/// A recorder that runs. It is killed where a test ends before it does.
+/// A recorder process, killed if the test ends first.
 pub(crate) struct Recorder {
     child: Child,
     out: Option<JoinHandle<String>>,
     err: Option<JoinHandle<String>>,
 }
 
-/// Longer than anything here takes, but not for ever.
+/// The longest wait of a test.
 const PATIENCE: Duration = Duration::from_secs(90);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
@@ -26,7 +26,7 @@ impl Recorder {
         Recorder::run(&mut command)
     }
 
-    /// Runs a command as it is.
+    /// Starts the command given.
     pub(crate) fn run(command: &mut Command) -> Recorder {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = words(child.stdout.take().unwrap());
@@ -42,7 +42,7 @@ impl Recorder {
         assert!(Command::new("kill").args([name, &self.id().to_string()]).status().unwrap().success());
     }
 
-    /// Waits until something is so. A recorder that ends meanwhile says why.
+    /// Waits until the condition holds. Fails with the recorder's output if it ends first.
     pub(crate) async fn wait(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so() {
@@ -58,19 +58,19 @@ impl Recorder {
         }
     }
 
-    /// Ends it as an operator does.
+    /// Stops the recorder with a signal.
     pub(crate) async fn stop(self) -> Said {
         self.signal("-TERM");
         self.end().await
     }
 
-    /// Ends it without a chance to say anything.
+    /// Kills the recorder with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// What it said, once it has ended.
+    /// Waits for the end of the recorder and returns its output.
     pub(crate) async fn end(mut self) -> Said {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -95,7 +95,7 @@ impl Drop for Recorder {
     }
 }
 
-/// What a program says, read while it runs: a full pipe would stop it.
+/// Reads a pipe in a thread, because a full pipe would block the program.
 fn words(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

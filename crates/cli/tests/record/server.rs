@@ -1,4 +1,4 @@
-//! A real API server, changed and watched by others than the recorder.
+//! A real API server, and clients of the test that change and watch its objects.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use testcluster::{Cluster, Options};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Kinds whose objects need nothing beside them.
+/// Kinds whose objects need no other objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     Pods,
@@ -29,36 +29,36 @@ pub(crate) enum Sort {
     Nodes,
 }
 
-/// Something that a watch saw.
+/// An event that a watch of the test received.
 #[derive(Clone, Debug)]
 pub(crate) struct Sight {
-    /// When; the beginning of time for what was there before.
+    /// When it was received; `Moment::MIN` for objects that existed before.
     pub(crate) at: Moment,
     pub(crate) word: String,
     pub(crate) object: Object,
 }
 
-/// Objects being created, changed and deleted.
+/// Workers that create, change and delete objects.
 pub(crate) struct Churn {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,
     workers: JoinSet<()>,
 }
 
-/// The password of every pod.
+/// A password in the environment of every pod.
 pub(crate) const PASSWORD: &str = "hunter2";
 
-/// A cluster of one's own; or none, and a word about it.
+/// Starts a cluster; `None`, with a message, if it cannot be built.
 pub(crate) fn start(options: Options) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Written directly: the test runner captures the output of print macros.
         std::io::stderr().write_all(b"skipped: no go\n").unwrap();
     }
     cluster
 }
 
-/// A cluster for tests that can do with one that others use too. It lives as long as one of them does.
+/// A cluster shared by several tests, stopped with the last of them.
 pub(crate) fn shared() -> Option<Arc<Cluster>> {
     static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap();
@@ -70,7 +70,7 @@ pub(crate) fn shared() -> Option<Arc<Cluster>> {
     Some(cluster)
 }
 
-/// What chance is drawn with, told so that a failure can be tried again.
+/// A random seed, printed so that a failure can be reproduced.
 pub(crate) fn seed() -> u64 {
     let seed = std::env::var("KINESCOPE_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     eprintln!("seed {seed}: set KINESCOPE_TEST_SEED to try another");
@@ -86,7 +86,7 @@ pub(crate) fn moment(time: SystemTime) -> Moment {
     Moment::from_nanos(since.as_nanos() as i64)
 }
 
-/// A client that is not the recorder's.
+/// A client of the test.
 pub(crate) async fn client(cluster: &Cluster) -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -100,7 +100,7 @@ pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) 
     answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
-/// What there is, and then what happens, until an object of this name comes.
+/// Lists and then watches, until an object of this name arrives.
 pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandle<Vec<Sight>> {
     #[derive(Deserialize)]
     struct Line<'a> {
@@ -134,7 +134,8 @@ pub(crate) async fn watch(client: &Client, path: &str, until: &str) -> JoinHandl
     })
 }
 
-/// The version of a list and its objects, which get the names that only the list has, as watches have them.
+/// Lists a resource: its resource version and objects, with apiVersion and kind filled in from the list, as watches
+/// have them.
 pub(crate) async fn list(client: &Client, path: &str) -> (String, Vec<Object>) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -149,7 +150,7 @@ pub(crate) async fn list(client: &Client, path: &str) -> (String, Vec<Object>) {
     let list: List<'_> = serde_json::from_str(&text).unwrap();
     let kind = list.kind.strip_suffix("List").unwrap();
     let names = format!(r#"{{"kind":"{kind}","apiVersion":"{}","#, list.api_version);
-    // Those of custom kinds carry their names themselves.
+    // Custom resources carry apiVersion and kind themselves.
     let object = |item: &&RawValue| {
         let named = || Object::parse(&format!("{names}{}", &item.get()[1..]));
         Object::parse(item.get()).or_else(|_| named()).unwrap()
@@ -175,7 +176,7 @@ impl Sort {
         }
     }
 
-    /// A word of kubectl's for it.
+    /// The kind's name in kubectl.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Sort::Pods => "pods",
@@ -187,7 +188,7 @@ impl Sort {
         }
     }
 
-    /// Where all of them are listed and watched.
+    /// The path for list and watch in all namespaces.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Sort::Pods => "/api/v1/pods",
@@ -199,7 +200,7 @@ impl Sort {
         }
     }
 
-    /// Where they are created.
+    /// The path for create.
     fn place(self) -> &'static str {
         match self {
             Sort::Pods => "/api/v1/namespaces/default/pods",
@@ -242,7 +243,7 @@ impl Sort {
         send(client, "PATCH", &format!("{}/{name}", self.place()), &patch).await;
     }
 
-    /// Deletes it for good: nobody else is there who would let go of it.
+    /// Deletes the object at once: there is no kubelet to finish a graceful deletion.
     pub(crate) async fn delete(self, client: &Client, name: &str) {
         let one = format!("{}/{name}", self.place());
         send(client, "DELETE", &format!("{one}?gracePeriodSeconds=0"), "").await;
@@ -270,7 +271,7 @@ impl Sight {
         self.object.meta().resource_version.unwrap().parse().unwrap()
     }
 
-    /// Whether it was there before anything happened.
+    /// Whether the object existed before the watch.
     pub(crate) fn is_first(&self) -> bool {
         self.at == Moment::MIN
     }
@@ -279,7 +280,7 @@ impl Sight {
 // === impl Churn ===
 
 impl Churn {
-    /// Lets each of `workers`, on a connection of its own, change something every `pace`, until it is stopped.
+    /// Starts `workers`, each with its own connection, that make a change every `pace` until stopped.
     pub(crate) async fn start(
         cluster: &Cluster,
         seed: u64,
@@ -319,7 +320,7 @@ impl Churn {
         Churn { stop, made, workers: tasks }
     }
 
-    /// How many changes there were so far.
+    /// The number of changes made so far.
     pub(crate) fn made(&self) -> u64 {
         self.made.load(Ordering::SeqCst)
     }
@@ -333,7 +334,7 @@ impl Churn {
     }
 }
 
-/// What a kubelet says every few seconds, and what means nothing to scheduling.
+/// A kubelet's heartbeat, which is irrelevant to scheduling.
 async fn heartbeat(client: &Client, name: &str) {
     let patch = format!(
         r#"{{"status":{{"conditions":[{{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":"{}","lastTransitionTime":"2026-11-01T00:00:00Z"}}]}}}}"#,

@@ -1,5 +1,5 @@
-//! `--format sched-record`: the lines that kube-scheduler-simulator's recorder would have written, of a control plane
-//! at work.
+//! `--format sched-record`: the same lines that kube-scheduler-simulator's own recorder writes for a busy control
+//! plane.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::common::run;
 use crate::recorder::Recorder;
 use crate::server::{Sight, client, now, seed, send, start, watch};
 
-/// What the simulator's recorder watches, in the order in which it begins.
+/// The resources that the simulator's recorder watches, in the order in which it starts.
 const PATHS: [&str; 7] = [
     "/api/v1/namespaces",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -26,7 +26,7 @@ const PATHS: [&str; 7] = [
     "/api/v1/pods",
 ];
 
-const FIRST: &str = r#"
+const INITIAL_MANIFESTS: &str = r#"
 {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
 ---
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: gold}, value: 1000, description: "a < b && b > c, \u2028 \u00e9 \"\\ \t"}
@@ -66,7 +66,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     cluster.start_scheduler(16, &[]).unwrap();
     cluster.start_kwok(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../testcluster/stages.yaml")).unwrap();
     let client = client(&cluster).await;
-    create(&cluster, FIRST);
+    create(&cluster, INITIAL_MANIFESTS);
     cluster
         .kubectl(&["-n=shop", "wait", "--for=condition=Available", "deployment/web", "--timeout=60s"])
         .unwrap();
@@ -81,7 +81,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     let path = folder.path().join("record.jsonl");
     let arguments = ["--format", "sched-record", "--path", "record.jsonl", "--flush-interval", "1s"];
     let mut recorder = Recorder::start(folder.path(), cluster.kubeconfig(), &arguments);
-    // What is heard is in the file soon, and not only at the end.
+    // Events are flushed soon, and not only at the end.
     recorder.wait("the file has what was there", || text(&path).contains(r#""name":"web-"#)).await;
     cluster.kubectl(&["-n=shop", "scale", "deployment/web", "--replicas=6"]).unwrap();
     cluster.kubectl(&["-n=shop", "set", "env", "deployment/web", "A=<b>"]).unwrap();
@@ -94,7 +94,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
             text(&path).contains(r#""event":"Delete","resource":{"apiVersion":"v1","kind":"Pod""#)
         })
         .await;
-    for (path, object) in last() {
+    for (path, object) in final_objects() {
         send(&client, "POST", path, &object.to_string()).await;
     }
     let mut seen: Vec<Vec<Sight>> = Vec::new();
@@ -116,7 +116,7 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     assert!(recorded.ends_with("}\n"));
     check_lines(&recorded, &seen, begun);
 
-    // The program reads it back.
+    // The program can import it.
     let answer = run(folder.path(), &["import", "record.jsonl"]);
     assert_eq!(answer.err, "", "{}", answer.out);
     answer.fine();
@@ -128,8 +128,8 @@ async fn a_recording_for_the_simulator_has_the_bytes_of_its_own_recorder() {
     check_kill(&cluster, folder.path()).await;
 }
 
-/// One more of each kind.
-fn last() -> Vec<(&'static str, Value)> {
+/// One more object of each kind.
+fn final_objects() -> Vec<(&'static str, Value)> {
     let object = |kind: &str, group: &str, more: Value| {
         let mut object = json!({"apiVersion": group, "kind": kind, "metadata": {"name": "the-end"}});
         object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -165,7 +165,7 @@ fn last() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Each line is what the rules of the simulator's recorder make of what happened.
+/// Checks that each line follows from an event by the rules of the simulator's recorder.
 fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
     let mut lines: Vec<(&str, usize, String)> = Vec::new();
     let mut last = begun;
@@ -175,7 +175,7 @@ fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
         let moment: Moment = time.parse().unwrap();
         assert!(last <= moment && moment <= now(), "{time} after {last}");
         last = moment;
-        // Go leaves out the zeros at the end of a fraction, and one that is nothing.
+        // Go omits trailing zeros of a fraction, and a fraction of zero.
         let fraction = time.strip_suffix('Z').unwrap().split_once('.').map_or("1", |(_, fraction)| fraction);
         assert!(!fraction.ends_with('0') && fraction.len() <= 9, "{time}");
         let kind = rest.split_once(r#""kind":""#).map(|_| kind_of(line)).unwrap();
@@ -188,7 +188,7 @@ fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
             .filter(|(of, _, _)| of == path)
             .map(|(_, number, rest)| (*number, &**rest))
             .collect();
-        // The recorder began to watch at some moment after the test did.
+        // The recorder started its watch some time after the test did.
         let first_events = seen.iter().position(|sight| !sight.is_first()).unwrap();
         let fitting = (first_events..seen.len()).find_map(|events| {
             let (there, expected) = expected(&seen[..events], &seen[events..]);
@@ -205,14 +205,14 @@ fn check_lines(recorded: &str, seen: &[Vec<Sight>], begun: Moment) {
                 expected.len()
             );
         });
-        // All that there was of a kind stands before the first of the next kind.
+        // All existing objects of a kind precede those of the next kind.
         assert!(of_kind[0].0 >= end_of_first, "{path} begins at {}, before {end_of_first}", of_kind[0].0);
         assert!(there > 0, "{path} had nothing at first");
         end_of_first = of_kind[there - 1].0 + 1;
     }
 }
 
-/// The place among [`PATHS`] of a line's kind.
+/// The index in [`PATHS`] of a line's kind.
 fn kind_of(line: &str) -> usize {
     let value: Value = serde_json::from_str(line).unwrap();
     let kind = format!("{}s", value["resource"]["kind"].as_str().unwrap().to_lowercase())
@@ -220,7 +220,7 @@ fn kind_of(line: &str) -> usize {
     PATHS.iter().position(|path| path.ends_with(&format!("/{kind}"))).unwrap()
 }
 
-/// How many objects there were after `before`, and the lines for them and what came then, without their times.
+/// The number of objects that existed after `before`, and the lines for them and for `after`, without their times.
 fn expected(before: &[Sight], after: &[Sight]) -> (usize, Vec<String>) {
     let mut there: BTreeMap<(String, String), &Object> = BTreeMap::new();
     for sight in before {
@@ -252,18 +252,18 @@ fn line(event: &str, object: &Object) -> String {
     format!(r#","event":"{event}","resource":{}}}"#, as_go(&object.value().unwrap()))
 }
 
-/// JSON as Go prints it, of values without fractions.
+/// JSON as Go prints it, for values without fractions.
 fn as_go(value: &Value) -> String {
-    // Fields are sorted in the tree; what Go escapes besides stands in texts only.
+    // Fields are already sorted; the characters that Go escapes in addition occur only in strings.
     let text = value.to_string();
     [('<', "003c"), ('>', "003e"), ('&', "0026"), ('\u{2028}', "2028"), ('\u{2029}', "2029")]
         .into_iter()
         .fold(text, |text, (letter, number)| text.replace(letter, &format!("\\u{number}")))
 }
 
-/// The judge of the lines is judged by Go itself.
+/// Compares the expected lines themselves with Go's output.
 #[test]
-fn what_the_lines_are_compared_with_is_what_go_prints() {
+fn the_expected_lines_are_what_go_prints() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/formats/go_json.jsonl");
     let mut compared = 0;
     for line in text(&path).lines() {
@@ -282,7 +282,7 @@ fn what_the_lines_are_compared_with_is_what_go_prints() {
     assert!(compared > 100, "{compared}");
 }
 
-/// Kinds that the simulator's recorder does not know are recorded if they are asked for.
+/// Checks that kinds unknown to the simulator's recorder are recorded if requested.
 async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     cluster.kubectl(&["-n=shop", "create", "deployment", "late", "--image=a"]).unwrap();
     let arguments =
@@ -297,13 +297,13 @@ async fn check_other_kinds(cluster: &Cluster, folder: &Path) {
     );
     let of_kinds = [r#""kind":"Deployment""#, r#""kind":"Namespace""#];
     assert!(recorded.lines().all(|line| of_kinds.iter().any(|kind| line.contains(kind))), "{recorded}");
-    // A file that is there is not written over.
+    // An existing file is not overwritten.
     let said = Recorder::start(folder, cluster.kubeconfig(), &arguments).end().await;
     assert!(said.wrong(1).contains("cannot make kinds.jsonl"));
     assert_eq!(text(&folder.join("kinds.jsonl")), recorded);
 }
 
-/// A recorder that is killed leaves whole lines and at most one that is cut off.
+/// Checks that a killed recorder leaves complete lines, except perhaps the last.
 async fn check_kill(cluster: &Cluster, folder: &Path) {
     let mut chance = Pcg64::seed_from_u64(seed());
     for turn in 0..5 {
@@ -337,7 +337,7 @@ fn create(cluster: &Cluster, manifests: &str) {
     cluster.kubectl_reading(&["create", "-f", "-"], manifests).unwrap();
 }
 
-/// What is in a file, as far as it goes.
+/// The contents of a file, empty if it does not exist.
 fn text(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }

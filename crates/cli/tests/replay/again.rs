@@ -1,11 +1,11 @@
-//! A replay of a replay with its own settings is that replay.
+//! Tests that a replay of a replay, with its own settings, makes the same decisions.
 
 use std::path::Path;
 
 use super::common::{day, films, run};
 use super::{replay, report};
 
-/// Replays a history, and what came of it: all bindings and evictions must come again.
+/// Replays a history, and then the replay's history: all bindings and evictions must be the same.
 #[track_caller]
 fn check(folder: &Path, arguments: &[&str]) {
     replay(folder, &[arguments, &["--out", "one"]].concat()).fine();

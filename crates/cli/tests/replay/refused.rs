@@ -1,11 +1,11 @@
-//! What a replay refuses: it says why, and nothing is written.
+//! Errors of `kinescope replay`: the message says why, and nothing is written.
 
-use super::{FILES, Film, GROUPS, names, node, pod, replay, time, two_nodes};
+use super::{FILES, GROUPS, RecordingBuilder, names, node, pod, replay, time, two_nodes};
 
-/// Whatever is wrong is said in these words, and leaves no trace.
+/// Checks that a replay fails with this message and writes nothing.
 #[track_caller]
 fn check(arguments: &[&str], words: &str) {
-    let folder = two_nodes().shot();
+    let folder = two_nodes().import();
     std::fs::write(folder.path().join("groups.yaml"), GROUPS).unwrap();
     std::fs::write(folder.path().join("bad.yaml"), "kind: KubeSchedulerConfiguration\nprofile: 1\n").unwrap();
     let before = names(folder.path());
@@ -52,7 +52,7 @@ fn settings_must_not_contradict_each_other() {
 }
 
 #[test]
-fn a_path_that_leads_nowhere_is_answered_with_what_there_is() {
+fn an_unknown_path_gets_the_valid_names() {
     let groups = ["--node-groups", "groups.yaml"];
     check(
         &["--set", "scheduler.profiles[0].plugin=1"],
@@ -67,8 +67,8 @@ fn a_path_that_leads_nowhere_is_answered_with_what_there_is() {
         "unknown field `mx`, expected one of",
     );
     check(&[&groups[..], &["--set", "autoscaler.expandr=random"]].concat(), "there is no such flag");
-    // What is no path at all, the command line refuses.
-    let folder = two_nodes().shot();
+    // An invalid path is rejected by the argument parser.
+    let folder = two_nodes().import();
     for (path, words) in [
         ("kubelet.x=1", "a path begins with one of scheduler, nodeGroups, autoscaler"),
         ("scheduler", "give path=value"),
@@ -83,17 +83,18 @@ fn a_path_that_leads_nowhere_is_answered_with_what_there_is() {
 
 #[test]
 fn there_must_be_nodes_and_pods() {
-    let no_pods = Film::default().add(0, node("a", "1", "1Gi")).add(9, node("b", "1", "1Gi")).shot();
+    let no_pods =
+        RecordingBuilder::default().add(0, node("a", "1", "1Gi")).add(9, node("b", "1", "1Gi")).import();
     let said = replay(no_pods.path(), &[]).wrong(1);
     assert!(said.contains("film.kine holds no pods: there is nothing to replay"), "{said}");
-    let no_nodes = Film::default().add(0, pod("a", "1", 0)).add(9, pod("b", "1", 9)).shot();
+    let no_nodes = RecordingBuilder::default().add(0, pod("a", "1", 0)).add(9, pod("b", "1", 9)).import();
     let said = replay(no_nodes.path(), &[]).wrong(1);
     assert!(said.contains("film.kine holds no nodes: say with --node-groups FILE"), "{said}");
-    let later = Film::default()
+    let later = RecordingBuilder::default()
         .add(0, node("a", "1", "1Gi"))
         .add(9, node("b", "1", "1Gi"))
         .add(90, pod("c", "1", 90))
-        .shot();
+        .import();
     let said = replay(later.path(), &["--to", &time(30)]).wrong(1);
     assert!(said.contains("there is no pod from 2026-11-01T14:00:09Z to 2026-11-01T14:00:30Z"), "{said}");
     for folder in [no_pods, no_nodes, later] {
@@ -103,7 +104,7 @@ fn there_must_be_nodes_and_pods() {
 
 #[test]
 fn a_folder_that_holds_something_else_is_left_alone() {
-    let folder = two_nodes().shot();
+    let folder = two_nodes().import();
     std::fs::create_dir(folder.path().join("mine")).unwrap();
     std::fs::write(folder.path().join("mine/letter.txt"), "dear").unwrap();
     let said = replay(folder.path(), &["--out", "mine"]).wrong(1);
@@ -113,7 +114,7 @@ fn a_folder_that_holds_something_else_is_left_alone() {
     assert!(said.contains("film.kine is no folder that can be read"), "{said}");
     let said = replay(folder.path(), &["--out", "no/such/place"]).wrong(1);
     assert!(said.contains("there is no folder no/such to make"), "{said}");
-    // What a replay wrote it may replace, but not while it reads from it.
+    // A replay may replace an earlier one, but not the one that it reads.
     replay(folder.path(), &["--out", "r"]).fine();
     let said = replay(folder.path(), &["r/replay.kine", "--out", "r"]).wrong(1);
     assert!(said.contains("r holds the history that is to be replayed"), "{said}");

@@ -1,4 +1,4 @@
-//! Histories played into a real API server: what is there at the end, whoever decided, whatever went wrong.
+//! Tests of live replays: the objects in the API server at the end, with all kinds of faults and options.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,18 +6,18 @@
     reason = "a test stops where something is not as it should be, and prints what came of it"
 )]
 
+mod all_recordings;
 #[path = "../common/mod.rs"]
 mod common;
-mod deciding;
 mod faults;
-mod films;
+mod isolation;
 mod objects;
-mod outside;
+mod real_scheduler;
+mod rejections;
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "../record/server.rs"]
 mod server;
 mod simkube;
-mod words;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,20 +26,20 @@ use testcluster::Cluster;
 
 use crate::common::{Said, command, films, run, said};
 
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest wait of a test.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A film of that name as a history; none if there are no films.
-fn film(folder: &Path, name: &str) -> Option<String> {
+/// The recording of this name as a history; `None` if there are no recordings.
+fn import_recording(folder: &Path, name: &str) -> Option<String> {
     let film = films().into_iter().find(|film| stem(film) == name)?;
-    Some(imported(folder, &film))
+    Some(import(folder, &film))
 }
 
 fn stem(film: &Path) -> &str {
     film.file_name().unwrap().to_str().unwrap().split('.').next().unwrap()
 }
 
-fn imported(folder: &Path, film: &Path) -> String {
+fn import(folder: &Path, film: &Path) -> String {
     let history = format!("{}.kine", stem(film));
     run(folder, &["import", film.to_str().unwrap(), "--into", &history]).fine();
     history
@@ -55,18 +55,18 @@ fn replaying(folder: &Path, kubeconfig: &Path, arguments: &[&str]) -> std::proce
     command
 }
 
-/// Waits until something holds.
+/// Waits until the condition holds.
 #[track_caller]
 fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what} is waited for in vain");
+        assert!(began.elapsed() < TIMEOUT, "{what} is waited for in vain");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// How many lines kubectl has to say.
-fn lines(cluster: &Cluster, arguments: &[&str]) -> usize {
+/// The number of lines that kubectl prints.
+fn line_count(cluster: &Cluster, arguments: &[&str]) -> usize {
     cluster.kubectl(&[arguments, &["--no-headers"]].concat()).unwrap().lines().count()
 }
 

@@ -1,4 +1,4 @@
-//! What a film says is there, and what a server has.
+//! Comparison of the objects of a recording with those of an API server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +10,8 @@ use crate::common::run;
 
 pub(crate) const RUN: &str = "replay.kinescope.io/run";
 const UID: &str = "replay.kinescope.io/uid";
-/// What of metadata is the API server's own, or a rule's.
-const OWN: [&str; 8] = [
+/// Fields of metadata that the API server or a rule sets.
+const SERVER_FIELDS: [&str; 8] = [
     "uid",
     "resourceVersion",
     "generation",
@@ -21,7 +21,7 @@ const OWN: [&str; 8] = [
     "ownerReferences",
     "finalizers",
 ];
-/// The kinds of the films that are applied.
+/// The kinds of the recordings that are applied.
 const KINDS: [&str; 7] = [
     "namespaces",
     "priorityclasses.scheduling.k8s.io",
@@ -32,7 +32,7 @@ const KINDS: [&str; 7] = [
     "pods",
 ];
 
-/// The objects of a list by kind, namespace and name, without what is their cluster's own.
+/// The objects of a list by kind, namespace and name, without the fields that differ between clusters.
 fn objects(list: &str) -> BTreeMap<String, Value> {
     let list: Value = serde_json::from_str(list).unwrap();
     let named = |mut object: Value| {
@@ -46,8 +46,8 @@ fn objects(list: &str) -> BTreeMap<String, Value> {
 
 fn strip(object: &mut Value) {
     let metadata = object["metadata"].as_object_mut().unwrap();
-    metadata.retain(|field, _| !OWN.contains(&field.as_str()));
-    // When it began to be deleted is told by each server's own clock.
+    metadata.retain(|field, _| !SERVER_FIELDS.contains(&field.as_str()));
+    // The deletion timestamp comes from each server's clock.
     if let Some(deleted) = metadata.get_mut("deletionTimestamp") {
         *deleted = true.into();
     }
@@ -61,7 +61,7 @@ fn strip(object: &mut Value) {
     }
     match object["kind"].as_str().unwrap() {
         "Pod" => {
-            // The rules take away what tells of its node.
+            // The rules remove fields that refer to its node.
             if let Some(Value::Object(labels)) = object.pointer_mut("/metadata/labels") {
                 labels.retain(|name, _| !name.starts_with("topology.kubernetes.io/"));
             }
@@ -72,7 +72,7 @@ fn strip(object: &mut Value) {
             }
             strip_tokens(spec);
         }
-        // The rules take away where its pod was to go, and let it have volumes of the run alone.
+        // The rules remove the selected node, and allow only volumes of the run.
         "PersistentVolumeClaim" => {
             if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
                 annotations.remove("volume.kubernetes.io/selected-node");
@@ -94,19 +94,19 @@ fn strip(object: &mut Value) {
                 claim.remove("uid");
                 claim.remove("resourceVersion");
             }
-            // The rules take away which disk it is, and let nobody reclaim that.
+            // The rules remove the volume handle, and set the reclaim policy to Retain.
             object["spec"].as_object_mut().unwrap().remove("persistentVolumeReclaimPolicy");
             if let Some(handle) = object.pointer_mut("/spec/csi/volumeHandle") {
                 *handle = Value::Null;
             }
-            // The server's own clock.
+            // Set from the server's clock.
             object["status"].as_object_mut().unwrap().remove("lastPhaseTransitionTime");
         }
         _ => {}
     }
 }
 
-/// Takes the volume out of a pod that every pod gets for its account.
+/// Removes the service account token volume that every pod gets.
 fn strip_tokens(spec: &mut Map<String, Value>) {
     let without = |fields: &mut Map<String, Value>, list: &str| {
         let Some(Value::Array(members)) = fields.get_mut(list) else { return };
@@ -123,22 +123,25 @@ fn strip_tokens(spec: &mut Map<String, Value>) {
     }
 }
 
-fn recorded(folder: &Path, history: &str, kind: &str) -> BTreeMap<String, Value> {
+fn recorded_objects(folder: &Path, history: &str, kind: &str) -> BTreeMap<String, Value> {
     objects(&run(folder, &["get", kind, "-A", "-o", "json", "--history", history]).fine())
 }
 
-pub(crate) fn there(cluster: &Cluster, kind: &str) -> BTreeMap<String, Value> {
+pub(crate) fn server_objects(cluster: &Cluster, kind: &str) -> BTreeMap<String, Value> {
     let selector = format!("--selector={RUN}");
     objects(&cluster.kubectl(&["get", kind, "-A", "-o", "json", &selector]).unwrap())
 }
 
-/// Everything that the film has at its end is in the server, and nothing else that carries our label.
+/// Checks that all objects at the end of the recording are in the API server, and that no other object has the run's
+/// label.
 #[track_caller]
 pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, said: &str) {
     for kind in KINDS {
-        let (mut film, server) = (recorded(folder, history, kind), there(cluster, kind));
-        // Those that every cluster has are left as they are; a pod that is being deleted and has no node is gone at once.
-        film.retain(|name, object| server.contains_key(name) || !(is_everywhere(name) || is_going(object)));
+        let (mut film, server) = (recorded_objects(folder, history, kind), server_objects(cluster, kind));
+        // Objects that every cluster has are not applied; a terminating pod without a node is removed at once.
+        film.retain(|name, object| {
+            server.contains_key(name) || !(is_built_in(name) || is_terminating(object))
+        });
         assert_eq!(film.keys().collect::<Vec<_>>(), server.keys().collect::<Vec<_>>(), "{kind}\n{said}");
         for (name, object) in &film {
             assert_eq!(server[name], *object, "{name}");
@@ -146,12 +149,12 @@ pub(crate) fn check(cluster: &Cluster, folder: &Path, history: &str, said: &str)
     }
 }
 
-fn is_going(object: &Value) -> bool {
+fn is_terminating(object: &Value) -> bool {
     object["kind"] == "Pod" && object["metadata"].get("deletionTimestamp").is_some()
 }
 
-/// Whether a cluster has it from the beginning.
-fn is_everywhere(name: &str) -> bool {
+/// Whether every cluster has this object from its start.
+fn is_built_in(name: &str) -> bool {
     let last = name.rsplit(' ').next().unwrap();
     matches!(last, "default" | "kube-system" | "kube-public" | "kube-node-lease")
         || last.starts_with("system-")

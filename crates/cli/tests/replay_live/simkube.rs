@@ -1,4 +1,4 @@
-//! SimKube's way, with real controllers, a real scheduler and KWOK.
+//! Tests of `--style simkube`, with real controllers, a real scheduler and KWOK.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,14 +9,14 @@ use testcluster::{Cluster, Options};
 
 use crate::common::{run, said};
 use crate::server::start;
-use crate::{file, lines, replay, replaying, wait};
+use crate::{file, line_count, replay, replaying, wait};
 
 const STAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/kwok/simkube-stages.yaml");
 const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: kwok-1, labels: {type: virtual}, annotations: \
     {kwok.x-k8s.io/node: fake}}, spec: {taints: [{key: kwok-provider, effect: NoSchedule}]}, status: \
     {capacity: {cpu: '32', memory: 64Gi, pods: '110'}, allocatable: {cpu: '32', memory: 64Gi, pods: '110'}}}";
 
-/// A Deployment of two, a Job whose pod ran for three seconds, and a pod of nobody that ran on.
+/// A Deployment of two pods, a Job whose pod ran for three seconds, and a bare pod that kept running.
 fn recording() -> String {
     let line = |second: u32, event: &str, resource: Value| {
         json!({"time": format!("2026-11-15T10:00:{second:02}Z"), "event": event, "resource": resource})
@@ -69,7 +69,7 @@ fn recording() -> String {
         line(1, "Add", bare()),
         line(2, "Add", pod("sums-x", of_job.clone(), "Running", state(2, None))),
         line(5, "Update", pod("sums-x", of_job, "Succeeded", state(2, Some(5)))),
-        // The end of time.
+        // Marks the end of the recording.
         line(25, "Update", bare()),
     ];
     lines.join("\n") + "\n"
@@ -84,7 +84,7 @@ fn target(cluster: &Cluster, folder: &Path, command: &str) -> String {
     run(folder, &["replay", command, "--target", kubeconfig]).fine()
 }
 
-/// A cluster whose controllers work, and a folder with the recording and these hooks.
+/// A cluster with controllers, and a folder with the recording and these hooks.
 fn prepared(hooks: &str) -> Option<(Cluster, TempDir)> {
     let mut cluster = start(Options { service_accounts: true, ..Options::default() })?;
     cluster.start_controller_manager().unwrap();
@@ -156,7 +156,7 @@ fn workloads_are_played_as_simkube_plays_them() {
         let seconds = |field: &str| Some(state[field].as_str()?.parse::<jiff::Timestamp>().ok()?.as_second());
         Some(seconds("finishedAt")? - seconds("startedAt")?)
     });
-    // It ran for three seconds; all times are whole ones.
+    // It ran for three seconds; times have a resolution of one second.
     assert!(ran.is_some_and(|ran| (2..=6).contains(&ran)), "{ran:?}");
 
     wait("the pod of nobody runs", || in_shop("pod/bare", "jsonpath={.status.phase}") == "Running");
@@ -168,18 +168,18 @@ fn workloads_are_played_as_simkube_plays_them() {
     assert!(output.err.contains("preStart echo: begins"), "{}", output.err);
     assert!(output.err.contains(r#""kind":"Simulation""#), "{}", output.err);
 
-    // All of it belongs to the run, and goes with it.
+    // All objects belong to the run, and `clean` removes them.
     let owner = in_shop("deployment/web", "jsonpath={.metadata.ownerReferences[0].name}");
     assert_eq!(owner, "kinescope-replay-sim");
     target(&cluster, folder.path(), "clean");
     wait("nothing is left", || {
-        lines(&cluster, &["get", "pods", "-A"]) == 0
+        line_count(&cluster, &["get", "pods", "-A"]) == 0
             && !text(&cluster, &["get", "namespaces"]).contains("virtual-shop")
     });
 }
 
 #[test]
-fn it_is_played_as_often_as_is_asked_for() {
+fn it_is_replayed_as_often_as_requested() {
     let hooks = "preRunHooks: [{cmd: echo, args: [once more]}]\npostRunHooks: [{cmd: 'false'}]\n\
         postStopHooks: [{cmd: 'false', ignoreFailure: false}]\n";
     let Some((cluster, folder)) = prepared(hooks) else { return };
@@ -197,11 +197,11 @@ fn it_is_played_as_often_as_is_asked_for() {
         "3s",
     ];
     let output = replay(folder.path(), cluster.kubeconfig(), &arguments);
-    // A hook that may not fail is the end of it.
+    // A failing hook without ignoreFailure ends the run.
     assert_eq!(output.code, 1, "{}{}", output.out, output.err);
     assert!(output.err.contains("error: the postStop hook false ended"), "{}", output.err);
     assert_eq!(output.err.matches("warning: the postRun hook false ended").count(), 2, "{}", output.err);
     assert_eq!(output.err.matches("preRun echo: once more").count(), 2, "{}", output.err);
     assert_eq!(output.out.matches("Played").count(), 2, "{}", output.out);
-    assert_eq!(lines(&cluster, &["get", "deployments", "-n", "virtual-shop"]), 1);
+    assert_eq!(line_count(&cluster, &["get", "deployments", "-n", "virtual-shop"]), 1);
 }

@@ -1,4 +1,4 @@
-//! Downloads share copies, keep to the room they may take, and leave nothing behind.
+//! Tests of downloads: they share copies, keep within the scratch budget, and leave no files behind.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -13,7 +13,7 @@ use rand_pcg::Pcg32;
 use tempfile::TempDir;
 
 use crate::common::{PROGRAM, command, run};
-use crate::folders::{EXPORT, added, many};
+use crate::folders::{EXPORT, added_pod, many};
 use crate::server::{Answer, Server};
 
 const DOWNLOAD: &str = "/api/v1/histories/many/download";
@@ -25,7 +25,7 @@ fn start(folder: &Path, scratch: &TempDir, arguments: &[&str]) -> Server {
     Server::of(&mut command)
 }
 
-/// A folder with a history of so many pods that cannot be packed, some 1,500 bytes each.
+/// A folder with a history of this many incompressible pods, about 1,500 bytes each.
 fn bulky(pods: u64) -> TempDir {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let folder = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ fn bulky(pods: u64) -> TempDir {
     let mut letter = || char::from(LETTERS[chance.random_range(0..LETTERS.len())]);
     for first in (0..pods).step_by(500) {
         let pod = |number| {
-            let mut pod = added("many", number);
+            let mut pod = added_pod("many", number);
             let text = pod
                 .what
                 .object()
@@ -50,7 +50,7 @@ fn bulky(pods: u64) -> TempDir {
     folder
 }
 
-/// Begins an answer and takes no more of it.
+/// Starts a request and reads only the beginning of the response.
 fn begin(server: &Server, path: &str) -> TcpStream {
     let mut stream = server.send("GET", path, &[], b"");
     let mut begin = [0; 100];
@@ -59,16 +59,16 @@ fn begin(server: &Server, path: &str) -> TcpStream {
     stream
 }
 
-/// The files in the scratch folder that the server has open, also those that have no name any more.
+/// The files in the scratch folder that the server has open, including unlinked ones.
 fn open_files(server: &Server, scratch: &TempDir) -> BTreeSet<String> {
     let links = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
     let files = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
     let files = files.filter(|file| file.starts_with(scratch.path())).map(|file| file.display().to_string());
-    // Not the folder itself.
+    // Without the folder itself.
     files.filter(|file| file.ends_with("(deleted)")).collect()
 }
 
-/// What is in the scratch folder, in folders of it too.
+/// The number of files in the scratch folder and its subfolders.
 fn named_files(scratch: &Path) -> usize {
     let entries = std::fs::read_dir(scratch).unwrap().filter_map(Result::ok);
     let count = |entry: std::fs::DirEntry| if entry.path().is_dir() { named_files(&entry.path()) } else { 1 };
@@ -96,7 +96,7 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
     let mut slow: Vec<TcpStream> = (0..8).map(|_| begin(&server, DOWNLOAD)).collect();
     assert_eq!(open_files(&server, &scratch).len(), 1);
     assert_eq!(named_files(scratch.path()), 0);
-    // A reader that leaves takes nothing from the others.
+    // A reader that disconnects does not affect the others.
     slow.truncate(4);
     let whole = server.get(DOWNLOAD).fine();
     let mut first = slow.pop().unwrap();
@@ -106,9 +106,9 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
     std::fs::write(folder.path().join("copy.kin"), whole).unwrap();
     run(folder.path(), &["doctor", "copy.kin"]).fine();
 
-    // What has changed since is copied anew, soon.
+    // A changed history is copied again after a few seconds.
     let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
-    let changes = vec![added("many", 60_000)];
+    let changes = vec![added_pod("many", 60_000)];
     writer.append(history::Batch { changes, ..Default::default() }).unwrap();
     writer.flush().unwrap();
     until("the new change is downloaded", || {
@@ -122,7 +122,7 @@ fn downloads_of_one_history_share_a_copy_that_goes_with_the_last() {
 }
 
 #[test]
-fn copies_keep_to_the_size_that_they_may_take_together() {
+fn copies_keep_within_the_scratch_size() {
     let (folder, scratch) = (bulky(12_000), tempfile::tempdir().unwrap());
     std::fs::copy(folder.path().join("many.kine"), folder.path().join("other.kine")).unwrap();
     let size = file_bytes(&folder, "many.kine");
@@ -132,12 +132,12 @@ fn copies_keep_to_the_size_that_they_may_take_together() {
     let refused = server.get(other);
     let words = refused.wrong(503);
     assert!(words.contains("--scratch-size allows") && words.contains("ask again"), "{words}");
-    // One that is there already takes no more room.
+    // Sharing an existing copy needs no further space.
     server.get(DOWNLOAD).fine();
     drop(slow);
     until("there is room again", || server.get(other).code == 200);
 
-    // To ask again would not help here.
+    // A retry would not help here.
     let small = start(folder.path(), &scratch, &["--scratch-size", "100Ki"]);
     let words = small.get(DOWNLOAD).wrong(507);
     assert!(words.contains("--scratch-size allows 102.4 kB"), "{words}");
@@ -150,10 +150,10 @@ fn copies_keep_to_the_size_that_they_may_take_together() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_said_to_be() {
+fn a_full_disk_is_reported() {
     let (folder, scratch) = (bulky(1_000), tempfile::tempdir().unwrap());
     let mut limited = Command::new("sh");
-    // Half of the copy, in blocks of 512 bytes.
+    // Half the size of the copy, in blocks of 512 bytes.
     let blocks = (file_bytes(&folder, "many.kine") / 1024).to_string();
     limited.current_dir(folder.path()).env_clear().env("TMPDIR", scratch.path());
     limited.args(["-c", "trap '' XFSZ; ulimit -f $1; shift; exec \"$@\"", "limited", &blocks]);
@@ -172,7 +172,7 @@ fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
     let kept: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let mut server = start(folder.path(), &scratch, &[]);
-    // A copy waits for who holds the history, so that it is under way when the server is killed.
+    // The copy waits for the lock on the history, so that it is in progress when the server is killed.
     let sqlite = rusqlite::Connection::open(folder.path().join("many.kine")).unwrap();
     sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let waiting = server.send("GET", DOWNLOAD, &[], b"");
@@ -184,7 +184,7 @@ fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
     assert!(count() > kept.len());
 
     let mut next = start(folder.path(), &scratch, &[]);
-    // What belongs to a server that lives is not touched.
+    // Files of a running server are not removed.
     assert_eq!(count(), kept.len());
     assert!(kept.iter().all(|path| path.exists()), "{kept:?}");
     neighbor.get(DOWNLOAD).fine();
@@ -197,14 +197,14 @@ fn a_server_that_is_killed_leaves_nothing_that_the_next_does_not_remove() {
 }
 
 #[test]
-fn a_copy_that_nobody_waits_for_any_more_is_given_up() {
+fn a_copy_without_clients_is_abandoned() {
     let (folder, scratch) = (many(1_000), tempfile::tempdir().unwrap());
     let server = start(folder.path(), &scratch, &[]);
     let sqlite = rusqlite::Connection::open(folder.path().join("many.kine")).unwrap();
     sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.send("GET", DOWNLOAD, &[], b"")).collect();
     until("the copy is begun", || std::fs::read_dir(scratch.path()).unwrap().next().is_some());
-    // The first has begun the copy; those who wait for it get it without the first.
+    // The first client has started the copy; others that wait for it get it without the first.
     let mut last = waiting.pop().unwrap();
     drop(waiting);
     sqlite.execute_batch("ROLLBACK").unwrap();

@@ -1,8 +1,8 @@
-//! Folders with histories to be served.
+//! Folders with histories for the server tests, and request bodies.
 
 use std::sync::Arc;
 
-use model::{Moment, Observed, What};
+use model::{IncomingChange, Moment, What};
 
 use crate::common::run;
 
@@ -25,20 +25,20 @@ pub(crate) fn day() -> tempfile::TempDir {
     crate::common::day("day.kine")
 }
 
-/// A folder with a history of so many pods of a kilobyte, and its bytes as lines, about.
+/// A folder with a history of this many pods of about a kilobyte each.
 pub(crate) fn many(pods: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let writer = history::Writer::open(&folder.path().join("many.kine")).unwrap();
     for batch in 0..pods.div_ceil(500) {
         let numbers = batch * 500..((batch + 1) * 500).min(pods);
-        let changes = numbers.map(|number| added("many", number)).collect();
+        let changes = numbers.map(|number| added_pod("many", number)).collect();
         writer.append(history::Batch { changes, ..Default::default() }).unwrap();
     }
     writer.close().unwrap();
     folder
 }
 
-pub(crate) fn added(source: &str, number: u64) -> Observed {
+pub(crate) fn added_pod(source: &str, number: u64) -> IncomingChange {
     let uid = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let object = testobjects::pod(&format!("pod-{number}"))
         .namespace("load")
@@ -46,7 +46,7 @@ pub(crate) fn added(source: &str, number: u64) -> Observed {
         .on(&format!("node-{}", number % 100))
         .set("spec.padding", "x".repeat(900))
         .object();
-    Observed {
+    IncomingChange {
         seen: Moment::from_nanos(1_793_541_600_000_000_000 + number as i64 * 1_000_000),
         key: object.key(&Arc::from(source)),
         what: What::Added(object),
@@ -54,16 +54,16 @@ pub(crate) fn added(source: &str, number: u64) -> Observed {
     }
 }
 
-/// What a client of SimKube's tracer asks for.
+/// A request body of SimKube's client.
 pub(crate) const EXPORT: &str = r#"{"start_ts": 1793541600, "end_ts": 1793545200, "export_path": "trace.sktrace",
     "filters": {"excluded_namespaces": [], "excluded_labels": []}}"#;
 
-/// A pod that never was.
+/// A manifest of a pod that is in no history.
 pub(crate) const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: never, namespace: web}\n\
     spec: {containers: [{name: a, image: a, resources: {requests: {cpu: 500m}}}]}\n";
 
-/// What must be said to a route to be answered at all: what stands behind the path, and what is sent.
-pub(crate) fn question(path: &str, method: &str) -> (&'static str, &'static str) {
+/// The query string and body that a route requires.
+pub(crate) fn required_input(path: &str, method: &str) -> (&'static str, &'static str) {
     match (path, method) {
         ("/api/v1/histories/{name}/explain", "GET") => ("?pod=web-1&namespace=shop", ""),
         ("/api/v1/histories/{name}/explain", "POST") => ("?", POD),

@@ -1,4 +1,4 @@
-//! Much at once, slow clients, clients that leave, and the end.
+//! Tests of the server under load: many clients, slow clients, clients that disconnect, and shutdown.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ fn a_large_answer_waits_for_a_slow_reader_and_takes_no_memory() {
     let mut first = server.send("GET", "/api/v1/histories/many/changes", &[], b"");
     let mut begin = [0; 1000];
     first.read_exact(&mut begin).unwrap();
-    // While this one waits others are answered, and it goes on where it was.
+    // While this response is blocked others are served, and it continues where it was.
     server.get("/api/v1/histories").fine();
     let mut rest = begin.to_vec();
     let mut piece = [0; 3_001];
@@ -46,31 +46,32 @@ fn long_answers_are_bounded_and_end_with_their_clients() {
         assert!(server.get(path).wrong(503).contains("16 long answers are under way"), "{path}");
     }
     assert!(server.post("/export", &serde_json::from_str(EXPORT).unwrap()).wrong(503).contains("ask again"));
-    // What takes milliseconds is answered all the same.
+    // Light requests are still served.
     server.get("/api/v1/histories/many").fine();
     server.get("/metrics").fine();
     drop(slow);
     wait_for_room(&server, Duration::from_secs(60));
 
-    // Work that has nothing to say until it is done ends too: all of it would take many times as long.
+    // Work that writes nothing until its end is stopped too: all of it would take many times as long.
     let silent: Vec<TcpStream> = (0..16).map(|_| server.send("GET", "/api/db/many.db", &[], b"")).collect();
     let began = Instant::now();
-    while server.get(FIRST).code == 200 {
+    while server.get(SHORT_HEAVY_REQUEST).code == 200 {
         assert!(began.elapsed() < Duration::from_secs(60), "no work is under way");
     }
     drop(silent);
     wait_for_room(&server, Duration::from_secs(20));
 }
 
-/// A long answer that is soon there.
-const FIRST: &str = "/api/v1/histories/many/changes?to=start";
+/// A heavy request with a short response.
+const SHORT_HEAVY_REQUEST: &str = "/api/v1/histories/many/changes?to=start";
 
-/// Asks until there is room for all long answers.
+/// Retries until all slots for heavy requests are free.
 #[track_caller]
 fn wait_for_room(server: &Server, patience: Duration) {
     let began = Instant::now();
     loop {
-        let asked: Vec<TcpStream> = (0..16).map(|_| server.send("GET", FIRST, &[], b"")).collect();
+        let asked: Vec<TcpStream> =
+            (0..16).map(|_| server.send("GET", SHORT_HEAVY_REQUEST, &[], b"")).collect();
         let answers = asked.into_iter().map(|mut stream| Answer::read(&mut stream).code);
         if answers.collect::<Vec<_>>() == [200; 16] {
             return;
@@ -109,7 +110,7 @@ fn a_hundred_clients_at_once_are_answered() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_does_not_look_whole() {
+fn an_aborted_response_is_incomplete() {
     let folder = many(20_000);
     let server = Server::start(folder.path(), &[]);
     let damage = |frame: &str| {
@@ -121,14 +122,14 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     let answer = server.get("/api/v1/histories/many/changes");
     assert_eq!((answer.code, answer.whole), (200, false));
     assert!(answer.body.len() > 1_000_000);
-    // What goes wrong before anything was sent has its code.
+    // An error before the first chunk has its own status code.
     damage("min(frame)");
     assert!(server.get("/api/v1/histories/many/changes").wrong(409).contains("is damaged"));
     assert!(server.get("/api/db/many.db").wrong(409).contains("is damaged"));
 }
 
 #[test]
-fn a_history_that_is_held_by_another_is_to_be_asked_again() {
+fn a_locked_history_is_to_be_retried() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     let sqlite = rusqlite::Connection::open(shop.path().join("shop.kine")).unwrap();
@@ -143,7 +144,7 @@ fn a_history_that_has_not_changed_is_not_opened_for_each_list() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     let path = shop.path().join("shop.kine");
-    // Right after a change another one might leave the same time.
+    // Right after a change another one might leave the same timestamp.
     while path.metadata().unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(2) {
         std::thread::yield_now();
     }
@@ -156,7 +157,7 @@ fn a_history_that_has_not_changed_is_not_opened_for_each_list() {
     };
     let before = lists();
     assert!(before.0.contains(&"kinescope_history_changes{history=\"shop\"} 4".to_owned()), "{before:?}");
-    // Whoever holds a history like this lets nobody read it.
+    // This lock keeps all readers out.
     let sqlite = rusqlite::Connection::open(&path).unwrap();
     sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
     assert_eq!(lists(), before);
@@ -167,7 +168,7 @@ fn a_history_that_has_not_changed_is_not_opened_for_each_list() {
 }
 
 #[test]
-fn clients_that_say_nothing_make_room_for_others() {
+fn idle_clients_are_evicted_for_others() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     let mut crowd: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(server.address).unwrap()).collect();
@@ -175,14 +176,14 @@ fn clients_that_say_nothing_make_room_for_others() {
         server.get("/healthz").fine();
         server.get("/api/v1/histories").fine();
     }
-    // Whoever came first of those who have said nothing goes first.
+    // The oldest idle connection is evicted first.
     crowd[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let read = crowd[0].read(&mut [0; 100]);
     assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
 }
 
 #[test]
-fn it_stops_in_order_and_soon() {
+fn it_shuts_down_gracefully_and_soon() {
     let folder = many(60_000);
     for (name, path, begins) in [
         ("-TERM", "/healthz", true),
@@ -199,7 +200,7 @@ fn it_stops_in_order_and_soon() {
         let code = server.child.wait().unwrap();
         assert!(code.success(), "{name}: {code}");
         assert!(began.elapsed() < Duration::from_secs(3), "{name}: {:?}", began.elapsed());
-        // An answer that was cut off does not look whole.
+        // An aborted response is recognizable as incomplete.
         let mut rest = Vec::new();
         let _ = client.read_to_end(&mut rest);
         assert!(path == "/healthz" || !rest.ends_with(b"0\r\n\r\n"), "{path}");
@@ -208,7 +209,7 @@ fn it_stops_in_order_and_soon() {
 }
 
 #[test]
-fn a_client_that_does_not_say_what_it_wants_is_not_waited_for() {
+fn a_client_without_a_request_is_disconnected() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     let began = Instant::now();

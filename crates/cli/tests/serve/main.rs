@@ -1,28 +1,28 @@
-//! `kinescope serve` as its clients meet it: the real program, asked over real connections.
+//! Tests of `kinescope serve`: the real program, with requests over real connections.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
+mod authentication;
 #[path = "../common/mod.rs"]
 mod common;
-mod crowd;
+mod connection_flood;
 mod downloads;
-mod explaining;
+mod explanations;
 mod folders;
 mod load;
-mod others;
+mod other_systems;
 mod probes;
 mod recording;
-mod replaying;
+mod replays;
 mod server;
-mod strangers;
 
 use common::run;
-use folders::{added, day, many, question, shop};
+use folders::{added_pod, day, many, required_input, shop};
 use serde_json::{Value, json};
 use server::Server;
 
 #[test]
-fn every_route_answers_as_it_is_described() {
+fn every_route_responds_as_documented() {
     let shop = shop();
     let server = Server::start(shop.path(), &[]);
     assert_eq!(server.said, format!("serving 1 history on http://{}\n", server.address));
@@ -34,11 +34,11 @@ fn every_route_answers_as_it_is_described() {
         methods.map(move |(method, operation)| (path, method.to_uppercase(), operation))
     });
     for (path, method, operation) in operations {
-        // What there is of a replay is another's test.
+        // Replays by id have tests of their own.
         if path.contains("{id}") {
             continue;
         }
-        let (asked, sent) = question(path, &method);
+        let (asked, sent) = required_input(path, &method);
         let place = format!("{}{asked}", path.replace("{name}", "shop"));
         let answer = server.ask(&method, &place, &[], sent.as_bytes());
         let mut codes = operation["responses"].as_object().unwrap().iter();
@@ -50,9 +50,9 @@ fn every_route_answers_as_it_is_described() {
         let body = answer.body;
         assert!(!body.is_empty(), "{path}");
         if let Some(schema) = content.get("schema") {
-            fits(&document, schema, &serde_json::from_slice(&body).unwrap(), path);
+            check_schema(&document, schema, &serde_json::from_slice(&body).unwrap(), path);
         }
-        // Every parameter that is described is taken, and no other.
+        // Every documented parameter is accepted, and no other.
         for parameter in operation["parameters"].as_array().unwrap() {
             let name = parameter["name"].as_str().unwrap();
             if asked.contains(&format!("{name}=")) {
@@ -71,9 +71,14 @@ fn every_route_answers_as_it_is_described() {
             assert!(unknown.contains("unknown field `colour`, expected "), "{unknown}");
         }
     }
-    fits(&document, &json!({"$ref": "#/components/schemas/Error"}), &json!({"error": "words"}), "error");
+    check_schema(
+        &document,
+        &json!({"$ref": "#/components/schemas/Error"}),
+        &json!({"error": "words"}),
+        "error",
+    );
     let unknown = server.get("/nowhere");
-    fits(
+    check_schema(
         &document,
         &json!({"$ref": "#/components/schemas/Error"}),
         &serde_json::from_slice(&unknown.body).unwrap(),
@@ -85,7 +90,7 @@ fn every_route_answers_as_it_is_described() {
 }
 
 #[test]
-fn histories_are_told_as_the_commands_tell_them() {
+fn histories_are_described_as_by_the_commands() {
     let shop = shop();
     run(shop.path(), &["import", "shop.jsonl", "--into", "a \"second\".kine", "--source", "west"]).fine();
     let server = Server::start(shop.path(), &["."]);
@@ -105,7 +110,7 @@ fn histories_are_told_as_the_commands_tell_them() {
     assert_eq!(server.get("/api/v1/histories/shop/gaps").json()["gaps"], told["gaps"]);
     assert_eq!(server.get("/api/v1/histories/a%20%22second%22").json()["history"], "a \"second\"");
 
-    // A history that comes later is there; what is none says so and does no harm.
+    // A history added later is listed; a file that is not a history has an error, and does no harm.
     std::fs::write(
         shop.path().join("broken.kine"),
         "this is no SQLite file, but long enough to be one, or is it?",
@@ -223,7 +228,7 @@ fn a_download_is_whole_while_the_history_is_written() {
         scope.spawn(move || {
             let mut number = 2_000;
             while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
-                let changes = (number..number + 50).map(|number| added("many", number)).collect();
+                let changes = (number..number + 50).map(|number| added_pod("many", number)).collect();
                 writer.append(history::Batch { changes, ..Default::default() }).unwrap();
                 writer.flush().unwrap();
                 number += 50;
@@ -242,7 +247,7 @@ fn a_download_is_whole_while_the_history_is_written() {
             let changes = serde_json::from_str::<Value>(&info).unwrap()["changes"].as_u64().unwrap();
             assert!(changes > last && changes >= 2_000 && (changes - 2_000).is_multiple_of(50), "{changes}");
             last = changes;
-            // What is recorded is seen at once, in answers that are read and not copied too.
+            // New changes are visible at once, also in responses that are not copies.
             let objects = server.get("/api/v1/histories/many/objects?kind=pods").json();
             assert!(objects["items"].as_array().unwrap().len() as u64 >= changes);
         }
@@ -253,12 +258,12 @@ fn a_download_is_whole_while_the_history_is_written() {
     server.get("/api/v1/histories/many").fine();
 }
 
-/// That a value is as a schema says: types, required members, members that are described.
+/// Checks a value against a schema: types, required members, and no undocumented members.
 #[track_caller]
-fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
+fn check_schema(document: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         let schema = document.pointer(reference.trim_start_matches('#')).unwrap();
-        return fits(document, schema, value, place);
+        return check_schema(document, schema, value, place);
     }
     let kind = match value {
         Value::Null => "null",
@@ -275,7 +280,7 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
         "{place}: {value} is not {kinds}"
     );
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-        fits(document, &schema["items"], item, &format!("{place}[{index}]"));
+        check_schema(document, &schema["items"], item, &format!("{place}[{index}]"));
     }
     if let (Some(members), Some(described)) = (value.as_object(), schema["properties"].as_object()) {
         for name in schema["required"].as_array().unwrap() {
@@ -283,7 +288,7 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
         }
         for (name, member) in members {
             let schema = described.get(name).unwrap_or_else(|| panic!("{place}.{name} is not described"));
-            fits(document, schema, member, &format!("{place}.{name}"));
+            check_schema(document, schema, member, &format!("{place}.{name}"));
         }
     }
 }

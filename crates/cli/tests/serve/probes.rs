@@ -1,4 +1,4 @@
-//! What probes are told of recordings, and what users are told when these work again.
+//! Tests of probes while recordings fail and recover, and of the messages about it.
 
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::common::command;
 use crate::recording::{cluster, recording, until};
 use crate::server::Server;
 
-/// A folder with the configuration of one cluster, `a`, whose kubeconfig names a port on which nobody listens.
+/// A folder with the configuration of one cluster, `a`, whose kubeconfig names a port on which nothing listens.
 fn unreachable() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -28,20 +28,20 @@ fn unreachable() -> tempfile::TempDir {
     folder
 }
 
-/// Makes the cluster another one.
+/// Replaces the cluster's kubeconfig.
 fn reach(folder: &Path, kubeconfig: &Path) {
     std::fs::copy(kubeconfig, folder.join("next")).unwrap();
     std::fs::rename(folder.join("next"), folder.join("kubeconfig")).unwrap();
 }
 
 #[test]
-fn probes_tell_what_is_recorded() {
+fn probes_report_recordings() {
     let folder = unreachable();
     let server = Server::start(folder.path(), &["--config", "clusters.yaml"]);
     until("it is tried in vain", || recording(&server, "a")["state"] == "waiting");
     let told = server.get("/readyz").wrong(503);
     assert_eq!(told, "[+]histories ok\n[-]a failed: waiting\nreadyz check failed\n");
-    // To begin anew would not help.
+    // A restart would not help, so that it is alive.
     assert_eq!(server.get("/healthz").fine(), b"[+]a ok\nhealthz check passed\n");
 
     let Some(cluster) = cluster() else { return };
@@ -50,7 +50,7 @@ fn probes_tell_what_is_recorded() {
     assert_eq!(server.get("/readyz").fine(), b"[+]histories ok\n[+]a ok\nreadyz check passed\n");
     until("it is recorded", || server.get("/api/v1/histories/a").code == 200);
 
-    // Damaged, while it is written.
+    // Damage the history while it is written.
     for file in ["a.kine", "a.kine-wal"] {
         let mut file = std::fs::File::options().write(true).open(folder.path().join(file)).unwrap();
         let length = file.metadata().unwrap().len();
@@ -69,7 +69,7 @@ fn probes_tell_what_is_recorded() {
 }
 
 #[test]
-fn it_is_said_that_it_works_again() {
+fn recovery_is_reported() {
     let Some(cluster) = cluster() else { return };
     let folder = unreachable();
     let mut child = command(folder.path())
@@ -87,7 +87,7 @@ fn it_is_said_that_it_works_again() {
     reach(folder.path(), cluster.kubeconfig());
     assert_eq!(next(), "warning: a: recording again");
 
-    // The same for what the file says.
+    // The same for errors of the configuration file.
     std::fs::write(folder.path().join("clusters.yaml"), "clusters: [").unwrap();
     let line = next();
     assert!(line.ends_with("; what it said before holds"), "{line}");

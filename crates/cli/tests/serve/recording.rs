@@ -15,7 +15,7 @@ use testcluster::{Cluster, Options, Plan, Proxy};
 use crate::common::{PROGRAM, run};
 use crate::server::Server;
 
-/// The cluster that all tests of recording share, as long as one of them uses it.
+/// The cluster shared by these tests, stopped with the last of them.
 pub(crate) fn cluster() -> Option<Arc<Cluster>> {
     static SHARED: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn cluster() -> Option<Arc<Cluster>> {
         None => match Cluster::start(Options::default()).unwrap() {
             Some(cluster) => Arc::new(cluster),
             None => {
-                // Not by a macro, whose output the test runner would keep to itself.
+                // Written directly: the test runner captures the output of print macros.
                 std::io::Write::write_all(&mut std::io::stderr(), b"skipped: no go\n").unwrap();
                 return None;
             }
@@ -34,7 +34,7 @@ pub(crate) fn cluster() -> Option<Arc<Cluster>> {
     Some(cluster)
 }
 
-/// Pods of these names.
+/// Creates pods with these names.
 fn create_pods(cluster: &Cluster, namespace: &str, names: impl Iterator<Item = String>) {
     let mut pods = String::new();
     for name in names {
@@ -47,7 +47,7 @@ fn create_pods(cluster: &Cluster, namespace: &str, names: impl Iterator<Item = S
     cluster.kubectl_reading(&["create", "-f", "-"], &pods).unwrap();
 }
 
-/// Waits until something holds. Tests are not about how fast it comes.
+/// Waits until the condition holds, with a long timeout.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -57,7 +57,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// How a recording is getting on; null if there is none of that name.
+/// The state of a recording; null if there is none of this name.
 pub(crate) fn recording(server: &Server, name: &str) -> Value {
     let all = server.get("/api/v1/recordings").json();
     let found = all["recordings"].as_array().unwrap().iter().find(|recording| recording["name"] == name);
@@ -69,7 +69,7 @@ fn of_kind(recording: &Value, kind: &str, figure: &str) -> Value {
     kinds.iter().find(|found| found["kind"] == kind).map(|found| found[figure].clone()).unwrap_or_default()
 }
 
-/// The names of the pods in a namespace, as the history has them at its end, or the server now.
+/// The names of the pods in a namespace at the history's end.
 fn pods_recorded(path: &Path, namespace: &str) -> Vec<String> {
     let history = History::open(path).unwrap();
     let pods = Selection {
@@ -79,7 +79,7 @@ fn pods_recorded(path: &Path, namespace: &str) -> Vec<String> {
     };
     let end = history.span().unwrap().unwrap().1;
     let mut names = Vec::new();
-    history.each_at(end, &pods, |version| names.push(version.key.name.to_string())).unwrap();
+    history.for_each_at(end, &pods, |version| names.push(version.key.name.to_string())).unwrap();
     names.sort();
     names
 }
@@ -93,7 +93,7 @@ fn pods_there(cluster: &Cluster, namespace: &str) -> Vec<String> {
 }
 
 #[test]
-fn twenty_clusters_are_recorded_beside_each_other() {
+fn twenty_clusters_are_recorded_in_parallel() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "twenty"]).unwrap();
     create_pods(&cluster, "twenty", (0..5).map(|number| format!("early-{number}")));
@@ -108,7 +108,7 @@ fn twenty_clusters_are_recorded_beside_each_other() {
         let config = json!({
             "folder": "films", "kinds": ["pods", "namespaces"], "namespaces": ["twenty"], "clusters": clusters,
         });
-        // Whole at once, as an editor or a mount does it.
+        // Replaced atomically, as an editor or a ConfigMap mount does.
         std::fs::write(folder.path().join("next"), config.to_string()).unwrap();
         std::fs::rename(folder.path().join("next"), folder.path().join("clusters.yaml")).unwrap();
     };
@@ -119,7 +119,7 @@ fn twenty_clusters_are_recorded_beside_each_other() {
         until("all clusters are recorded", || pods_of(&format!("c{number}")) == 5);
     }
 
-    // One becomes unreachable, one is taken out, and nobody else notices.
+    // One cluster becomes unreachable and one is removed; the others are not affected.
     proxies.truncate(19);
     assign(1..20);
     until("one is taken out", || recording(&server, "c0").is_null());
@@ -149,7 +149,7 @@ fn twenty_clusters_are_recorded_beside_each_other() {
     let page = server.get("/").text();
     assert!(page.contains("c7</a><br><small>recording</small>"), "{page}");
 
-    // A file that makes no sense changes nothing, until it does again.
+    // An invalid file changes nothing until it is valid again.
     std::fs::write(folder.path().join("clusters.yaml"), "clusters: [{name: c1, colour: red}]").unwrap();
     create_pods(&cluster, "twenty", ["last".to_owned()].into_iter());
     until("it goes on as before", || changes_of("c7") == 11);
@@ -214,7 +214,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    // The same server twice: its control namespace is no business of the shoot itself.
+    // The same server twice: the shoot itself does not include its control namespace.
     std::fs::copy(cluster.kubeconfig(), folder.path().join("live_dev_web.yaml")).unwrap();
     std::fs::copy(cluster.kubeconfig(), folder.path().join("seed-live_dev_web.yaml")).unwrap();
     std::fs::write(folder.path().join("clusters.csv"), "# landscape, project, shoot\nlive, dev, web\n")
@@ -234,7 +234,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
         count("MachineDeployment.machine.sapcloud.io") >= 2
             && count("Deployment.apps") >= 4
             && count("Namespace") >= 3
-            // What was not listed before the end of the first run would be a gap in the second.
+            // A kind that the first run did not list would be a gap in the second.
             && built_in.iter().all(|kind| of_kind(&recording, kind, "state") == "watching")
     });
     let list = server.get("/api/db").text();
@@ -251,7 +251,7 @@ fn a_shoot_is_recorded_with_its_control_plane() {
         .unwrap();
     assert!(rows.contains(&("pool-a".to_owned(), "shoot--dev--web".to_owned())), "{rows:?}");
 
-    // Ended and begun again: nothing of either plane is taken for deleted, nothing comes twice.
+    // After a restart no object of either plane counts as deleted, and none is recorded twice.
     server.signal("-TERM");
     assert!(server.child.wait().unwrap().success());
     let path = folder.path().join("live_dev_web.kine");
@@ -305,7 +305,7 @@ fn a_tracers_configuration_is_recorded_and_exported_by() {
 }
 
 #[test]
-fn what_a_file_cannot_mean_is_said() {
+fn invalid_configurations_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     for (text, why) in [
         ("folder: x", "names no clusters"),
@@ -336,7 +336,7 @@ fn what_a_file_cannot_mean_is_said() {
     assert!(pattern.contains("--kubeconfigs"), "{pattern}");
 }
 
-/// A recorder of the one cluster whose files cannot grow beyond so many kilobytes.
+/// A recorder whose files are limited to this many kilobytes.
 fn limited(cluster: &Cluster, folder: &Path, kilobytes: u32, arguments: &[&str]) -> Child {
     Command::new("bash")
         .args(["-c", "trap '' XFSZ; ulimit -Sf $1; shift; exec \"$@\"", "limited", &kilobytes.to_string()])
@@ -353,7 +353,7 @@ fn limited(cluster: &Cluster, folder: &Path, kilobytes: u32, arguments: &[&str])
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_waited_for() {
+fn recording_resumes_after_a_full_disk() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "full"]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -361,7 +361,7 @@ fn a_full_disk_is_waited_for() {
     let (sender, said) = std::sync::mpsc::channel();
     let errors = BufReader::new(child.stderr.take().unwrap());
     std::thread::spawn(move || errors.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
-    // Pods are made until the disk is full.
+    // Create pods until the disk is full.
     let mut rounds = 0..500;
     let paused = loop {
         match said.try_recv() {
@@ -389,7 +389,7 @@ fn a_full_disk_is_waited_for() {
         gaps.iter().any(|gap| gap.why.starts_with("it could not be written: ") && gap.from < gap.to),
         "{gaps:?}"
     );
-    // Nothing came twice.
+    // Nothing was recorded twice.
     let pods = Selection { kinds: Some(vec![Kind::new("", "Pod")]), ..Selection::default() };
     let mut versions: Vec<String> = history
         .between(Window::ALL, &pods)
@@ -403,7 +403,7 @@ fn a_full_disk_is_waited_for() {
 }
 
 #[test]
-fn a_recording_is_kept_short() {
+fn retention_limits_a_recording() {
     let Some(cluster) = cluster() else { return };
     cluster.kubectl(&["create", "namespace", "short"]).unwrap();
     create_pods(&cluster, "short", (0..3).map(|number| format!("p-{number}")));
@@ -427,7 +427,7 @@ fn a_recording_is_kept_short() {
         cluster.kubectl(&["label", "pod", "p-0", &label, "--overwrite", "-n=short"]).unwrap();
         !pruned().is_null()
     });
-    // It goes on afterwards, and the present is all there.
+    // Recording continues afterwards, and the current state is complete.
     create_pods(&cluster, "short", ["p-3".to_owned()].into_iter());
     let path = folder.path().join("a.kine");
     until("it goes on", || pods_recorded(&path, "short").len() == 4);

@@ -1,4 +1,4 @@
-//! A server of the test's own, and a client that knows just enough HTTP to ask it.
+//! A server process for a test, and a minimal HTTP client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,26 +10,26 @@ use serde_json::Value;
 
 use crate::common::command;
 
-/// A server of its own, on a port of its own, ended with the test.
+/// A server process on a free port, killed at the end of the test.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
-    /// The first line it said.
+    /// The first line that it printed.
     pub(crate) said: String,
     out: BufReader<ChildStdout>,
 }
 
-/// What came back.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Whether it ended as it should.
+    /// Whether the body was complete.
     pub(crate) whole: bool,
 }
 
 impl Server {
-    /// Starts one that serves only this machine.
+    /// Starts a server on loopback.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Server {
         Server::start_at("127.0.0.1:0", folder, arguments)
     }
@@ -38,7 +38,7 @@ impl Server {
         Server::of(command(folder).args(["serve", "--listen", listen]).args(arguments))
     }
 
-    /// The one that a command starts.
+    /// The server that a command starts.
     pub(crate) fn of(command: &mut Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -48,7 +48,7 @@ impl Server {
         Server { child, address, said, out }
     }
 
-    /// The next line it says.
+    /// The next line that it prints.
     pub(crate) fn next_line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -68,7 +68,7 @@ impl Server {
         Answer::read(&mut stream)
     }
 
-    /// Asks, and leaves it to the caller to read the answer.
+    /// Sends a request, and leaves reading the response to the caller.
     pub(crate) fn send(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -80,7 +80,7 @@ impl Server {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Bytes of memory it has used at most.
+    /// Peak memory of the process, in bytes.
     pub(crate) fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -112,14 +112,14 @@ pub(crate) fn write_request(
         head += &format!("{header}\r\n");
     }
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-    // A server that refuses may close before it has all of it.
+    // A server that rejects the request may close before it has read all of it.
     let _ = stream.write_all(body);
 }
 
 impl Answer {
     pub(crate) fn read(stream: &mut impl Read) -> Answer {
         let mut bytes = Vec::new();
-        // One that is cut off ends with a reset.
+        // An aborted response may end with a connection reset.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| {
             panic!("no answer: {:?}", String::from_utf8_lossy(&bytes));
@@ -161,7 +161,7 @@ impl Answer {
         serde_json::from_slice(&self.fine()).unwrap()
     }
 
-    /// What is wrong, of an answer that must have this code.
+    /// The error message of a response that must have this status code.
     #[track_caller]
     pub(crate) fn wrong(self, code: u16) -> String {
         assert_eq!(self.code, code, "{}", self.text());

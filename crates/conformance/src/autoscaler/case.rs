@@ -1,11 +1,11 @@
-//! A case: a cluster, a cloud, changes, and what the real autoscaler decided at each of its loops.
+//! Autoscaler cases: a cluster, a cloud, a timeline of changes, and the real autoscaler's decisions in each loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use autoscaler::{
-    Delay, Failure, FailureKind, GroupId, GroupOptions, Membership, NodeGroup, Pricing, Provisioning,
-    Settings, Version,
+    Delay, GroupId, GroupOptionOverrides, Membership, NodeGroup, PodPricing, Provisioning,
+    ProvisioningFailure, ProvisioningFailureKind, Settings, Version,
 };
 use model::{Moment, Object};
 use serde::Deserialize;
@@ -19,43 +19,43 @@ use crate::{Error, Lines, Result};
 /// Second 0: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600;
 
-/// A cluster, a cloud, changes, and what the real autoscaler decided at each of its loops.
+/// A cluster, a cloud, a timeline of changes, and the real autoscaler's decisions in each loop.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Its name.
     pub id: String,
-    /// What it tries out.
+    /// The group of cases it belongs to.
     pub family: String,
-    /// How the autoscaler is set.
+    /// The autoscaler's settings.
     pub settings: Settings,
     /// The cloud at the beginning.
     pub cloud: SimulatedCloud,
     /// The cluster at the beginning.
     pub objects: Vec<Object>,
-    /// Changes, by second.
+    /// Changes, ordered by time.
     pub timeline: Vec<Moved>,
-    /// Whether pods are put on nodes before each loop.
+    /// Whether pending pods are bound before each loop.
     pub binds: bool,
-    /// Nodes of a group stand for each other.
+    /// Whether nodes of a group are interchangeable: only their counts are compared.
     pub loose: bool,
-    /// What was decided, loop by loop.
+    /// The real autoscaler's decisions, loop by loop.
     pub expect: Vec<Step>,
 }
 
-/// Changes at one second.
+/// The changes of one second.
 #[derive(Clone, Debug)]
 pub struct Moved {
-    /// When.
+    /// The second.
     pub at: i64,
-    /// What comes.
+    /// Objects that are created.
     pub create: Vec<Object>,
-    /// Nodes as they are from then on.
+    /// New versions of nodes.
     pub update: Vec<Object>,
-    /// Pods that go, as namespace and name.
+    /// Pods that are deleted, by namespace and name.
     pub delete: Vec<(String, String)>,
 }
 
-/// The cases of a file, one in memory at a time.
+/// Reads the cases of a file, one in memory at a time.
 pub struct Cases {
     lines: Lines,
     count: u64,
@@ -77,7 +77,7 @@ struct CaseJson<'a> {
     binding: Binding,
     steps: Vec<i64>,
     expect: Vec<Step>,
-    /// The lists are handed over in the stated order here.
+    /// Not needed: our autoscaler receives the lists in the order of the case anyway.
     #[serde(default, rename = "orderSensitive")]
     _order_sensitive: bool,
     #[serde(default)]
@@ -163,7 +163,7 @@ struct MovedJson<'a> {
 // === impl Cases ===
 
 impl Cases {
-    /// The cases that these lines hold.
+    /// Reads the cases from these lines.
     pub fn of(lines: Lines) -> Cases {
         Cases { lines, count: 0 }
     }
@@ -187,7 +187,7 @@ impl Cases {
 // === impl Case ===
 
 impl Case {
-    /// Whether a line is a case of the autoscaler's, and not one of the scheduler's.
+    /// Whether a line is an autoscaler case, not a scheduler case.
     pub fn is_in(line: &str) -> bool {
         let fields: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(line).ok();
         fields.is_some_and(|fields| fields.contains_key("nodeGroups") && fields.contains_key("steps"))
@@ -233,17 +233,17 @@ impl Moved {
     }
 }
 
-/// A second of a case.
+/// The moment of a case's second.
 pub(super) fn moment(second: i64) -> Moment {
     Moment::from_nanos(START.saturating_add(second).saturating_mul(1_000_000_000))
 }
 
-/// The second of a case that a moment is in.
+/// The second of a case that contains a moment.
 pub(super) fn second(moment: Moment) -> i64 {
     moment.nanos().div_euclid(1_000_000_000) - START
 }
 
-/// How an autoscaler with these flags is set, with a cloud that it knows nothing of.
+/// The settings for these flags, with a cloud provider that has no special rules.
 fn settings(flags: &BTreeMap<String, String>) -> std::result::Result<Settings, String> {
     let arguments: Vec<String> = flags.iter().map(|(name, value)| format!("--{name}={value}")).collect();
     let settings = Settings::from_flags(Version::V1_36, &arguments).map_err(|error| error.to_string())?;
@@ -283,14 +283,14 @@ fn cloud(
     }
     let mut cloud = SimulatedCloud::new(made, 0);
     if let Some(pricing) = pricing {
-        cloud = cloud.with_pricing(Pricing { cpu: pricing.cpu, memory_gib: pricing.memory_gib });
+        cloud = cloud.with_pricing(PodPricing { cpu: pricing.cpu, memory_gib: pricing.memory_gib });
     }
     for (node, _) in nodes {
         cloud.adopt(node);
     }
     for (index, (name, lost)) in lost.into_iter().enumerate() {
         for number in 1..=lost {
-            cloud.adopt_lost(GroupId(index as u32), &format!("{name}-lost-{number}"));
+            cloud.adopt_unregistered(GroupId(index as u32), &format!("{name}-lost-{number}"));
         }
     }
     Ok(cloud)
@@ -308,14 +308,14 @@ impl GroupJson<'_> {
         let constant = |seconds| Delay::Constant(Duration::from_secs(seconds));
         let template = Object::parse(self.template.get())
             .map_err(|error| format!("the template of {}: {error}", self.name))?;
-        let failure = |json: FailureJson| Failure {
+        let failure = |json: FailureJson| ProvisioningFailure {
             from: moment(json.from),
             to: moment(json.to),
             kind: match json.kind {
-                KindJson::IncreaseError => FailureKind::IncreaseError,
-                KindJson::NoInstance => FailureKind::NoInstance,
-                KindJson::NeverRegister => FailureKind::NeverRegister,
-                KindJson::CreateError => FailureKind::CreateError,
+                KindJson::IncreaseError => ProvisioningFailureKind::IncreaseError,
+                KindJson::NoInstance => ProvisioningFailureKind::NoInstance,
+                KindJson::NeverRegister => ProvisioningFailureKind::NeverRegister,
+                KindJson::CreateError => ProvisioningFailureKind::CreateError,
             },
         };
         Ok(NodeGroup {
@@ -326,14 +326,14 @@ impl GroupJson<'_> {
             members: Membership::ProviderIdPrefix(prefix.into()),
             template,
             pods: Vec::new(),
-            believed: Vec::new(),
+            template_pods: Vec::new(),
             price: self.price,
-            options: self.options.map(|json| GroupOptions {
+            options: self.options.map(|json| GroupOptionOverrides {
                 zero_or_max_node_scaling: json.zero_or_max_node_scaling,
                 max_node_provision_time: json.max_node_provision_seconds.map(Duration::from_secs),
                 scale_down_utilization_threshold: json.scale_down_utilization_threshold,
                 scale_down_unneeded_time: json.scale_down_unneeded_seconds.map(Duration::from_secs),
-                ..GroupOptions::default()
+                ..GroupOptionOverrides::default()
             }),
             provisioning: Provisioning {
                 registers_after: constant(self.provision_seconds),
@@ -347,7 +347,7 @@ impl GroupJson<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use autoscaler::Cloud;
+    use autoscaler::CloudProvider;
 
     const WHOLE: &str = r#"{"id":"x-1","family":"x","options":{"max-nodes-total":"3"},"nodeGroups":[{"name":"a",
         "min":0,"max":5,"missing":1,"unregistered":2,"template":{"apiVersion":"v1","kind":"Node",
@@ -366,7 +366,7 @@ mod tests {
         let case = Case::parse(WHOLE).unwrap();
         assert_eq!(case.settings.max_nodes_total, 3);
         assert_eq!(case.timeline[0].delete, [("b".to_owned(), "c".to_owned())]);
-        assert_eq!(case.cloud.target(GroupId(0)), 4);
+        assert_eq!(case.cloud.target_size(GroupId(0)), 4);
         let ids: Vec<String> =
             case.cloud.instances(GroupId(0)).iter().map(|instance| instance.id.to_string()).collect();
         assert_eq!(ids, ["fake://a/a-1", "fake://a/a-lost-1", "fake://a/a-lost-2"]);

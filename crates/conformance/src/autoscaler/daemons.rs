@@ -1,10 +1,10 @@
-//! The pods that DaemonSets have on new nodes.
+//! DaemonSet pods of new nodes.
 
 use model::{Moment, Object, What};
-use scheduler::{Fit, Settings};
+use scheduler::{FirstFit, Settings};
 use serde_json::{Value, json};
 
-/// The pod that a DaemonSet has on a node.
+/// The pod of a DaemonSet for a node.
 pub(super) fn daemon_pod(set: &Value, node: &str, now: Moment) -> Object {
     let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
     let template = &set["spec"]["template"];
@@ -17,10 +17,11 @@ pub(super) fn daemon_pod(set: &Value, node: &str, now: Moment) -> Object {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": text("name"),
                 "uid": text("uid"), "controller": true}]},
         "spec": spec, "status": {"phase": "Running"}});
-    Object::trusted(pod.to_string())
+    Object::from_trusted(pod.to_string())
 }
 
-/// Whether the DaemonSet controller would run a pod there: name, selectors, affinity and taints count, room does not.
+/// Whether the DaemonSet controller would run a pod on the node: it checks name, selector, affinity and taints, but not
+/// free resources.
 pub(super) fn wants(set: &Value, node: &Object) -> bool {
     let mut pod = daemon_pod(set, &node.meta().name, Moment::MIN).value().unwrap_or(Value::Null);
     let spec = &mut pod["spec"];
@@ -44,11 +45,11 @@ pub(super) fn wants(set: &Value, node: &Object) -> bool {
     }));
     spec["tolerations"] = tolerations.into();
     pod["status"] = json!({"phase": "Pending"});
-    let mut fit = Fit::new(&Settings::default());
+    let mut fit = FirstFit::new(&Settings::default());
     fit.apply(&What::Added(node.clone()));
-    let pod = Object::trusted(pod.to_string());
+    let pod = Object::from_trusted(pod.to_string());
     fit.apply(&What::Added(pod.clone()));
-    fit.first(&pod.meta().namespace, &pod.meta().name).is_some()
+    fit.find_node(&pod.meta().namespace, &pod.meta().name).is_some()
 }
 
 #[cfg(test)]

@@ -1,77 +1,76 @@
-//! Films of clusters in which a real autoscaler was at work: what it decided in each of its loops, and what ours decides
-//! on what the real one knew.
+//! Recordings of clusters with a real autoscaler: its decisions in each loop, compared with ours on the same state.
 //!
-//! The real one writes the moment at which each loop began into its status ConfigMap. Ours sees the film up to there, and
-//! what it decides has no effect: the film goes on as it went. The real one has watches of its own, which show a little
-//! less or more at that moment than the film's: the film is played several times, with ours looking so much earlier or
-//! later.
+//! The real autoscaler writes the time at which each loop began into its status ConfigMap. Ours receives the recording
+//! up to that time, and its decisions have no effect: the recording continues as it was. The real one has watches of
+//! its own, which at that time had delivered a little more or less than the recording's. So the recording is played
+//! several times, with our loops that much earlier or later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use autoscaler::{About, Autoscaler, ObservedCloud, loop_of};
-use calibration::{Derived, derive};
+use autoscaler::{Autoscaler, InvolvedObject, ObservedCloud, loop_start_from_status};
+use calibration::{DerivedGroups, derive_node_groups};
 use model::{Moment, What};
 use serde_json::Value;
 
 use crate::film::Line;
 use crate::{Error, Lines, Result};
 
-/// What the real autoscaler said, and what ours does.
+/// The result of the comparison on one recording.
 #[derive(Debug)]
 pub struct Compared {
-    /// The film's name.
+    /// The recording's name.
     pub name: String,
-    /// How many loops were run.
+    /// The number of loops.
     pub loops: usize,
     /// Every `TriggeredScaleUp` of the real one.
     pub scale_ups: Vec<Said>,
-    /// Every node that the real one began to delete.
+    /// Every node whose deletion the real one began.
     pub scale_downs: Vec<Said>,
-    /// What each loop wrote of each group: sizes, health, nodes that could go.
+    /// The status of each group after each loop: sizes, health, scale-down candidates.
     pub statuses: Vec<Said>,
 }
 
-/// Something the real one said.
+/// An Event or a group's status written by the real autoscaler, compared with ours.
 #[derive(Debug)]
 pub struct Said {
-    /// When.
+    /// The time.
     pub at: Moment,
-    /// About whom.
+    /// The pod, node or node group concerned.
     pub about: String,
-    /// What.
+    /// The real text.
     pub real: String,
-    /// What ours said of it, looking when the real one did: at any time of Events, which come late; in the same loop of
-    /// anything else.
+    /// Our texts without a lag: for Events those of any loop, since Events arrive late; otherwise those of the same
+    /// loop.
     pub ours: BTreeSet<String>,
-    /// How much earlier or later ours had to look to say the same, in milliseconds.
+    /// The lag at which our text is equal, in milliseconds.
     pub equal_at: Option<i64>,
-    /// Whether ours said the same of others: which of the pods that wait find a place on the nodes there are, and which
-    /// call for new ones, is chance in the real one.
+    /// Whether ours has the same text for another pod. Which of the pending pods fit on existing nodes, and which
+    /// trigger a scale-up, is random in the real autoscaler.
     pub of_others: bool,
 }
 
-/// What ours said in one run of a film.
+/// Our Events and statuses in one playback of a recording.
 #[derive(Default)]
 struct Ours {
     triggered: BTreeMap<String, BTreeSet<String>>,
     deleted: BTreeSet<String>,
-    /// By loop and group.
+    /// The group statuses of each loop, by group.
     statuses: Vec<BTreeMap<String, String>>,
 }
 
-/// How much earlier or later ours looks than the real one says it did, in milliseconds.
+/// How much later than the real loops ours run, in milliseconds.
 const LAGS: [i64; 13] = [0, 5, -5, 10, -10, 20, -20, 50, -50, 100, -100, 200, -200];
 
 struct Film {
     seen: Vec<(Moment, What)>,
-    /// When loops began, and what was written at their end.
+    /// The beginning of each loop, and the status written at its end.
     loops: Vec<(Moment, Value)>,
     triggered: Vec<(Moment, String, String)>,
     marked: Vec<(Moment, String)>,
 }
 
-/// Whether a film shows a real autoscaler at work; then what it said, and what ours does.
+/// Compares our autoscaler with the real one of a recording. `None` if the recording contains no autoscaler.
 pub fn compare(lines: Lines) -> Result<Option<Compared>> {
     let name = lines.file().rsplit('/').next().unwrap_or_default().to_owned();
     let film = Film::read(lines)?;
@@ -85,7 +84,7 @@ pub fn compare(lines: Lines) -> Result<Option<Compared>> {
             What::Deleted(_) => objects.remove(&object.key(&"".into())),
         };
     }
-    let derived = derive(objects.values());
+    let derived = derive_node_groups(objects.values());
     let runs: Vec<Ours> = LAGS.iter().map(|lag| play(&film, &derived, *lag)).collect();
     let said = |at: Moment, about: &str, real: &str, of: &dyn Fn(&Ours) -> BTreeSet<String>| Said {
         at,
@@ -120,8 +119,8 @@ pub fn compare(lines: Lines) -> Result<Option<Compared>> {
 
 const DELETED: &str = "deleted";
 
-/// Runs ours through a film, looking so many milliseconds later than the real one says it did.
-fn play(film: &Film, derived: &Derived, lag: i64) -> Ours {
+/// Plays a recording to our autoscaler, with each loop `lag` milliseconds after the real one.
+fn play(film: &Film, derived: &DerivedGroups, lag: i64) -> Ours {
     let settings = derived.settings.clone().unwrap_or_default();
     let mut cloud = ObservedCloud::new(derived.groups.clone(), None, derived.gpu_label.clone());
     let mut autoscaler = Autoscaler::new(settings, film.loops[0].0);
@@ -130,24 +129,24 @@ fn play(film: &Film, derived: &Derived, lag: i64) -> Ours {
     for (now, _) in &film.loops {
         let until = now.plus_nanos(lag * 1_000_000);
         while let Some((_, what)) = rest.next_if(|(at, _)| *at <= until) {
-            cloud.see(what);
+            cloud.apply(what);
             autoscaler.apply(what);
         }
-        cloud.begin();
+        cloud.begin_loop();
         autoscaler.background(*now, &mut cloud);
         let did = autoscaler.run_once(*now, &mut cloud);
         for event in did.events {
-            if let (About::Pod(pod), "TriggeredScaleUp") = (&event.about, event.reason) {
+            if let (InvolvedObject::Pod(pod), "TriggeredScaleUp") = (&event.involved_object, event.reason) {
                 ours.triggered.entry(pod.name.to_string()).or_default().insert(event.message);
             }
         }
-        ours.deleted.extend(did.scale_down.nodes.iter().map(|node| node.node.to_string()));
+        ours.deleted.extend(did.scale_down.removed_nodes.iter().map(|node| node.node.to_string()));
         ours.statuses.push(groups(&autoscaler.status().unwrap_or_default()));
     }
     ours
 }
 
-/// What a status says of each group, in a line.
+/// Summarizes the status of each group in a line.
 fn groups(status: &Value) -> BTreeMap<String, String> {
     let groups = status["nodeGroups"].as_array().map_or(&[][..], Vec::as_slice);
     let said = groups.iter().map(|group| {
@@ -199,10 +198,10 @@ impl Film {
             "ConfigMap" if !matches!(what, What::Deleted(_)) => {
                 let value = object.value().map_err(|error| error.to_string())?;
                 if let Some(status) = value["data"]["status"].as_str()
-                    && let Some(began) = loop_of(status)
+                    && let Some(began) = loop_start_from_status(status)
                 {
-                    let status =
-                        formats::manifests::of_yaml("status", status).map_err(|error| error.to_string())?;
+                    let status = formats::manifests::parse_yaml("status", status)
+                        .map_err(|error| error.to_string())?;
                     self.loops.push((began, status));
                 }
             }
@@ -212,7 +211,7 @@ impl Film {
         Ok(())
     }
 
-    /// What an Event tells of the autoscaler's decisions.
+    /// Records what an Event says about the autoscaler's decisions.
     fn note(&mut self, at: Moment, event: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let about = text(&event["regarding"]["name"]);
@@ -229,7 +228,7 @@ impl Film {
 // === impl Said ===
 
 impl Said {
-    /// Whether ours said the same, looking when the real one did.
+    /// Whether our text is equal without a lag.
     pub fn is_equal(&self) -> bool {
         self.equal_at == Some(0)
     }
@@ -245,7 +244,7 @@ impl fmt::Display for Said {
 // === impl Compared ===
 
 impl Compared {
-    /// What ours did not say, whenever it looked.
+    /// Texts that ours has at no lag.
     pub fn different(&self) -> impl Iterator<Item = &Said> {
         let all = self.scale_ups.iter().chain(&self.scale_downs).chain(&self.statuses);
         all.filter(|said| said.equal_at.is_none())

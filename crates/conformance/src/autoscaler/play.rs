@@ -1,8 +1,8 @@
-//! Lets a case happen, with our autoscaler in it.
+//! Execution of a case with our autoscaler, in closed loop or step by step.
 
 use std::collections::BTreeMap;
 
-use autoscaler::{Autoscaler, Cloud};
+use autoscaler::{Autoscaler, CloudProvider};
 use model::{Moment, Object};
 use simulation::{CloudChange, SimulatedCloud};
 
@@ -12,23 +12,23 @@ use super::step::{Happened, Kind, Step};
 use super::told::{event, told};
 use super::world::World;
 
-/// How often background work may go on at one moment. It needs a few times; more is a fault.
+/// The limit for rounds of background work at one moment. A few are normal; more is a bug.
 const ROUNDS: usize = 100;
 
-/// A case that is happening.
+/// A case that is being executed.
 struct Game<'a> {
     case: &'a Case,
     world: World,
     cloud: SimulatedCloud,
     now: Moment,
-    /// What is left of the changes.
+    /// The changes still to come.
     timeline: std::iter::Peekable<std::slice::Iter<'a, Moved>>,
-    /// What background work asked of the cloud, and told, since the last loop.
+    /// Cloud calls and Events of background work since the last loop.
     calls: Vec<String>,
     events: Vec<String>,
 }
 
-/// What ours decides if everything is as ours makes it.
+/// Runs the case in closed loop: our decisions change the cluster.
 pub(super) fn closed(case: &Case) -> Vec<Step> {
     let mut game = Game::new(case);
     let step = |theirs: &Step| {
@@ -48,8 +48,8 @@ pub(super) fn closed(case: &Case) -> Vec<Step> {
     case.expect.iter().map(step).collect()
 }
 
-/// What ours decides if everything around it is as the case says, whatever ours decided before. What our cloud and
-/// our binding would have made of it is told too.
+/// Runs the case step by step: the cluster changes as the case says, whatever ours decided. The events of our cloud and
+/// our bindings are recorded too.
 pub(super) fn stepwise(case: &Case) -> Vec<Step> {
     let mut game = Game::new(case);
     case.expect.iter().map(|theirs| game.forced(theirs)).collect()
@@ -73,7 +73,7 @@ impl<'a> Game<'a> {
         game
     }
 
-    /// The next moment before that one at which something happens.
+    /// The next moment before `before` at which something happens.
     fn next(&mut self, before: Moment) -> Option<Moment> {
         let script = self.timeline.peek().map(|moved| moment(moved.at));
         let wakes = [Some(self.world.autoscaler.next_wake()), self.cloud.next_wake(), script];
@@ -81,7 +81,7 @@ impl<'a> Game<'a> {
         wakes.into_iter().flatten().filter(to_come).min()
     }
 
-    /// All that happens at a moment besides a loop.
+    /// Advances to a moment and does everything due there except a loop.
     fn pass(&mut self, now: Moment) {
         self.now = now;
         self.cloud_changes();
@@ -94,7 +94,7 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Whether something happened in the cloud.
+    /// Applies the changes of the cloud. Returns whether there were any.
     fn cloud_changes(&mut self) -> bool {
         let changes = self.cloud.advance(self.now);
         let happened = !changes.is_empty();
@@ -109,7 +109,7 @@ impl<'a> Game<'a> {
                     self.world.ready(&node, at);
                     self.world.note(second(at), Kind::NodeReady, node.to_string(), String::new());
                 }
-                CloudChange::Gone { node } => {
+                CloudChange::Deleted { node } => {
                     self.world.remove_node(&node);
                     let at = second(self.now);
                     self.world.note(at, Kind::NodeDeleted, node.to_string(), String::new());
@@ -119,7 +119,7 @@ impl<'a> Game<'a> {
         happened
     }
 
-    /// The changes that are due.
+    /// Applies the timeline's changes that are due.
     fn script(&mut self, is_noted: bool) {
         let now = self.now;
         while let Some(moved) = self.timeline.next_if(|moved| moment(moved.at) <= now) {
@@ -138,12 +138,12 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Whether the autoscaler did anything in the background.
+    /// Runs the autoscaler's background work. Returns whether it did anything.
     fn background(&mut self) -> bool {
         self.work(true)
     }
 
-    /// The same, with or without its evictions.
+    /// Runs the autoscaler's background work, with or without carrying out its evictions.
     fn work(&mut self, evicts: bool) -> bool {
         let (now, at) = (self.now, second(self.now));
         let mut cloud = Recorder::of(&mut self.cloud);
@@ -156,7 +156,7 @@ impl<'a> Game<'a> {
         was_busy
     }
 
-    /// A loop, with what background work did since the last one.
+    /// Runs a loop. The record includes the background work since the last one.
     fn decide(&mut self) -> Step {
         let now = self.now;
         let mut cloud = Recorder::of(&mut self.cloud);
@@ -179,7 +179,7 @@ impl<'a> Game<'a> {
         let start = self.cloud.clone();
         let mut before: Vec<Happened> = Vec::new();
         let told_there: Vec<Moment> = theirs.before.iter().map(|one| moment(one.at)).collect();
-        // What the last loop itself deleted.
+        // Deletions made by the last loop itself.
         if told_there.contains(&self.now) {
             self.forced_pass(self.now, theirs, &mut before);
         }
@@ -212,8 +212,8 @@ impl<'a> Game<'a> {
         ours
     }
 
-    /// A moment in which everything happens as the case says. What our cloud would have done goes to `before`, and
-    /// what is no cloud's doing too.
+    /// Advances to a moment with the events that the case has. The events of our cloud are appended to `before`, as are
+    /// those that no cloud causes.
     fn forced_pass(&mut self, now: Moment, theirs: &Step, before: &mut Vec<Happened>) {
         self.now = now;
         let at = second(now);
@@ -227,7 +227,7 @@ impl<'a> Game<'a> {
                     (what, name)
                 }
                 CloudChange::Ready { node, .. } => (Kind::NodeReady, node.to_string()),
-                CloudChange::Gone { .. } => continue,
+                CloudChange::Deleted { .. } => continue,
             };
             before.push(Happened { at, what, node, pod: String::new() });
         }
@@ -241,7 +241,7 @@ impl<'a> Game<'a> {
             }
         }
         self.script(false);
-        // Once: who asks again for a pod that is still there takes the eviction for refused.
+        // Only once: an autoscaler that evicts a pod again takes the first eviction as refused.
         self.work(false);
         for one in happens(Kind::PodEvicted) {
             let Some(pod) = self.world.remove_pod(&key(&one.pod)) else { continue };
@@ -269,7 +269,7 @@ impl<'a> Game<'a> {
         }
     }
 
-    /// Puts pods where the case says, and says where ours would have put them.
+    /// Binds pods as the case says. Returns the bindings that ours would have made.
     fn forced_binding(&mut self, theirs: &Step) -> Vec<Happened> {
         let is_bound = |one: &&Happened| one.what == Kind::PodBound;
         let wanted: Vec<Happened> = theirs.before.iter().filter(is_bound).cloned().collect();
@@ -287,7 +287,7 @@ impl<'a> Game<'a> {
     }
 }
 
-/// When a new node registered, and whether it was ready then.
+/// The time at which a new node registered, and whether it was ready then.
 fn registration(node: &Object) -> (Moment, Kind) {
     let value = node.value().unwrap_or_default();
     let created = value["metadata"]["creationTimestamp"].as_str().and_then(|text| text.parse().ok());
@@ -295,7 +295,7 @@ fn registration(node: &Object) -> (Moment, Kind) {
     (created.unwrap_or_default(), if is_ready { Kind::NodeReady } else { Kind::NodeRegistered })
 }
 
-/// The cloud after a loop of theirs. The case does not tell in which order it was asked.
+/// The cloud after the calls of a real loop. The case does not record their order.
 fn repeated(cloud: &SimulatedCloud, now: Moment, theirs: &Step) -> SimulatedCloud {
     let (deletes, others): (Vec<&String>, Vec<&String>) =
         theirs.calls.iter().partition(|call| call.starts_with("delete"));
@@ -307,7 +307,7 @@ fn repeated(cloud: &SimulatedCloud, now: Moment, theirs: &Step) -> SimulatedClou
     });
     let is_right = |cloud: &SimulatedCloud| {
         cloud.groups().iter().enumerate().all(|(index, group)| {
-            let target = cloud.target(autoscaler::GroupId(index as u32));
+            let target = cloud.target_size(autoscaler::GroupId(index as u32));
             theirs.targets.get(&*group.name) == Some(&target)
         })
     };

@@ -1,12 +1,14 @@
-//! A cloud that remembers what it was asked for.
+//! A cloud provider that records the calls it receives.
 
 use std::sync::Arc;
 
-use autoscaler::{Cloud, CloudError, GroupId, Instance, NodeGroup, Pricing, Registered};
+use autoscaler::{
+    CloudProvider, CloudProviderError, GroupId, Instance, NodeGroup, PodPricing, ProviderNodeRef,
+};
 use model::Moment;
 use simulation::SimulatedCloud;
 
-/// A cloud that remembers what it was asked for, in the words of the cases.
+/// A cloud provider that records the calls it receives, in the notation of the cases.
 pub(super) struct Recorder<'a> {
     pub(super) cloud: &'a mut SimulatedCloud,
     pub(super) calls: Vec<String>,
@@ -17,41 +19,46 @@ impl<'a> Recorder<'a> {
         Recorder { cloud, calls: Vec::new() }
     }
 
-    fn note(&mut self, call: String, outcome: &Result<(), CloudError>) {
+    fn note(&mut self, call: String, outcome: &Result<(), CloudProviderError>) {
         self.calls.push(if outcome.is_ok() { call } else { format!("{call}: error") });
     }
 }
 
-impl Cloud for Recorder<'_> {
+impl CloudProvider for Recorder<'_> {
     fn groups(&self) -> &[NodeGroup] {
         self.cloud.groups()
     }
 
-    fn group_of(&self, node: &Registered<'_>) -> Option<GroupId> {
-        self.cloud.group_of(node)
+    fn group_for_node(&self, node: &ProviderNodeRef<'_>) -> Option<GroupId> {
+        self.cloud.group_for_node(node)
     }
 
-    fn target(&self, group: GroupId) -> i64 {
-        self.cloud.target(group)
+    fn target_size(&self, group: GroupId) -> i64 {
+        self.cloud.target_size(group)
     }
 
     fn instances(&self, group: GroupId) -> Arc<[Instance]> {
         self.cloud.instances(group)
     }
 
-    fn has_instance(&self, node: &Registered<'_>) -> Option<bool> {
+    fn has_instance(&self, node: &ProviderNodeRef<'_>) -> Option<bool> {
         self.cloud.has_instance(node)
     }
 
-    fn increase(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
+    fn increase_size(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudProviderError> {
         let call = format!("increase {} {by}", self.name(group));
-        let outcome = self.cloud.increase(now, group, by);
+        let outcome = self.cloud.increase_size(now, group, by);
         self.note(call, &outcome);
         outcome
     }
 
-    fn delete(&mut self, now: Moment, group: GroupId, instances: &[Arc<str>]) -> Result<(), CloudError> {
-        let outcome = self.cloud.delete(now, group, instances);
+    fn delete_nodes(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        instances: &[Arc<str>],
+    ) -> Result<(), CloudProviderError> {
+        let outcome = self.cloud.delete_nodes(now, group, instances);
         for id in instances {
             let node = id.rsplit('/').next().unwrap_or_default();
             self.note(format!("delete {} {node}", self.name(group)), &outcome);
@@ -59,14 +66,19 @@ impl Cloud for Recorder<'_> {
         outcome
     }
 
-    fn decrease(&mut self, now: Moment, group: GroupId, by: i64) -> Result<(), CloudError> {
+    fn decrease_target_size(
+        &mut self,
+        now: Moment,
+        group: GroupId,
+        by: i64,
+    ) -> Result<(), CloudProviderError> {
         let call = format!("decrease {} -{by}", self.name(group));
-        let outcome = self.cloud.decrease(now, group, by);
+        let outcome = self.cloud.decrease_target_size(now, group, by);
         self.note(call, &outcome);
         outcome
     }
 
-    fn pricing(&self) -> Option<&Pricing> {
+    fn pricing(&self) -> Option<&PodPricing> {
         self.cloud.pricing()
     }
 
@@ -81,15 +93,15 @@ impl Recorder<'_> {
     }
 }
 
-/// Asks a cloud for what a case says that it was asked for. What it refused it refuses again.
+/// Repeats a recorded call on a cloud. A call that failed fails again.
 pub(super) fn ask(cloud: &mut SimulatedCloud, now: Moment, call: &str) {
     let call = call.trim_end_matches(": error");
     let [what, group, how] = call.split(' ').collect::<Vec<_>>()[..] else { return };
     let Some(index) = cloud.groups().iter().position(|known| &*known.name == group) else { return };
     let (group_id, number) = (GroupId(index as u32), how.trim_start_matches('-').parse().unwrap_or(0));
     let _ = match what {
-        "increase" => cloud.increase(now, group_id, number),
-        "decrease" => cloud.decrease(now, group_id, number),
-        _ => cloud.delete(now, group_id, &[format!("fake://{group}/{how}").into()]),
+        "increase" => cloud.increase_size(now, group_id, number),
+        "decrease" => cloud.decrease_target_size(now, group_id, number),
+        _ => cloud.delete_nodes(now, group_id, &[format!("fake://{group}/{how}").into()]),
     };
 }

@@ -1,4 +1,4 @@
-//! What is known of a loop: what the real autoscaler decided, and what ours did, in the same words.
+//! The record of one loop, of the real autoscaler or of ours.
 
 mod facts;
 
@@ -6,63 +6,63 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// All that a case says of one loop.
+/// The record of one loop, as cases have it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
     /// The second.
     pub at: i64,
-    /// What happened since the loop before.
+    /// Events in the cluster since the previous loop.
     pub before: Vec<Happened>,
-    /// What background work asked of the cloud since the loop before.
+    /// Cloud calls of background work since the previous loop.
     pub async_calls: Vec<String>,
-    /// The loop failed.
+    /// The loop's error.
     pub error: Option<String>,
-    /// What the loop asked of the cloud.
+    /// Cloud calls of the loop.
     pub calls: Vec<String>,
-    /// The search for new nodes.
+    /// The scale-up.
     pub scale_up: Option<ScaleUp>,
-    /// Further searches.
+    /// Further scale-ups of a salvo.
     pub salvo: Vec<ScaleUp>,
-    /// What was done about groups below their least size.
+    /// The scale-up of groups below their minimum size.
     pub min_size_scale_up: Option<ScaleUp>,
-    /// The search for nodes to remove.
+    /// The scale-down.
     pub scale_down: ScaleDown,
-    /// The target of every group.
+    /// The target size of every group.
     pub targets: BTreeMap<String, i64>,
-    /// Nodes that are still to come.
+    /// The number of upcoming nodes, by group.
     pub upcoming: BTreeMap<String, i64>,
-    /// Groups that are left alone for a while.
+    /// Groups in backoff.
     pub backoff: Vec<String>,
-    /// Groups that are not healthy, or `cluster`.
+    /// Unhealthy groups, or `cluster`.
     pub unhealthy: Vec<String>,
-    /// Nodes that may be removed.
+    /// Nodes with the soft taint: deletion candidates.
     pub soft_taint: Vec<String>,
-    /// Nodes that are being removed.
+    /// Nodes with the hard taint: to be deleted.
     pub to_be_deleted: Vec<String>,
     /// Events.
     pub events: Vec<String>,
-    /// In place of lists of nodes.
+    /// Counts by group in place of lists of nodes, for cases with interchangeable nodes.
     pub loose: Option<Loose>,
 }
 
-/// Something that happened between loops.
+/// An event in the cluster between loops.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(deny_unknown_fields)]
 pub struct Happened {
     /// The second.
     pub at: i64,
-    /// What.
+    /// The kind of event.
     pub what: Kind,
-    /// Where.
+    /// The node, if any.
     #[serde(default)]
     pub node: String,
-    /// To whom.
+    /// The pod, if any.
     #[serde(default)]
     pub pod: String,
 }
 
-/// What may happen, in the order in which cases list it.
+/// The kinds of events, in the order in which cases list them.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -76,7 +76,7 @@ pub enum Kind {
     PodBound,
 }
 
-/// A search for new nodes.
+/// A scale-up.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -92,7 +92,7 @@ pub struct ScaleUp {
     pub failed_groups: Vec<String>,
 }
 
-/// A way to help.
+/// An expansion option.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -103,7 +103,7 @@ pub struct Way {
     pub similar: Vec<String>,
 }
 
-/// A group that grows.
+/// The increase of a group's size.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -113,7 +113,7 @@ pub struct Increase {
     pub to: i64,
 }
 
-/// Pods for which nothing can be done, and why.
+/// Pods that no option helps, with the reasons by group.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -124,7 +124,7 @@ pub struct Remaining {
     pub skipped: BTreeMap<String, Vec<String>>,
 }
 
-/// A search for nodes to remove.
+/// A scale-down.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -146,7 +146,7 @@ pub struct Removed {
     pub drain: Vec<String>,
 }
 
-/// A node that could go, and since when.
+/// An unneeded node, and since when.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -155,7 +155,7 @@ pub struct Unneeded {
     pub since: i64,
 }
 
-/// A node that may not go, and why.
+/// An unremovable node, and why.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -166,7 +166,7 @@ pub struct Unremovable {
     pub pod_reason: String,
 }
 
-/// Numbers in place of lists of nodes.
+/// Counts by group in place of lists of nodes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -181,7 +181,7 @@ pub struct Loose {
 }
 
 impl Step {
-    /// The same with numbers in place of lists of nodes.
+    /// The same record with counts by group in place of lists of nodes.
     pub(super) fn loosen(self) -> Step {
         let without_node = |call: &String| match call.split(' ').collect::<Vec<_>>()[..] {
             ["delete", group, _] => format!("delete {group}"),
@@ -217,7 +217,7 @@ impl Step {
     }
 }
 
-/// How often each is there.
+/// Counts equal names.
 pub(super) fn count(names: impl Iterator<Item = String>) -> BTreeMap<String, i64> {
     let mut counts = BTreeMap::new();
     for name in names {

@@ -1,11 +1,11 @@
-//! How many cases and loops are equal, by family.
+//! Counts of equal cases and loops, by family.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Case, Judged, LoopJudged};
 
-/// How many cases and loops are equal, by family.
+/// Counts of equal cases and loops, by family.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     families: BTreeMap<String, Count>,
@@ -28,8 +28,7 @@ struct Share {
 // === impl Tally ===
 
 impl Tally {
-    /// Counts a case and its loops, and gives those loops worth looking at that are among the first `most` of the
-    /// family.
+    /// Counts a case and its loops. Returns those of its loops to report that are among the first `most` of the family.
     pub fn add<'a>(&mut self, case: &Case, judged: &'a Judged, most: usize) -> Vec<&'a LoopJudged> {
         let count = self.families.entry(case.family.clone()).or_default();
         count.cases.add(judged.is_equal());

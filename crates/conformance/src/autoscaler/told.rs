@@ -1,14 +1,14 @@
-//! What our autoscaler decided, in the words of the cases.
+//! Conversion of our autoscaler's loop results into the records that cases have.
 
 use std::collections::BTreeMap;
 
-use autoscaler::{DeleteResult, Event, Loop, ScaleUp, ScaleUpResult};
+use autoscaler::{DeleteResult, Event, LoopResult, ScaleUpResult, ScaleUpStatus};
 use model::NamespacedName;
 
 use super::case::second;
 use super::step::{self, Step, count};
 
-/// The events that the cases tell of.
+/// The reasons of the Events that cases record.
 const EVENTS: [&str; 9] = [
     "ScaleUpTimedOut",
     "ScaleUpFailed",
@@ -21,13 +21,13 @@ const EVENTS: [&str; 9] = [
     "ScaleDownFailed",
 ];
 
-/// Pods by the name of their controller, or else their own.
+/// Names pods by their controller, or by themselves if they have none.
 pub(super) type Names<'a> = &'a dyn Fn(&NamespacedName) -> String;
 
-/// What a loop came to. What happened around it is for the caller to add.
-pub(super) fn told(done: &Loop, names: Names<'_>) -> Step {
-    // A search that was not made is not told of beside that for groups below their least size.
-    let is_told = |round: &&ScaleUp| done.min_size.is_none() || was_made(round.result);
+/// The record of a loop, without the events around it, which the caller adds.
+pub(super) fn told(done: &LoopResult, names: Names<'_>) -> Step {
+    // A scale-up that was not attempted is not recorded along with that of groups below their minimum size.
+    let is_told = |round: &&ScaleUpStatus| done.min_size_scale_up.is_none() || was_made(round.result);
     let mut rounds = done.scale_ups.iter().filter(is_told).map(|round| scale_up(round, names));
     let mut unhealthy: Vec<String> = Vec::new();
     if !done.healthy {
@@ -40,7 +40,7 @@ pub(super) fn told(done: &Loop, names: Names<'_>) -> Step {
         error: done.error.clone(),
         scale_up: rounds.next(),
         salvo: rounds.collect(),
-        min_size_scale_up: done.min_size.as_ref().map(|round| scale_up(round, names)),
+        min_size_scale_up: done.min_size_scale_up.as_ref().map(|round| scale_up(round, names)),
         scale_down: scale_down(done),
         targets: groups().map(|group| (group.name.to_string(), group.target)).collect(),
         upcoming: groups().map(|group| (group.name.to_string(), group.upcoming)).collect(),
@@ -56,20 +56,20 @@ fn was_made(result: ScaleUpResult) -> bool {
     matches!(result, Successful | Error | NoOptionsAvailable)
 }
 
-/// An event, if the cases tell of such.
+/// The text of an Event, if cases record its reason.
 pub(super) fn event(event: &Event) -> Option<String> {
     let told = EVENTS.contains(&event.reason) || event.reason.starts_with("PriorityConfigMap");
     told.then(|| format!("{}: {}", event.reason, event.message))
 }
 
-fn scale_up(round: &ScaleUp, names: Names<'_>) -> step::ScaleUp {
+fn scale_up(round: &ScaleUpStatus, names: Names<'_>) -> step::ScaleUp {
     let texts = |names: &[std::sync::Arc<str>]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
     let pods = |pods: &[NamespacedName]| count(pods.iter().map(names));
     let options = round.options.iter().map(|option| step::Way {
         group: option.group.to_string(),
         nodes: option.nodes,
         pods: count(option.pods.iter().map(names)),
-        similar: texts(&option.similar),
+        similar: texts(&option.similar_groups),
     });
     let increases = round.increases.iter().map(|one| step::Increase {
         group: one.group.to_string(),
@@ -82,22 +82,22 @@ fn scale_up(round: &ScaleUp, names: Names<'_>) -> step::ScaleUp {
         options: options.collect(),
         best: best(round),
         increases: increases.collect(),
-        triggered: pods(&round.triggered),
+        triggered: pods(&round.pods_triggered_scale_up),
         remaining: remaining(round, names),
-        awaiting: pods(&round.awaiting),
+        awaiting: pods(&round.pods_await_evaluation),
         failed_groups: texts(&round.failed_groups),
     }
 }
 
-/// The chosen group, or the first by name of it and those that share with it: which of them is asked is chance.
-fn best(round: &ScaleUp) -> Option<String> {
-    let best = round.best.as_ref()?;
+/// The chosen group, or the first by name of it and its similar groups: which of those is chosen is random.
+fn best(round: &ScaleUpStatus) -> Option<String> {
+    let best = round.best_group.as_ref()?;
     let option = round.options.iter().find(|option| option.group == *best);
-    let similar = option.map(|option| &option.similar[..]).unwrap_or_default();
+    let similar = option.map(|option| &option.similar_groups[..]).unwrap_or_default();
     similar.iter().chain([best]).min().map(|name| name.to_string())
 }
 
-fn remaining(round: &ScaleUp, names: Names<'_>) -> Vec<step::Remaining> {
+fn remaining(round: &ScaleUpStatus, names: Names<'_>) -> Vec<step::Remaining> {
     type Reasons = BTreeMap<String, Vec<String>>;
     let reasons = |all: &BTreeMap<std::sync::Arc<str>, Vec<String>>| -> Reasons {
         let sorted = |reasons: &Vec<String>| {
@@ -108,23 +108,28 @@ fn remaining(round: &ScaleUp, names: Names<'_>) -> Vec<step::Remaining> {
         all.iter().map(|(group, reasons)| (group.to_string(), sorted(reasons))).collect()
     };
     let mut counts: BTreeMap<(String, Reasons, Reasons), i64> = BTreeMap::new();
-    for one in &round.remaining {
-        *counts.entry((names(&one.pod), reasons(&one.rejected), reasons(&one.skipped))).or_default() += 1;
+    for one in &round.pods_remain_unschedulable {
+        *counts
+            .entry((names(&one.pod), reasons(&one.rejected_groups), reasons(&one.skipped_groups)))
+            .or_default() += 1;
     }
     let told = |((pod, rejected, skipped), count)| step::Remaining { pod, count, rejected, skipped };
     counts.into_iter().map(told).collect()
 }
 
-fn scale_down(done: &Loop) -> step::ScaleDown {
+fn scale_down(done: &LoopResult) -> step::ScaleDown {
     let down = &done.scale_down;
     let text = |pod: &NamespacedName| format!("{}/{}", pod.namespace, pod.name);
     let removed = |one: &autoscaler::RemovedNode| step::Removed {
         node: one.node.to_string(),
-        drain: one.drain.iter().map(text).collect(),
+        drain: one.evicted_pods.iter().map(text).collect(),
     };
-    let unremovable = |one: &autoscaler::Unremovable| {
-        let (pod, pod_reason) =
-            one.blocking.as_ref().map(|(pod, reason)| (text(pod), reason.to_string())).unwrap_or_default();
+    let unremovable = |one: &autoscaler::UnremovableNode| {
+        let (pod, pod_reason) = one
+            .blocking_pod
+            .as_ref()
+            .map(|(pod, reason)| (text(pod), reason.to_string()))
+            .unwrap_or_default();
         step::Unremovable { node: one.node.to_string(), reason: one.reason.to_string(), pod, pod_reason }
     };
     let ended = |result: &DeleteResult| match result {
@@ -133,7 +138,7 @@ fn scale_down(done: &Loop) -> step::ScaleDown {
     };
     step::ScaleDown {
         result: down.result.to_string(),
-        nodes: down.nodes.iter().map(removed).collect(),
+        nodes: down.removed_nodes.iter().map(removed).collect(),
         unneeded: down
             .unneeded
             .iter()

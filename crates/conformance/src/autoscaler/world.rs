@@ -1,12 +1,12 @@
-//! The cluster of a case: its objects, and what happens to them.
+//! The cluster of a case: its objects and their changes.
 
 use std::collections::BTreeMap;
 
 use autoscaler::{Action, Autoscaler};
 use model::{Moment, NamespacedName, Object, What};
-use scheduler::{Fit, Settings};
+use scheduler::{FirstFit, Settings};
 use serde_json::{Value, json};
-use simulation::made_ready;
+use simulation::with_ready_condition;
 
 use super::case::second;
 use super::daemons::{daemon_pod, wants};
@@ -15,16 +15,16 @@ use super::step::{Happened, Kind};
 const SOFT: &str = "DeletionCandidateOfClusterAutoscaler";
 const HARD: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The cluster of a case. Whatever happens is told to the autoscaler at once.
+/// The cluster of a case. Every change is applied to the autoscaler at once.
 pub(super) struct World {
     pub(super) autoscaler: Autoscaler,
-    fit: Fit,
+    fit: FirstFit,
     nodes: BTreeMap<String, Object>,
     pods: BTreeMap<(String, String), Value>,
     daemon_sets: BTreeMap<(String, String), Value>,
-    /// By pod, for all that ever were: what they are counted as.
+    /// The name of its controller, or its own, for every pod that ever existed.
     owners: BTreeMap<(String, String), String>,
-    /// What happened since the last loop.
+    /// Events since the last loop.
     pub(super) happened: Vec<Happened>,
 }
 
@@ -32,7 +32,7 @@ impl World {
     pub(super) fn new(autoscaler: Autoscaler, objects: &[Object]) -> World {
         let mut world = World {
             autoscaler,
-            fit: Fit::new(&Settings::default()),
+            fit: FirstFit::new(&Settings::default()),
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             daemon_sets: BTreeMap::new(),
@@ -50,7 +50,7 @@ impl World {
         self.autoscaler.apply(&what);
     }
 
-    /// Something is there from now on.
+    /// Creates an object.
     pub(super) fn create(&mut self, object: &Object) {
         let meta = object.meta();
         let key = (meta.namespace.to_string(), meta.name.to_string());
@@ -68,7 +68,7 @@ impl World {
         self.tell(What::Added(object.clone()));
     }
 
-    /// What the pods of a controller are counted as.
+    /// The name of a pod's controller, or its own if it has none.
     pub(super) fn counted_as(&self, pod: &NamespacedName) -> String {
         let key = (pod.namespace.to_string(), pod.name.to_string());
         self.owners.get(&key).cloned().unwrap_or_else(|| format!("{}/{}", key.0, key.1))
@@ -80,7 +80,7 @@ impl World {
         self.nodes.contains_key(name)
     }
 
-    /// A node registers, with a pod of every DaemonSet that wants it.
+    /// Registers a node, with a pod of every DaemonSet that runs on it.
     pub(super) fn register(&mut self, node: &Object, now: Moment) {
         self.create(node);
         let sets: Vec<Value> = self.daemon_sets.values().cloned().collect();
@@ -94,15 +94,15 @@ impl World {
         }
     }
 
-    /// A node becomes ready.
+    /// Marks a node ready.
     pub(super) fn ready(&mut self, name: &str, now: Moment) {
         if let Some(node) = self.nodes.get(name) {
-            let node = made_ready(node, now);
+            let node = with_ready_condition(node, now);
             self.set_node(name, node);
         }
     }
 
-    /// A node goes with all that is on it.
+    /// Removes a node with its pods.
     pub(super) fn remove_node(&mut self, name: &str) {
         let Some(node) = self.nodes.remove(name) else { return };
         let on_it: Vec<(String, String)> = self
@@ -117,7 +117,7 @@ impl World {
         self.tell(What::Deleted(node));
     }
 
-    /// A node is otherwise from now on; what the autoscaler did to it stays.
+    /// Updates a node and keeps the autoscaler's taints.
     pub(super) fn update_node(&mut self, node: &Object) {
         let name = node.meta().name.to_string();
         let Some(old) = self.nodes.get(&name) else { return };
@@ -127,7 +127,7 @@ impl World {
         let kept = taints(&value).into_iter().filter(is_own);
         value["spec"]["taints"] =
             taints(&new).into_iter().filter(|taint| !is_own(taint)).chain(kept).collect();
-        self.set_node(&name, Object::trusted(value.to_string()));
+        self.set_node(&name, Object::from_trusted(value.to_string()));
     }
 
     fn set_node(&mut self, name: &str, node: Object) {
@@ -139,15 +139,15 @@ impl World {
         let Some(node) = self.nodes.get(name) else { return };
         let mut value = node.value().unwrap_or(Value::Null);
         change(&mut value);
-        self.set_node(name, Object::trusted(value.to_string()));
+        self.set_node(name, Object::from_trusted(value.to_string()));
     }
 
-    /// The nodes that may be removed.
+    /// The nodes with the deletion-candidate taint.
     pub(super) fn soft_tainted(&self) -> Vec<String> {
         self.tainted(SOFT)
     }
 
-    /// The nodes that are being removed.
+    /// The nodes with the to-be-deleted taint.
     pub(super) fn hard_tainted(&self) -> Vec<String> {
         self.tainted(HARD)
     }
@@ -159,7 +159,7 @@ impl World {
         self.nodes.iter().filter(|(_, node)| has(node)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Gives the autoscaler's taints to these nodes and to no others.
+    /// Sets the autoscaler's taints on these nodes and removes them from all others.
     pub(super) fn force_taints(&mut self, soft: &[String], hard: &[String], now: Moment) {
         for (key, effect, wanted) in [(SOFT, "PreferNoSchedule", soft), (HARD, "NoSchedule", hard)] {
             for node in self.tainted(key).iter().filter(|node| !wanted.contains(node)) {
@@ -197,7 +197,7 @@ impl World {
         self.change_node(node, |node| node["spec"]["unschedulable"] = unschedulable.into());
     }
 
-    /// Does what the autoscaler wants done to nodes; evictions only if they count.
+    /// Carries out the autoscaler's actions; evictions only if `evicts`.
     pub(super) fn act(&mut self, actions: &[Action], evicts: bool, now: Moment, at: i64) {
         for action in actions {
             match action {
@@ -214,10 +214,10 @@ impl World {
 
     // Pods.
 
-    /// A pod goes; says where it was, if it was there.
+    /// Removes a pod and returns it, if it exists.
     pub(super) fn remove_pod(&mut self, key: &(String, String)) -> Option<Value> {
         let pod = self.pods.remove(key)?;
-        self.tell(What::Deleted(Object::trusted(pod.to_string())));
+        self.tell(What::Deleted(Object::from_trusted(pod.to_string())));
         Some(pod)
     }
 
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    /// What its controller makes in place of a pod that was evicted.
+    /// Creates the pod that its controller creates in place of an evicted one.
     pub(super) fn recreate(&mut self, key: &(String, String), mut pod: Value, now: Moment) {
         for field in ["name", "uid"] {
             let old = pod["metadata"][field].as_str().unwrap_or_default();
@@ -243,10 +243,10 @@ impl World {
             spec.remove("nodeName");
         }
         pod["status"] = json!({"phase": "Pending", "conditions": [scheduled("False", now)]});
-        self.create(&Object::trusted(pod.to_string()));
+        self.create(&Object::from_trusted(pod.to_string()));
     }
 
-    /// Puts the pods that wait on the first nodes that take them.
+    /// Binds the pending pods, each to the first node that fits.
     pub(super) fn bind_all(&mut self, now: Moment, at: i64) {
         let mut waiting: Vec<(i64, String, String, (String, String))> = Vec::new();
         for (key, pod) in &self.pods {
@@ -261,14 +261,14 @@ impl World {
         }
         waiting.sort();
         for (.., key) in waiting {
-            if let Some(node) = self.fit.first(&key.0, &key.1) {
+            if let Some(node) = self.fit.find_node(&key.0, &key.1) {
                 self.bind(&key, &node, now);
                 self.note(at, Kind::PodBound, node.to_string(), full(&key));
             }
         }
     }
 
-    /// Puts a pod on a node.
+    /// Binds a pod to a node.
     pub(super) fn bind(&mut self, key: &(String, String), node: &str, now: Moment) {
         let Some(pod) = self.pods.get_mut(key) else { return };
         pod["spec"]["nodeName"] = node.into();
@@ -277,16 +277,16 @@ impl World {
         conditions.push(scheduled("True", now));
         pod["status"]["phase"] = "Running".into();
         pod["status"]["conditions"] = conditions.into();
-        let pod = Object::trusted(pod.to_string());
+        let pod = Object::from_trusted(pod.to_string());
         self.tell(What::Modified(pod));
     }
 
-    /// Takes a pod off its node again.
+    /// Reverts a binding.
     pub(super) fn unbind(&mut self, key: &(String, String)) {
         let Some(pod) = self.pods.get_mut(key) else { return };
         pod["spec"]["nodeName"] = Value::Null;
         pod["status"]["phase"] = "Pending".into();
-        let pod = Object::trusted(pod.to_string());
+        let pod = Object::from_trusted(pod.to_string());
         self.tell(What::Modified(pod));
     }
 

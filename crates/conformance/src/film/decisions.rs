@@ -1,4 +1,4 @@
-//! Finds the scheduler's decisions in what was seen.
+//! Extraction of the scheduler's decisions from the watch events of a recording.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Decided, Did, Seen};
 
-/// What an Event says of a decision.
+/// What an Event object says about a decision.
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) life: usize,
     pub(super) stamped: Moment,
     pub(super) looked_at: Option<u64>,
-    /// Why the pod goes nowhere; `None` if it was bound.
+    /// The message of a failed attempt; `None` if the pod was bound.
     pub(super) refused: Option<String>,
-    /// Whether it stands for several decisions, of which this is the last.
+    /// Whether the Event is a series, of which this is the last decision.
     pub(super) is_series: bool,
 }
 
-/// A decision is in the pod's status soon, or is not its own.
+/// The longest time from a decision to its message in the pod's status. A later message is of another decision.
 const SOON: i64 = 1_000_000_000;
-/// No watch is so far behind the film's.
+/// More than any watch is behind the recording's.
 const LATE: i64 = 200_000_000;
 
 const OF_DAEMONS: &str = "bindings of daemon pods";
@@ -30,7 +30,7 @@ const FAILED_LATER: &str = "bindings that failed";
 const BEFORE: &str = "decisions from before the film";
 const UNKNOWN: &str = "decisions about pods that are not in the film";
 
-/// The decisions, those of the Events first, and how many there are that cannot be compared.
+/// Returns the decisions, those from Events first, and the counts of those that cannot be compared.
 pub(super) fn decisions(seen: &[Seen], notes: Vec<Note>) -> (Vec<Decided>, Vec<(&'static str, u64)>) {
     let mut versions: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
     for (index, _) in seen.iter().enumerate().filter(|(_, one)| one.pod.is_some()) {
@@ -49,7 +49,7 @@ pub(super) fn decisions(seen: &[Seen], notes: Vec<Note>) -> (Vec<Decided>, Vec<(
             bound.insert(note.life, (note.stamped, note.looked_at));
             continue;
         };
-        // An Event is seen again for other reasons than news of a series.
+        // An Event is received again for other reasons than a new count of its series.
         if !told.insert((note.life, note.stamped)) {
             continue;
         }
@@ -77,7 +77,7 @@ pub(super) fn decisions(seen: &[Seen], notes: Vec<Note>) -> (Vec<Decided>, Vec<(
         if pod.is_daemon {
             leave(OF_DAEMONS);
         }
-        // It was decided before it was seen, whatever else is known.
+        // Without an Event all that is known is that it was decided before it was received.
         let (stamped, looked_at) = bound.get(&life).copied().unwrap_or((seen[index].at, None));
         let did = Did::Bound(pod.node.clone());
         let promise = promise(seen, &versions[&life], index, &writes);
@@ -88,7 +88,7 @@ pub(super) fn decisions(seen: &[Seen], notes: Vec<Note>) -> (Vec<Decided>, Vec<(
     (decided, apart)
 }
 
-/// The cycle had found a node; what failed came after.
+/// Whether the scheduling cycle had found a node and the binding cycle failed.
 fn is_later_failure(message: &str) -> bool {
     ["running Bind plugin", "running PreBind plugin", "binding rejected"]
         .iter()
@@ -109,7 +109,7 @@ fn decision(
     let is_first = looked_at == Some(version(seen, of_pod[0]));
     let fresh = first.pod.as_ref().filter(|_| is_first).map(|pod| pod.priority);
     let next = looked_at.and_then(|looked_at| around(seen, of_pod, looked_at)).map(|(_, next)| next);
-    // A queue may keep an old version of a pod that was being tried when the new one came.
+    // The queue may keep an old version of a pod that was being scheduled when the new version arrived.
     let may_be_unseen = |index: &usize| stamped.nanos_since(seen[*index].at) < LATE;
     let not_seen = next.filter(may_be_unseen).map(|index| version(seen, index));
     Decided {
@@ -127,7 +127,7 @@ fn decision(
     }
 }
 
-/// Where pods that had no node get one.
+/// The indexes of the watch events in which pods get their node.
 fn bindings(seen: &[Seen], versions: &FxHashMap<usize, Vec<usize>>) -> Vec<usize> {
     let has_node = |index: usize| seen[index].pod.as_ref().is_some_and(|pod| !pod.node.is_empty());
     let mut found: Vec<usize> = versions
@@ -140,8 +140,8 @@ fn bindings(seen: &[Seen], versions: &FxHashMap<usize, Vec<usize>>) -> Vec<usize
     found
 }
 
-/// Where a pod with claims is promised the node that it is bound to later, and not because room was made for it there:
-/// its binding waits for its volumes, and that is written down first.
+/// The index of the watch event that nominates the node to which a pod with claims is bound later, unless preemption
+/// nominated it. The binding waits for the volumes, and the nomination is written first.
 fn promise(seen: &[Seen], of_pod: &[usize], binding: usize, of_refusals: &FxHashSet<usize>) -> Option<usize> {
     let bound = seen[binding].pod.as_ref().filter(|pod| pod.has_claims)?;
     let before = &of_pod[..of_pod.iter().position(|index| *index == binding)?];
@@ -152,8 +152,8 @@ fn promise(seen: &[Seen], of_pod: &[usize], binding: usize, of_refusals: &FxHash
     (!of_refusals.contains(&promised)).then_some(promised)
 }
 
-/// The version of a pod that the decision on the version before it has left: its status says so, or names another
-/// nominated node. `None` if there was nothing to write.
+/// The index of the pod's next version, if the decision wrote it: its status has the message, or another nominated
+/// node. `None` if there was nothing to write.
 fn left_in_status(seen: &[Seen], of_pod: &[usize], note: &Note, message: &str) -> Option<usize> {
     let (before, after) = around(seen, of_pod, note.looked_at?)?;
     let (before, pod) = (seen[before].pod.as_ref()?, seen[after].pod.as_ref()?);
@@ -161,7 +161,7 @@ fn left_in_status(seen: &[Seen], of_pod: &[usize], note: &Note, message: &str) -
     (is_new && is_text_of(message, &pod.message)).then_some(after)
 }
 
-/// What a pod's condition says soon after the last decision of a series, if that is another text than the first's.
+/// The message of the pod's condition soon after the last decision of a series, if it differs from the first one's.
 fn other_text(seen: &[Seen], of_pod: &[usize], note: &Note, message: &str) -> Option<String> {
     let (_, after) = around(seen, of_pod, note.looked_at?)?;
     let says = &seen[after].pod.as_ref()?.message;
@@ -169,13 +169,13 @@ fn other_text(seen: &[Seen], of_pod: &[usize], note: &Note, message: &str) -> Op
     (note.is_series && is_soon && !says.is_empty() && !is_text_of(message, says)).then(|| says.clone())
 }
 
-/// The version that was looked at, and the next one.
+/// The indexes of the version the scheduler had and of the next one.
 fn around(seen: &[Seen], of_pod: &[usize], looked_at: u64) -> Option<(usize, usize)> {
     let next = of_pod.iter().position(|index| version(seen, *index) > looked_at)?;
     Some((of_pod[next.checked_sub(1)?], of_pod[next]))
 }
 
-/// Whether an Event's text, which is shorter if need be, is that of a condition.
+/// Whether the text of an Event, which may be truncated, is that of a condition.
 fn is_text_of(event: &str, condition: &str) -> bool {
     event == condition || event.strip_suffix(" ...").is_some_and(|beginning| condition.starts_with(beginning))
 }

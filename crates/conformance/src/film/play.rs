@@ -1,9 +1,9 @@
-//! Plays a film to our scheduler as the real one saw it, and asks ours where the real one decided.
+//! Playback of a recording to our scheduler as the real one received it, with an attempt of ours at each real decision.
 //!
-//! What is certain: the real scheduler decides one pod after the other; it knows its own decisions at once; its watch
-//! of pods shows versions in their order, so that the version it looked at tells how much of the watch it had seen, and
-//! the next one of that pod how much it had not. What is guessed: how long the way of a binding to the server takes,
-//! and how much earlier or later than the film's own watch the scheduler's watches were.
+//! Certain: the real scheduler decides one pod after the other; it knows its own decisions at once; its pod watch
+//! delivers versions in order, so the pod version it had shows how much of the watch it had received, and the pod's
+//! next version how much it had not. Assumed: how long a binding takes to reach the server, and how far the scheduler's
+//! watches were ahead of or behind the recording's own.
 
 use model::{Moment, What};
 use rustc_hash::FxHashMap;
@@ -11,35 +11,35 @@ use scheduler::{Decision, Explanation, Scheduler, Settings};
 
 use super::{Decided, Did, Film, Seen};
 
-/// What can only be guessed.
+/// The latencies that a recording does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guess {
-    /// Nanoseconds from a decision for a node to the server's having written it down.
+    /// Nanoseconds from a decision for a node until the server has stored the binding.
     pub binding_takes: i64,
-    /// Nanoseconds by which the scheduler's watches were behind the film's.
+    /// Nanoseconds by which the scheduler's watches were behind the recording's.
     pub watch_behind: i64,
 }
 
-/// What is known when our scheduler is asked.
+/// One real decision, and our scheduler's explanation in the same state of the cluster.
 pub(super) struct Asked<'a> {
     pub(super) decided: &'a Decided,
     pub(super) at: Moment,
-    /// `None` if the pod is not there.
+    /// `None` if the pod does not exist.
     pub(super) explanation: Option<Explanation>,
-    /// How many pods are promised a node.
+    /// How many pods have a nominated node.
     pub(super) nominated: usize,
 }
 
 impl Guess {
-    /// What fits best.
+    /// The assumption that fits the recordings best.
     pub const BEST: Guess = Guess { binding_takes: 5_000_000, watch_behind: 0 };
 }
 
-/// The film so far, as the real scheduler knows it.
+/// Our scheduler with the watch events that the real one had received so far.
 struct Screen<'a> {
     seen: &'a [Seen],
     scheduler: Scheduler,
-    /// The newest that is known of each life, by its place in the film.
+    /// The index of the latest watch event applied for each uid.
     newest: FxHashMap<usize, usize>,
     nominated: usize,
 }
@@ -47,9 +47,8 @@ struct Screen<'a> {
 // === impl Film ===
 
 impl Film {
-    /// Plays the film and asks about those decisions that are wanted, in the order in which they were taken. Each is
-    /// named by its place among all. `looked_at` tells on how many nodes each looked; what it does not know yet is
-    /// asked and put there.
+    /// Plays the recording and reports the selected decisions, in the order in which they were taken, with their index.
+    /// `evaluated_nodes` holds how many nodes each decision evaluated; missing numbers are computed and stored.
     pub(super) fn play(
         &self,
         guess: Guess,
@@ -61,7 +60,7 @@ impl Film {
         let mut order: Vec<usize> = (0..self.decided.len()).collect();
         order.sort_by_key(|index| (times[*index], self.decided[*index].looked_at));
         let limits = limits(&self.decided, &order);
-        // What comes by the watch is not news where the scheduler itself had done it.
+        // The scheduler knows its own writes before its watch delivers them.
         let mut is_own = vec![false; self.seen.len()];
         for write in self.decided.iter().flat_map(|one| [one.promise, one.write]).flatten() {
             is_own[write] = true;
@@ -93,8 +92,8 @@ impl Film {
                     tell(index, Asked { decided, at, explanation, nominated: screen.nominated });
                 }
             }
-            // A search begins where the one before has ended: one that looks at few nodes moves all that follow.
-            screen.scheduler.rotate(looked_at[index].unwrap_or_default());
+            // A search begins where the previous one ended, so one that evaluates few nodes moves all that follow.
+            screen.scheduler.rotate_start_node(looked_at[index].unwrap_or_default());
             if let Some(write) = decided.write {
                 screen.show(at, write);
             }
@@ -104,17 +103,17 @@ impl Film {
 
 fn nodes_looked_at(explanation: &Explanation) -> usize {
     match &explanation.decision {
-        Decision::Placed(placement) => placement.looked_at,
+        Decision::Placed(placement) => placement.evaluated_nodes,
         Decision::Refused(_) => explanation.nodes.len(),
         Decision::Skipped(_) | Decision::Gated(_) | Decision::Failed(_) => 0,
     }
 }
 
-/// When each decision was taken, as far as can be told.
+/// Estimates when each decision was taken.
 fn times(seen: &[Seen], decided: &[Decided], guess: Guess) -> Vec<Moment> {
-    // A refusal is stamped at once, a binding when the server has answered.
+    // The Event of a failure is stamped at once, that of a binding when the server has answered.
     let mut times: Vec<Moment> = decided.iter().map(|one| one.stamped).collect();
-    // No later than these moments had all up to such a version been written down.
+    // The moments by which everything up to a version had been stored.
     let mut written: Vec<(u64, Moment)> = Vec::new();
     for one in decided {
         written.extend(one.looked_at.map(|version| (version, one.stamped)));
@@ -123,9 +122,9 @@ fn times(seen: &[Seen], decided: &[Decided], guess: Guess) -> Vec<Moment> {
     }
     written.extend(seen.iter().filter_map(|one| Some((one.pod.as_ref()?.version, one.at))));
     written.sort_unstable();
-    // What was written down by then had been decided before.
+    // A stored binding had been decided before.
     let mut bound: Vec<(u64, usize)> = Vec::new();
-    // A refusal is written down before the next decision is taken: bindings after it in the store came after it.
+    // A failure is stored before the next decision is taken: bindings with later versions were decided after it.
     let mut refused: Vec<(u64, Moment)> = Vec::new();
     for (index, one) in decided.iter().enumerate() {
         let Some(write) = one.promise.or(one.write) else { continue };
@@ -151,8 +150,8 @@ fn times(seen: &[Seen], decided: &[Decided], guess: Guess) -> Vec<Moment> {
     times
 }
 
-/// Moves bindings so that pods tried for the first time are tried in the order of the queue, as they always are.
-/// Refusals stay where their stamps put them.
+/// Moves bindings so that first attempts are in the order of the queue, as they always are. Failures stay at their
+/// Events' times.
 fn in_order_of_the_queue(decided: &[Decided], times: &mut [Moment]) {
     let fresh = decided.iter().enumerate();
     let mut queue: Vec<(i64, Option<u64>, usize)> =
@@ -178,7 +177,7 @@ fn in_order_of_the_queue(decided: &[Decided], times: &mut [Moment]) {
     }
 }
 
-/// Moves bindings behind those refusals that had not seen a version of pods which the binding had.
+/// Moves a binding after those failures whose pod watch was less far than the binding's.
 fn behind_what_had_not_seen_as_much(decided: &[Decided], times: &mut [Moment]) {
     let refused = decided.iter().filter(|one| matches!(one.did, Did::Refused(_)));
     let mut unseen: Vec<(u64, Moment)> =
@@ -198,8 +197,8 @@ fn behind_what_had_not_seen_as_much(decided: &[Decided], times: &mut [Moment]) {
     }
 }
 
-/// For each decision in their order the version of pods that the watch had not shown by then: what a later decision
-/// had not seen, an earlier one had not seen either.
+/// For each decision in order, the first pod version that the watch had not delivered: a version that a later decision
+/// had not received, an earlier one had not received either.
 fn limits(decided: &[Decided], order: &[usize]) -> Vec<u64> {
     let mut limit = u64::MAX;
     let mut limits: Vec<u64> = order
@@ -226,7 +225,7 @@ impl<'a> Screen<'a> {
         Screen { seen, scheduler, newest: FxHashMap::default(), nominated: 0 }
     }
 
-    /// Shows something, unless something newer of the same object was shown already.
+    /// Applies a watch event, unless a later one of the same object was applied already.
     fn show(&mut self, now: Moment, index: usize) {
         let life = self.seen[index].life;
         let before = self.newest.get(&life).copied();
@@ -239,7 +238,7 @@ impl<'a> Screen<'a> {
         self.scheduler.apply(now, &self.seen[index].what);
     }
 
-    /// One if this is a pod that is promised a node and has none.
+    /// 1 if this is a pod that has a nominated node and is not bound, else 0.
     fn promises(&self, index: usize) -> usize {
         let seen = &self.seen[index];
         let is_there = !matches!(seen.what, What::Deleted(_));

@@ -1,4 +1,4 @@
-//! Reads a film from its lines.
+//! Reader of recordings: JSON lines of watch events.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::decisions::{Note, decisions};
 use super::{Film, PodSeen, Seen};
 use crate::{Error, Lines, Result};
 
-/// A line of a film.
+/// A line of a recording.
 #[derive(Deserialize)]
 pub(crate) struct Line<'a> {
     /// Microseconds since 1970.
@@ -130,7 +130,7 @@ struct Lives(FxHashMap<String, usize>);
 // === impl Film ===
 
 impl Film {
-    /// Reads a film: `{"at": µs since 1970, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`, a line each.
+    /// Reads a recording: `{"at": µs since 1970, "type": "ADDED|MODIFIED|DELETED", "object": {…}}`, one per line.
     pub fn read(mut lines: Lines) -> Result<Film> {
         let name = lines.file().rsplit('/').next().unwrap_or_default();
         let name = name.split('.').next().unwrap_or_default().to_owned();
@@ -168,7 +168,7 @@ fn read_line(
         ("", "Event") => return Ok(()),
         _ => {}
     }
-    // What has no uid is told from others by all of its names.
+    // An object without a uid is identified by group, kind, namespace and name.
     let life = match &meta.uid {
         Some(uid) => lives.number(uid),
         None => lives.number(&format!("{group}/{}/{}/{}", meta.kind, meta.namespace, meta.name)),
@@ -182,7 +182,7 @@ fn read_line(
 // === impl Line ===
 
 impl Line<'_> {
-    /// What happened, and when; `None` for what is no event of an object.
+    /// Returns the change and its time; `None` for a bookmark.
     pub(crate) fn read(line: &str) -> std::result::Result<Option<(Moment, What)>, String> {
         let line: Line<'_> = serde_json::from_str(line).map_err(|error| format!("not an event: {error}"))?;
         let make = match &*line.word {
@@ -217,7 +217,7 @@ fn pod_seen(object: &Object) -> std::result::Result<PodSeen, String> {
     })
 }
 
-/// What an Event says of a decision of the scheduler's.
+/// What an Event object says about a decision of the scheduler; `None` if it is about something else.
 fn note(event: &Event<'_>, lives: &mut Lives) -> Option<Note> {
     if event.regarding.kind != "Pod" {
         return None;
@@ -229,7 +229,7 @@ fn note(event: &Event<'_>, lives: &mut Lives) -> Option<Note> {
         (lives.number(&event.regarding.uid), event.regarding.resource_version.parse().ok());
     match (&*event.reason, &*event.action) {
         ("Scheduled", _) => Some(Note { life, stamped, looked_at, refused: None, is_series }),
-        // Others say so too: what they do is not called scheduling.
+        // Other components use the same reason, with another action.
         ("FailedScheduling", "Scheduling") => {
             Some(Note { life, stamped, looked_at, refused: Some(event.note.to_string()), is_series })
         }

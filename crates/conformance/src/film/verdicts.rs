@@ -1,4 +1,4 @@
-//! What our scheduler decides in a film beside what the real one did, and what separates them.
+//! Report on a recording: our scheduler's decisions compared with the real ones, and the causes of differences.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,59 +8,59 @@ use scheduler::{Decision, Explanation, NodeVerdict};
 use super::play::{Asked, Guess};
 use super::{Did, Film};
 
-/// How a film came out.
+/// The result of the comparison on one recording.
 #[derive(Clone, Debug, Default)]
 pub struct Verdicts {
-    /// The film.
+    /// The recording's name.
     pub name: String,
-    /// Messages of pods that no node takes.
+    /// Messages of unschedulable pods.
     pub messages: Share,
     /// Nodes that pods were bound to.
     pub bindings: Share,
-    /// Bindings to a node that no other has a better score than.
+    /// Bindings to a node with the best score.
     pub within_best: u64,
-    /// What separates the rest, and how often.
+    /// The causes of the differences, with counts.
     pub causes: BTreeMap<(Aspect, String), u64>,
-    /// What is not compared, and how often that was.
+    /// The reasons why decisions are not compared, with counts.
     pub apart: Vec<(&'static str, u64)>,
-    /// The first that differ.
+    /// The first differing decisions.
     pub examples: Vec<Example>,
 }
 
-/// How many of how many are equal.
+/// How many of a total are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// So many are.
+    /// The number that are equal.
     pub equal: u64,
-    /// Of so many.
+    /// The number compared.
     pub total: u64,
 }
 
-/// What is compared.
+/// The aspect of a decision that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// The message of a pod that no node takes.
+    /// The message of an unschedulable pod.
     Message,
-    /// The node a pod goes to.
+    /// The node a pod is bound to.
     Binding,
 }
 
 /// A decision that differs.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// The decision among those of the film.
+    /// The index of the decision in the recording.
     index: usize,
-    /// When and about which pod.
+    /// The time and the pod.
     pub what: String,
-    /// Our answer.
+    /// Our decision.
     pub ours: String,
-    /// The real one.
+    /// The real decision.
     pub theirs: String,
-    /// What separates them.
+    /// The cause of the difference.
     pub cause: String,
 }
 
-/// What ours would have to have known for the same answer. The first that gives it names the cause.
+/// Other assumptions about timing. The first one under which ours decides the same names the cause of a difference.
 const OTHERWISE: [(&str, Guess); 8] = [
     ("what the watch showed 10 ms later", behind(-10)),
     ("what the watch showed within the last 10 ms", behind(10)),
@@ -83,8 +83,8 @@ const fn takes(milliseconds: i64) -> Guess {
     Guess { binding_takes: milliseconds * 1_000_000, ..Guess::BEST }
 }
 
-/// Asks our scheduler about every decision of a film, and keeps the first `most` that differ in full. `progress` is
-/// told what is being done.
+/// Compares every decision of a recording with our scheduler's and keeps the first `most` that differ in full.
+/// `progress` receives the name of each phase.
 pub fn judge(film: &Film, most: usize, mut progress: impl FnMut(&str)) -> Verdicts {
     let mut verdicts = Verdicts { name: film.name.clone(), apart: film.apart.clone(), ..Verdicts::default() };
     let mut unequal: BTreeMap<usize, Example> = BTreeMap::new();
@@ -131,7 +131,7 @@ pub fn judge(film: &Film, most: usize, mut progress: impl FnMut(&str)) -> Verdic
         };
         *verdicts.causes.entry((aspect, example.cause.clone())).or_default() += 1;
     }
-    // What nothing explains is most worth seeing.
+    // Differences without an explanation come first.
     let mut examples: Vec<Example> = unequal.into_values().collect();
     examples.sort_by_key(|one| (open.binary_search(&one.index).is_err(), one.index));
     examples.truncate(most);
@@ -150,8 +150,8 @@ fn is_equal(asked: &Asked<'_>) -> bool {
 
 fn is_best(explanation: &Explanation, node: &str) -> bool {
     let totals = explanation.nodes.iter().filter_map(|one| match &one.verdict {
-        NodeVerdict::Fits { total, .. } => Some((&*one.node, *total)),
-        NodeVerdict::Refused(_) => None,
+        NodeVerdict::Feasible { total, .. } => Some((&*one.node, *total)),
+        NodeVerdict::Rejected(_) => None,
     });
     let best = totals.clone().map(|(_, total)| total).max();
     totals.into_iter().any(|(other, total)| other == node && Some(total) == best)

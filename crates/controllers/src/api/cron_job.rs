@@ -1,13 +1,13 @@
-//! CronJobs.
+//! The spec and status of CronJobs.
 
 use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::stamp::Stamp;
-use crate::table::Spec;
+use crate::k8s_time::K8sTime;
+use crate::object_table::ObjectSpec;
 
-/// What a CronJob is to be.
+/// CronJobSpec of batch/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct CronJobSpec {
@@ -25,22 +25,22 @@ pub(crate) struct CronJobSpec {
     pub(crate) failed_jobs_history_limit: Option<i64>,
 }
 
-/// What a CronJob is.
+/// CronJobStatus of batch/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct CronJobStatus {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
-    pub(crate) active: Vec<Active>,
+    pub(crate) active: Vec<ObjectReference>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_schedule_time: Option<Stamp>,
+    pub(crate) last_schedule_time: Option<K8sTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) last_successful_time: Option<Stamp>,
+    pub(crate) last_successful_time: Option<K8sTime>,
 }
 
-/// A Job that runs.
+/// An ObjectReference of v1 to an active Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Active {
+pub(crate) struct ObjectReference {
     pub(crate) kind: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -50,15 +50,15 @@ pub(crate) struct Active {
     pub(crate) resource_version: Option<String>,
 }
 
-impl Spec for CronJobSpec {
+impl ObjectSpec for CronJobSpec {
     const API_VERSION: &'static str = "batch/v1";
     const KIND: &'static str = "CronJob";
     type Status = CronJobStatus;
 }
 
 impl CronJobSpec {
-    /// Whether another one means other times.
-    pub(crate) fn has_times_of(&self, other: &CronJobSpec) -> bool {
+    /// Whether another spec has the same schedule.
+    pub(crate) fn has_same_schedule(&self, other: &CronJobSpec) -> bool {
         (&self.schedule, &self.time_zone) == (&other.schedule, &other.time_zone)
     }
 }

@@ -1,19 +1,19 @@
-//! DaemonSets.
+//! The spec and status of DaemonSets.
 
 use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 
-use crate::amount::{Amount, Round};
-use crate::table::{Spec, is_zero};
-use crate::template::Template;
+use crate::int_or_percent::{IntOrPercent, Rounding};
+use crate::object_table::{ObjectSpec, is_zero};
+use crate::pod_template::PodTemplate;
 
-/// What a DaemonSet is to be.
+/// DaemonSetSpec of apps/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DaemonSetSpec {
-    pub(crate) template: Template,
+    pub(crate) template: PodTemplate,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) update_strategy: StrategyJson,
+    pub(crate) update_strategy: DaemonSetUpdateStrategy,
     #[serde(deserialize_with = "nullable")]
     pub(crate) min_ready_seconds: i64,
     pub(crate) revision_history_limit: Option<i64>,
@@ -21,20 +21,20 @@ pub(crate) struct DaemonSetSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct StrategyJson {
+pub(crate) struct DaemonSetUpdateStrategy {
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
-    pub(crate) rolling_update: Option<RollingJson>,
+    pub(crate) rolling_update: Option<RollingUpdateDaemonSet>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct RollingJson {
-    pub(crate) max_unavailable: Option<Amount>,
-    pub(crate) max_surge: Option<Amount>,
+pub(crate) struct RollingUpdateDaemonSet {
+    pub(crate) max_unavailable: Option<IntOrPercent>,
+    pub(crate) max_surge: Option<IntOrPercent>,
 }
 
-/// What a DaemonSet is.
+/// DaemonSetStatus of apps/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DaemonSetStatus {
@@ -54,24 +54,28 @@ pub(crate) struct DaemonSetStatus {
     pub(crate) collision_count: Option<i64>,
 }
 
-impl Spec for DaemonSetSpec {
+impl ObjectSpec for DaemonSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "DaemonSet";
     type Status = DaemonSetStatus;
 }
 
 impl DaemonSetSpec {
-    pub(crate) fn rolls(&self) -> bool {
+    pub(crate) fn is_rolling_update(&self) -> bool {
         self.update_strategy.kind.as_deref().unwrap_or("RollingUpdate") == "RollingUpdate"
     }
 
-    pub(crate) fn surge(&self, total: i64) -> i64 {
-        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
-        rolling.and_then(|rolling| rolling.max_surge).map_or(0, |surge| surge.of(total, Round::Up))
+    pub(crate) fn max_surge(&self, total: i64) -> i64 {
+        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.is_rolling_update());
+        rolling
+            .and_then(|rolling| rolling.max_surge)
+            .map_or(0, |surge| surge.scaled_value(total, Rounding::Up))
     }
 
-    pub(crate) fn unavailable(&self, total: i64) -> i64 {
-        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.rolls());
-        rolling.and_then(|rolling| rolling.max_unavailable).map_or(0, |most| most.of(total, Round::Up))
+    pub(crate) fn max_unavailable(&self, total: i64) -> i64 {
+        let rolling = self.update_strategy.rolling_update.as_ref().filter(|_| self.is_rolling_update());
+        rolling
+            .and_then(|rolling| rolling.max_unavailable)
+            .map_or(0, |most| most.scaled_value(total, Rounding::Up))
     }
 }

@@ -1,24 +1,24 @@
-//! Deployments.
+//! The spec and status of Deployments.
 
 use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::amount::{Amount, Round};
-use crate::stamp::Condition;
-use crate::table::{Spec, is_zero};
-use crate::template::Template;
+use crate::int_or_percent::{IntOrPercent, Rounding};
+use crate::k8s_time::Condition;
+use crate::object_table::{ObjectSpec, is_zero};
+use crate::pod_template::PodTemplate;
 
-/// What a Deployment is to be.
+/// DeploymentSpec of apps/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeploymentSpec {
     pub(crate) replicas: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) selector: Value,
-    pub(crate) template: Template,
+    pub(crate) template: PodTemplate,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) strategy: StrategyJson,
+    pub(crate) strategy: DeploymentStrategy,
     #[serde(deserialize_with = "nullable")]
     pub(crate) min_ready_seconds: i64,
     pub(crate) revision_history_limit: Option<i64>,
@@ -29,21 +29,21 @@ pub(crate) struct DeploymentSpec {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct StrategyJson {
+pub(crate) struct DeploymentStrategy {
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) rolling_update: RollingJson,
+    pub(crate) rolling_update: RollingUpdateDeployment,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct RollingJson {
-    pub(crate) max_unavailable: Option<Amount>,
-    pub(crate) max_surge: Option<Amount>,
+pub(crate) struct RollingUpdateDeployment {
+    pub(crate) max_unavailable: Option<IntOrPercent>,
+    pub(crate) max_surge: Option<IntOrPercent>,
 }
 
-/// What a Deployment is.
+/// DeploymentStatus of apps/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeploymentStatus {
@@ -67,7 +67,7 @@ pub(crate) struct DeploymentStatus {
     pub(crate) collision_count: Option<i64>,
 }
 
-impl Spec for DeploymentSpec {
+impl ObjectSpec for DeploymentSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "Deployment";
     type Status = DeploymentStatus;
@@ -78,35 +78,35 @@ impl DeploymentSpec {
         self.replicas.unwrap_or(1).max(0)
     }
 
-    pub(crate) fn recreates(&self) -> bool {
+    pub(crate) fn is_recreate(&self) -> bool {
         self.strategy.kind.as_deref() == Some("Recreate")
     }
 
-    /// How many pods more there may be, as long as it is not worked out with how many may be missing.
-    pub(crate) fn surge(&self) -> i64 {
-        let surge = self.strategy.rolling_update.max_surge.unwrap_or(Amount::Percent(25));
-        if self.recreates() { 0 } else { surge.of(self.replicas(), Round::Up) }
+    /// maxSurge in pods, before it is resolved together with maxUnavailable.
+    pub(crate) fn max_surge(&self) -> i64 {
+        let surge = self.strategy.rolling_update.max_surge.unwrap_or(IntOrPercent::Percent(25));
+        if self.is_recreate() { 0 } else { surge.scaled_value(self.replicas(), Rounding::Up) }
     }
 
-    /// How many pods may be missing.
-    pub(crate) fn unavailable(&self) -> i64 {
-        if self.recreates() || self.replicas() == 0 {
+    /// maxUnavailable in pods.
+    pub(crate) fn max_unavailable(&self) -> i64 {
+        if self.is_recreate() || self.replicas() == 0 {
             return 0;
         }
-        let missing = self.strategy.rolling_update.max_unavailable.unwrap_or(Amount::Percent(25));
-        let missing = missing.of(self.replicas(), Round::Down);
-        // Something must be able to move.
-        let missing = if missing == 0 && self.surge() == 0 { 1 } else { missing };
+        let missing = self.strategy.rolling_update.max_unavailable.unwrap_or(IntOrPercent::Percent(25));
+        let missing = missing.scaled_value(self.replicas(), Rounding::Down);
+        // Both must not be zero, or the rollout could not proceed.
+        let missing = if missing == 0 && self.max_surge() == 0 { 1 } else { missing };
         missing.min(self.replicas())
     }
 
-    /// How many pods there may be at most.
-    pub(crate) fn most(&self) -> i64 {
-        self.replicas().saturating_add(self.surge())
+    /// The replicas plus surge.
+    pub(crate) fn max_replicas(&self) -> i64 {
+        self.replicas().saturating_add(self.max_surge())
     }
 
-    /// After how many seconds without progress it counts as stuck. The highest number is never.
-    pub(crate) fn deadline(&self) -> Option<i64> {
+    /// The progress deadline in seconds. The highest 32-bit number means none.
+    pub(crate) fn progress_deadline(&self) -> Option<i64> {
         let seconds = self.progress_deadline_seconds.unwrap_or(600);
         (seconds != i64::from(i32::MAX)).then_some(seconds)
     }

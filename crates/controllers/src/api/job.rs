@@ -1,15 +1,15 @@
-//! Jobs.
+//! The spec and status of Jobs.
 
 use kubernetes::read::nullable;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use crate::k8s_time::{Condition, K8sTime};
+use crate::object_table::{ObjectSpec, is_zero};
 use crate::pod::{Phase, Pod};
-use crate::stamp::{Condition, Stamp};
-use crate::table::{Spec, is_zero};
-use crate::template::Template;
+use crate::pod_template::PodTemplate;
 
-/// What a Job is to be.
+/// JobSpec of batch/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JobSpec {
@@ -21,7 +21,7 @@ pub(crate) struct JobSpec {
     pub(crate) suspend: bool,
     pub(crate) active_deadline_seconds: Option<i64>,
     pub(crate) ttl_seconds_after_finished: Option<i64>,
-    pub(crate) template: Template,
+    pub(crate) template: PodTemplate,
     pub(crate) pod_failure_policy: Option<IgnoredAny>,
     pub(crate) success_policy: Option<IgnoredAny>,
     pub(crate) backoff_limit_per_index: Option<i64>,
@@ -29,16 +29,16 @@ pub(crate) struct JobSpec {
     pub(crate) managed_by: Option<String>,
 }
 
-/// What a Job is.
+/// JobStatus of batch/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct JobStatus {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) start_time: Option<Stamp>,
+    pub(crate) start_time: Option<K8sTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) completion_time: Option<Stamp>,
+    pub(crate) completion_time: Option<K8sTime>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) active: i64,
     #[serde(skip_serializing_if = "is_zero")]
@@ -51,24 +51,24 @@ pub(crate) struct JobStatus {
     pub(crate) completed_indexes: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_indexes: Option<String>,
-    /// Pods that have ended and may still have their finalizer.
+    /// Finished pods that may still have their tracking finalizer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) uncounted_terminated_pods: Option<Uncounted>,
+    pub(crate) uncounted_terminated_pods: Option<UncountedTerminatedPods>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ready: Option<i64>,
 }
 
-/// Uids of pods that are to be counted.
+/// The uids of terminated pods that are not counted yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Uncounted {
+pub(crate) struct UncountedTerminatedPods {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub(crate) succeeded: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nullable")]
     pub(crate) failed: Vec<String>,
 }
 
-impl Spec for JobSpec {
+impl ObjectSpec for JobSpec {
     const API_VERSION: &'static str = "batch/v1";
     const KIND: &'static str = "Job";
     type Status = JobStatus;
@@ -83,7 +83,7 @@ impl JobSpec {
         self.parallelism.unwrap_or(1).max(0)
     }
 
-    /// How many pods have to succeed; `None` if one is enough, and the others are then waited for.
+    /// The required number of succeeded pods; `None` if one success is enough and the remaining pods are waited for.
     pub(crate) fn completions(&self) -> Option<i64> {
         self.completions.or(self.parallelism.is_none().then_some(1))
     }
@@ -93,14 +93,14 @@ impl JobSpec {
         self.backoff_limit.unwrap_or(default)
     }
 
-    /// A pod is replaced when it has ended, not when it is being deleted.
-    pub(crate) fn replaces_late(&self) -> bool {
+    /// Whether a pod is replaced only when it has finished, not as soon as it is terminating.
+    pub(crate) fn only_replaces_failed_pods(&self) -> bool {
         self.pod_replacement_policy.as_deref() == Some("Failed") || self.pod_failure_policy.is_some()
     }
 
-    /// Whether a pod counts as one that failed.
-    pub(crate) fn has_failed(&self, pod: &Pod) -> bool {
+    /// Whether a pod counts as failed.
+    pub(crate) fn is_pod_failed(&self, pod: &Pod) -> bool {
         pod.phase == Phase::Failed
-            || !self.replaces_late() && pod.is_deleted() && pod.phase != Phase::Succeeded
+            || !self.only_replaces_failed_pods() && pod.is_deleting() && pod.phase != Phase::Succeeded
     }
 }

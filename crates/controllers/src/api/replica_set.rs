@@ -1,23 +1,23 @@
-//! ReplicaSets and ReplicationControllers.
+//! The spec and status of ReplicaSets, and the spec of ReplicationControllers.
 
 use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 
-use crate::stamp::Condition;
-use crate::table::{Spec, is_zero};
-use crate::template::Template;
+use crate::k8s_time::Condition;
+use crate::object_table::{ObjectSpec, is_zero};
+use crate::pod_template::PodTemplate;
 
-/// What a ReplicaSet is to be.
+/// ReplicaSetSpec of apps/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ReplicaSetSpec {
     pub(crate) replicas: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) min_ready_seconds: i64,
-    pub(crate) template: Template,
+    pub(crate) template: PodTemplate,
 }
 
-/// What a ReplicaSet is.
+/// ReplicaSetStatus of apps/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ReplicaSetStatus {
@@ -36,20 +36,20 @@ pub(crate) struct ReplicaSetStatus {
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// A ReplicationController is looked at for its size only.
+/// ReplicationControllerSpec of v1; only its replicas are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ReplicationControllerSpec {
     pub(crate) replicas: Option<i64>,
 }
 
-impl Spec for ReplicaSetSpec {
+impl ObjectSpec for ReplicaSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "ReplicaSet";
     type Status = ReplicaSetStatus;
 }
 
-impl Spec for ReplicationControllerSpec {
+impl ObjectSpec for ReplicationControllerSpec {
     const API_VERSION: &'static str = "v1";
     const KIND: &'static str = "ReplicationController";
     type Status = ();

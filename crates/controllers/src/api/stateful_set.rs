@@ -1,35 +1,35 @@
-//! StatefulSets.
+//! The spec and status of StatefulSets.
 
 use kubernetes::read::nullable;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::stamp::Condition;
-use crate::table::{Spec, is_zero};
-use crate::template::Template;
+use crate::k8s_time::Condition;
+use crate::object_table::{ObjectSpec, is_zero};
+use crate::pod_template::PodTemplate;
 
-/// What a StatefulSet is to be.
+/// StatefulSetSpec of apps/v1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StatefulSetSpec {
     pub(crate) replicas: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) selector: SelectorJson,
-    pub(crate) template: Template,
+    pub(crate) template: PodTemplate,
     #[serde(deserialize_with = "nullable")]
     pub(crate) volume_claim_templates: Vec<Value>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) service_name: String,
     pub(crate) pod_management_policy: Option<String>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) update_strategy: StrategyJson,
+    pub(crate) update_strategy: StatefulSetUpdateStrategy,
     pub(crate) revision_history_limit: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) min_ready_seconds: i64,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) ordinals: OrdinalsJson,
+    pub(crate) ordinals: StatefulSetOrdinals,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) persistent_volume_claim_retention_policy: RetentionJson,
+    pub(crate) persistent_volume_claim_retention_policy: ClaimRetentionPolicy,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -41,35 +41,35 @@ pub(crate) struct SelectorJson {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct StrategyJson {
+pub(crate) struct StatefulSetUpdateStrategy {
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
     #[serde(deserialize_with = "nullable")]
-    pub(crate) rolling_update: RollingJson,
+    pub(crate) rolling_update: RollingUpdateStatefulSetStrategy,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct RollingJson {
+pub(crate) struct RollingUpdateStatefulSetStrategy {
     #[serde(deserialize_with = "nullable")]
     pub(crate) partition: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct OrdinalsJson {
+pub(crate) struct StatefulSetOrdinals {
     #[serde(deserialize_with = "nullable")]
     pub(crate) start: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct RetentionJson {
+pub(crate) struct ClaimRetentionPolicy {
     pub(crate) when_deleted: Option<String>,
     pub(crate) when_scaled: Option<String>,
 }
 
-/// What a StatefulSet is.
+/// StatefulSetStatus of apps/v1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct StatefulSetStatus {
@@ -93,7 +93,7 @@ pub(crate) struct StatefulSetStatus {
     pub(crate) available_replicas: i64,
 }
 
-impl Spec for StatefulSetSpec {
+impl ObjectSpec for StatefulSetSpec {
     const API_VERSION: &'static str = "apps/v1";
     const KIND: &'static str = "StatefulSet";
     type Status = StatefulSetStatus;
@@ -104,12 +104,12 @@ impl StatefulSetSpec {
         self.replicas.unwrap_or(1).max(0)
     }
 
-    /// Pods are made and deleted one after the other.
+    /// Whether pods are created and deleted one after the other.
     pub(crate) fn is_ordered(&self) -> bool {
         self.pod_management_policy.as_deref() != Some("Parallel")
     }
 
-    pub(crate) fn rolls(&self) -> bool {
+    pub(crate) fn is_rolling_update(&self) -> bool {
         self.update_strategy.kind.as_deref() != Some("OnDelete")
     }
 }

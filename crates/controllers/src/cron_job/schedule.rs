@@ -1,47 +1,47 @@
-//! Schedules: `30 6-16/4 * * 1-5`, `@daily`, `@every 90m`; read as github.com/robfig/cron does, which Kubernetes uses.
+//! Cron schedules such as `30 6-16/4 * * 1-5`, `@daily` and `@every 90m`, parsed as github.com/robfig/cron does, which
+//! Kubernetes uses.
 
 use kubernetes::go::duration;
 use model::Moment;
 
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
-/// Where nothing is found for so long, nothing ever will.
-const MOST_DAYS: i64 = 5 * 366;
+/// If no time is found within these days, there is none.
+const MAX_DAYS: i64 = 5 * 366;
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// When something is to happen.
+/// A cron schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Schedule {
-    /// By the clock.
-    Times(Times),
-    /// Every so many seconds.
-    Every(i64),
+    /// Five cron fields.
+    Spec(SpecSchedule),
+    /// A constant delay in seconds.
+    ConstantDelay(i64),
 }
 
-/// Times of day and days: bits of what fits.
+/// The cron fields as bit sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Times {
+pub(super) struct SpecSchedule {
     minutes: u64,
     hours: u64,
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Days, or weekdays, were not restricted: then both must fit, which the unrestricted always does. Otherwise one is
-    /// enough.
-    any_day: bool,
-    /// Seconds that its clock is ahead of UTC.
-    ahead: i64,
+    /// Day of month or day of week is `*`: then both must match. Otherwise one match is enough.
+    has_star_day: bool,
+    /// The offset from UTC in seconds.
+    utc_offset: i64,
 }
 
 impl Schedule {
-    /// Reads a schedule for a clock so many seconds ahead of UTC.
+    /// Parses a schedule for an offset from UTC in seconds.
     pub(super) fn parse(text: &str, ahead: i64) -> Result<Schedule, String> {
         let text = text.trim();
         if let Some(every) = text.strip_prefix("@every ") {
             let nanos = duration::parse(every).ok_or_else(|| format!("{every:?} is no span of time"))?;
-            return Ok(Schedule::Every((nanos / SECOND).max(1)));
+            return Ok(Schedule::ConstantDelay((nanos / SECOND).max(1)));
         }
         let fields = match text {
             "@yearly" | "@annually" => "0 0 1 1 *",
@@ -56,15 +56,15 @@ impl Schedule {
         let [minutes, hours, days, months, weekdays] = fields[..] else {
             return Err(format!("expected exactly 5 fields, found {}", fields.len()));
         };
-        let (days, weekdays) = (field(days, 1, 31, &[])?, field(weekdays, 0, 6, &WEEKDAYS)?);
-        Ok(Schedule::Times(Times {
-            minutes: field(minutes, 0, 59, &[])?.bits,
-            hours: field(hours, 0, 23, &[])?.bits,
-            months: field(months, 1, 12, &MONTHS)?.bits,
-            any_day: days.is_star || weekdays.is_star,
+        let (days, weekdays) = (parse_field(days, 1, 31, &[])?, parse_field(weekdays, 0, 6, &WEEKDAYS)?);
+        Ok(Schedule::Spec(SpecSchedule {
+            minutes: parse_field(minutes, 0, 59, &[])?.bits,
+            hours: parse_field(hours, 0, 23, &[])?.bits,
+            months: parse_field(months, 1, 12, &MONTHS)?.bits,
+            has_star_day: days.is_star || weekdays.is_star,
             days: days.bits,
             weekdays: weekdays.bits,
-            ahead,
+            utc_offset: ahead,
         }))
     }
 
@@ -72,24 +72,24 @@ impl Schedule {
     pub(super) fn next(&self, after: Moment) -> Option<Moment> {
         let second = after.nanos().div_euclid(SECOND);
         match self {
-            Schedule::Every(seconds) => at(second.checked_add(*seconds)?),
-            Schedule::Times(times) => times.next(second),
+            Schedule::ConstantDelay(seconds) => moment_of_second(second.checked_add(*seconds)?),
+            Schedule::Spec(times) => times.next(second),
         }
     }
 }
 
-impl Times {
+impl SpecSchedule {
     fn next(&self, second: i64) -> Option<Moment> {
-        let local = second.checked_add(self.ahead)?;
+        let local = second.checked_add(self.utc_offset)?;
         let first = local.div_euclid(60) * 60 + 60;
         let (first_day, mut from) = (first.div_euclid(DAY), first.rem_euclid(DAY) / 60);
-        for day in first_day..first_day + MOST_DAYS {
-            if self.fits_day(day) {
+        for day in first_day..first_day + MAX_DAYS {
+            if self.matches_day(day) {
                 let minute = (from..24 * 60).find(|minute| {
                     self.hours >> (minute / 60) & 1 == 1 && self.minutes >> (minute % 60) & 1 == 1
                 });
                 if let Some(minute) = minute {
-                    return at((day * DAY + minute * 60).checked_sub(self.ahead)?);
+                    return moment_of_second((day * DAY + minute * 60).checked_sub(self.utc_offset)?);
                 }
             }
             from = 0;
@@ -97,29 +97,29 @@ impl Times {
         None
     }
 
-    fn fits_day(&self, day: i64) -> bool {
+    fn matches_day(&self, day: i64) -> bool {
         let (month, date) = month_and_date(day);
         let weekday = (day + 4).rem_euclid(7);
         let (by_date, by_weekday) = (self.days >> date & 1 == 1, self.weekdays >> weekday & 1 == 1);
-        let fits = if self.any_day { by_date && by_weekday } else { by_date || by_weekday };
+        let fits = if self.has_star_day { by_date && by_weekday } else { by_date || by_weekday };
         fits && self.months >> month & 1 == 1
     }
 }
 
-struct Field {
+struct CronField {
     bits: u64,
     is_star: bool,
 }
 
-/// One field: ranges, steps, lists. Names count from the least value.
-fn field(text: &str, least: u32, most: u32, names: &[&str]) -> Result<Field, String> {
+/// Parses one field: ranges, steps, lists. Names count from the least value.
+fn parse_field(text: &str, least: u32, most: u32, names: &[&str]) -> Result<CronField, String> {
     let number = |text: &str| text.parse::<u32>().map_err(|_| format!("{text:?} is no number in a schedule"));
     let value = |text: &str| {
         let named = names.iter().position(|name| text.eq_ignore_ascii_case(name));
         let named = named.and_then(|index| u32::try_from(index).ok()).map(|index| index + least);
         named.map_or_else(|| number(text), Ok)
     };
-    let mut whole = Field { bits: 0, is_star: false };
+    let mut whole = CronField { bits: 0, is_star: false };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, Some(number(step)?)),
@@ -164,16 +164,16 @@ fn month_and_date(day: i64) -> (i64, i64) {
     (if month < 10 { month + 3 } else { month - 9 }, date)
 }
 
-fn at(second: i64) -> Option<Moment> {
+fn moment_of_second(second: i64) -> Option<Moment> {
     second.checked_mul(SECOND).map(Moment::from_nanos)
 }
 
-/// Seconds that the clock of a zone is ahead of UTC, where it always is by as much; `None` for zones that are not known.
-pub(super) fn ahead_of_utc(zone: &str) -> Option<i64> {
+/// The constant offset of a time zone from UTC in seconds; `None` for other zones.
+pub(super) fn utc_offset_of_zone(zone: &str) -> Option<i64> {
     match zone {
         "" | "UTC" | "Etc/UTC" | "GMT" | "Etc/GMT" | "Zulu" | "Etc/Zulu" | "UCT" | "Etc/UCT"
         | "Universal" | "Etc/Universal" | "Greenwich" | "Etc/Greenwich" => Some(0),
-        // West is positive there.
+        // In these names west is positive.
         _ => {
             let hours = zone.strip_prefix("Etc/GMT")?;
             let number: i64 = hours.strip_prefix('+').unwrap_or(hours).parse().ok()?;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_refused() {
+    fn an_invalid_schedule_is_an_error() {
         // Cases of its TestParseScheduleErrors.
         for bad in [
             "* 5 j * * *",
@@ -231,10 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_may_be_ahead() {
-        let schedule = Schedule::parse("0 12 * * *", ahead_of_utc("Etc/GMT-2").unwrap()).unwrap();
+    fn a_schedule_may_have_an_offset_from_utc() {
+        let schedule = Schedule::parse("0 12 * * *", utc_offset_of_zone("Etc/GMT-2").unwrap()).unwrap();
         let next = schedule.next("2026-11-15T00:00:00Z".parse().unwrap()).unwrap();
         assert_eq!(next.to_string(), "2026-11-15T10:00:00Z");
-        assert_eq!(ahead_of_utc("Europe/Berlin"), None);
+        assert_eq!(utc_offset_of_zone("Europe/Berlin"), None);
     }
 }

@@ -1,92 +1,98 @@
-//! How a DaemonSet replaces pods of an older template. The original looks at nodes in no certain order; here they are
-//! looked at by name.
+//! Rolling updates of DaemonSets. The original iterates over nodes in random order; here they are in the order of their
+//! names.
 
 use std::sync::Arc;
 
-use super::{Memory, Plan, Set};
-use crate::Context;
+use super::{CurrentDaemonSet, DaemonSetState, PodChanges};
+use crate::SyncContext;
 use crate::pod::Pod;
 
-/// The pods of a node by their template, of each no more than one.
-struct Sides {
+/// The new and the old pod of a node.
+struct NodePods {
     new: Option<Arc<Pod>>,
     old: Option<Arc<Pod>>,
 }
 
-impl Memory {
+impl DaemonSetState {
     /// The next pods to replace.
-    pub(super) fn roll(&self, context: &Context<'_>, set: &Set<'_>) -> Plan {
-        let spec = &set.held.spec;
-        let surge = spec.surge(self.totals.desired);
-        let mut unavailable = spec.unavailable(self.totals.desired);
+    pub(super) fn rolling_update(&self, context: &SyncContext<'_>, set: &CurrentDaemonSet<'_>) -> PodChanges {
+        let spec = &set.daemon_set.spec;
+        let surge = spec.max_surge(self.totals.desired);
+        let mut unavailable = spec.max_unavailable(self.totals.desired);
         if surge > 0 {
-            return self.roll_with_surge(context, set, surge);
+            return self.rolling_update_with_surge(context, set, surge);
         }
         if self.totals.desired > 0 && unavailable == 0 {
             unavailable = 1;
         }
         let is_available = |pod: &Pod| pod.is_available(spec.min_ready_seconds, context.now);
         let (mut away, mut replaced, mut candidates) = (0, Vec::new(), Vec::new());
-        for place in self.places.values() {
-            let pods = place.pods(context.world);
-            if pods.is_empty() && !place.wants.run {
+        for place in self.node_states.values() {
+            let pods = place.pods(context.cache);
+            if pods.is_empty() && !place.wants.should_run {
                 continue;
             }
-            match sides(set, &pods) {
-                Some(Sides { new: Some(new), old: None }) => away += i64::from(!is_available(&new)),
-                Some(Sides { new: None, old: Some(old) }) if !is_available(&old) => {
+            match find_updated_pods(set, &pods) {
+                Some(NodePods { new: Some(new), old: None }) => away += i64::from(!is_available(&new)),
+                Some(NodePods { new: None, old: Some(old) }) if !is_available(&old) => {
                     replaced.push(old);
                     away += 1;
                 }
-                Some(Sides { new: None, old: Some(old) }) => candidates.push(old),
+                Some(NodePods { new: None, old: Some(old) }) => candidates.push(old),
                 Some(_) | None => away += 1,
             }
         }
         let room = usize::try_from(unavailable.saturating_sub(away)).unwrap_or(0);
         replaced.extend(candidates.into_iter().take(room));
-        Plan { create: Vec::new(), delete: replaced }
+        PodChanges { nodes_needing_pods: Vec::new(), pods_to_delete: replaced }
     }
 
-    /// The same where a new pod is made before the old one goes.
-    fn roll_with_surge(&self, context: &Context<'_>, set: &Set<'_>, surge: i64) -> Plan {
-        let min_ready = set.held.spec.min_ready_seconds;
+    /// The same with surge: a new pod is created before the old one is deleted.
+    fn rolling_update_with_surge(
+        &self,
+        context: &SyncContext<'_>,
+        set: &CurrentDaemonSet<'_>,
+        surge: i64,
+    ) -> PodChanges {
+        let min_ready = set.daemon_set.spec.min_ready_seconds;
         let is_available = |pod: &Pod| pod.is_available(min_ready, context.now);
-        let (mut surging, mut available, mut plan) = (0, 0, Plan::default());
+        let (mut surging, mut available, mut plan) = (0, 0, PodChanges::default());
         let (mut candidates, mut unwanted) = (Vec::new(), Vec::new());
-        for (node, place) in &self.places {
-            let pods = place.pods(context.world);
+        for (node, place) in &self.node_states {
+            let pods = place.pods(context.cache);
             if pods.is_empty() {
                 continue;
             }
-            let Some(Sides { new, old }) = sides(set, &pods) else {
+            let Some(NodePods { new, old }) = find_updated_pods(set, &pods) else {
                 surging += 1;
                 continue;
             };
             available += i64::from(old.as_deref().or(new.as_deref()).is_some_and(is_available));
             match (new, old) {
                 (_, None) => {}
-                (None, Some(old)) => match (is_available(&old), place.wants.run) {
-                    (false, false) => plan.delete.push(old),
-                    (false, true) => plan.create.push(node.clone()),
+                (None, Some(old)) => match (is_available(&old), place.wants.should_run) {
+                    (false, false) => plan.pods_to_delete.push(old),
+                    (false, true) => plan.nodes_needing_pods.push(node.clone()),
                     (true, false) => unwanted.push(old),
                     (true, true) => candidates.push(node.clone()),
                 },
-                (Some(new), Some(old)) if is_available(&new) => plan.delete.push(old),
+                (Some(new), Some(old)) if is_available(&new) => plan.pods_to_delete.push(old),
                 (Some(_), Some(_)) => surging += 1,
             }
         }
-        // Pods where none is wanted any more stay until there are enough elsewhere.
+        // Pods on nodes that should not run one stay until enough others are available.
         let spare = usize::try_from(available - self.totals.desired).unwrap_or(0);
-        plan.delete.extend(unwanted.into_iter().take(spare));
-        plan.create.extend(candidates.into_iter().take(usize::try_from(surge - surging).unwrap_or(0)));
+        plan.pods_to_delete.extend(unwanted.into_iter().take(spare));
+        plan.nodes_needing_pods
+            .extend(candidates.into_iter().take(usize::try_from(surge - surging).unwrap_or(0)));
         plan
     }
 }
 
-/// The pods of a node that stay, by their template; `None` if there are more than one of either.
-fn sides(set: &Set<'_>, pods: &[Arc<Pod>]) -> Option<Sides> {
-    let live = pods.iter().filter(|pod| !pod.is_deleted()).cloned();
+/// The new and the old pod of a node; `None` if there is more than one of either.
+fn find_updated_pods(set: &CurrentDaemonSet<'_>, pods: &[Arc<Pod>]) -> Option<NodePods> {
+    let live = pods.iter().filter(|pod| !pod.is_deleting()).cloned();
     let (new, old): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = live.partition(|pod| set.is_updated(pod));
     let is_clear = new.len() <= 1 && old.len() <= 1;
-    is_clear.then(|| Sides { new: new.into_iter().next(), old: old.into_iter().next() })
+    is_clear.then(|| NodePods { new: new.into_iter().next(), old: old.into_iter().next() })
 }

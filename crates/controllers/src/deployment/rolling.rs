@@ -1,81 +1,81 @@
-//! Rolling updates, and how a change of size is shared between old and new.
+//! Rolling updates and proportional scaling.
 
-use super::sets::Sets;
-use super::{Progress, Set, Work, status};
-use crate::Context;
+use super::replica_sets::ReplicaSets;
+use super::{DeploymentSync, PlannedReplicaSet, StatusUpdate, status};
+use crate::SyncContext;
 
-impl Work<'_> {
-    /// One step from the old pods to the new ones.
-    pub(super) fn roll(&mut self, context: &mut Context<'_>) -> Progress {
-        self.sync_revision(context);
-        if self.sets.new.is_none() && !self.make_new(context) {
-            return Progress::Collision;
+impl DeploymentSync<'_> {
+    /// One step of a rolling update.
+    pub(super) fn rollout_rolling(&mut self, context: &mut SyncContext<'_>) -> StatusUpdate {
+        self.sync_new_replica_set(context);
+        if self.sets.new.is_none() && !self.create_new_replica_set(context) {
+            return StatusUpdate::Collision;
         }
-        if !self.scale_new() && !self.scale_old() {
-            let (spec, generation) = (&self.held.spec, self.held.meta.generation);
-            if status::is_complete(spec, generation, &self.held.status) {
-                self.forget_old(context);
+        if !self.reconcile_new_replica_set() && !self.reconcile_old_replica_sets() {
+            let (spec, generation) = (&self.deployment.spec, self.deployment.meta.generation);
+            if status::is_complete(spec, generation, &self.deployment.status) {
+                self.clean_up_old_replica_sets(context);
             }
         }
-        Progress::Estimated
+        StatusUpdate::Rollout
     }
 
-    /// The size that the newest ReplicaSet can have now, where it has `size`.
-    pub(super) fn new_size(&self, size: i64) -> i64 {
-        let spec = &self.held.spec;
-        if spec.recreates() {
+    /// The replicas that the new ReplicaSet can have now, where it has `size`.
+    pub(super) fn new_replica_set_size(&self, size: i64) -> i64 {
+        let spec = &self.deployment.spec;
+        if spec.is_recreate() {
             return spec.replicas();
         }
-        let room = spec.most().saturating_sub(self.sets.size());
+        let room = spec.max_replicas().saturating_sub(self.sets.replicas());
         if room <= 0 { size } else { size + room.min(spec.replicas() - size) }
     }
 
-    fn scale_new(&mut self) -> bool {
-        let wanted = self.held.spec.replicas();
-        let size = self.sets.new.as_ref().map_or(0, |new| new.size);
-        let size = if size > wanted { wanted } else { self.new_size(size) };
+    fn reconcile_new_replica_set(&mut self) -> bool {
+        let wanted = self.deployment.spec.replicas();
+        let size = self.sets.new.as_ref().map_or(0, |new| new.replicas);
+        let size = if size > wanted { wanted } else { self.new_replica_set_size(size) };
         self.sets.new.as_mut().is_some_and(|new| new.scale(size))
     }
 
-    /// Takes away old pods: first those that do not run well, then as many as may be missing.
-    fn scale_old(&mut self) -> bool {
-        let spec = &self.held.spec;
-        let least = spec.replicas() - spec.unavailable();
+    /// Scales old ReplicaSets down: first by their unhealthy pods, then by as many as may be unavailable.
+    fn reconcile_old_replica_sets(&mut self) -> bool {
+        let spec = &self.deployment.spec;
+        let least = spec.replicas() - spec.max_unavailable();
         let Some(new) = &self.sets.new else { return false };
-        let coming = new.size - new.held.status.available_replicas;
-        let most = self.sets.size().saturating_sub(least).saturating_sub(coming);
-        if self.sets.old.iter().all(|set| set.size == 0) || most <= 0 {
+        let coming = new.replicas - new.replica_set.status.available_replicas;
+        let most = self.sets.replicas().saturating_sub(least).saturating_sub(coming);
+        if self.sets.old.iter().all(|set| set.replicas == 0) || most <= 0 {
             return false;
         }
         let mut taken = 0;
-        for set in self.sets.old.iter_mut().filter(|set| set.size > 0) {
-            let unhealthy = set.size - set.held.status.available_replicas;
+        for set in self.sets.old.iter_mut().filter(|set| set.replicas > 0) {
+            let unhealthy = set.replicas - set.replica_set.status.available_replicas;
             let count = unhealthy.min(most - taken);
             if count > 0 {
-                set.scale(set.size - count);
+                set.scale(set.replicas - count);
                 taken += count;
             }
         }
-        let spare = self.sets.available().saturating_sub(least);
+        let spare = self.sets.available_replicas().saturating_sub(least);
         let mut freed = 0;
-        for set in self.sets.old.iter_mut().filter(|set| set.size > 0) {
-            let count = set.size.min(spare - freed);
+        for set in self.sets.old.iter_mut().filter(|set| set.replicas > 0) {
+            let count = set.replicas.min(spare - freed);
             if count > 0 {
-                set.scale(set.size - count);
+                set.scale(set.replicas - count);
                 freed += count;
             }
         }
         taken + freed > 0
     }
 
-    /// Follows a change of the number of pods wanted: in proportion, so that an update under way is not sped up by it.
+    /// Scales the ReplicaSets proportionally, so that a change of `spec.replicas` does not advance a rollout.
     pub(super) fn scale(&mut self) {
-        let wanted = self.held.spec.replicas();
-        let active = self.sets.all().filter(|set| set.size > 0).count();
+        let wanted = self.deployment.spec.replicas();
+        let active = self.sets.all().filter(|set| set.replicas > 0).count();
         if active <= 1 {
-            // The only one that has pods, or the newest.
-            let Sets { new, old } = &mut self.sets;
-            let is_active = |set: &&mut Set| active == 0 || set.size > 0;
+            // The only active ReplicaSet, or the newest one.
+            let ReplicaSets { new, old } = &mut self.sets;
+            let is_active = |set: &&mut PlannedReplicaSet| active == 0 || set.replicas > 0;
             if let Some(only) = new.iter_mut().chain(old.iter_mut().rev()).find(is_active) {
                 only.scale(wanted);
             }
@@ -83,70 +83,76 @@ impl Work<'_> {
         }
         let new = self.sets.new.as_ref();
         let is_saturated = new.is_some_and(|new| {
-            new.size == wanted
-                && new.desired() == Some(wanted)
-                && new.held.status.available_replicas == wanted
+            new.replicas == wanted
+                && new.desired_replicas() == Some(wanted)
+                && new.replica_set.status.available_replicas == wanted
         });
         if is_saturated {
             for set in &mut self.sets.old {
                 set.scale(0);
             }
-        } else if !self.held.spec.recreates() {
-            self.scale_in_proportion();
+        } else if !self.deployment.spec.is_recreate() {
+            self.scale_proportionally();
         }
     }
 
-    fn scale_in_proportion(&mut self) {
-        let allowed = if self.held.spec.replicas() > 0 { self.held.spec.most() } else { 0 };
-        let change = allowed.saturating_sub(self.sets.size());
-        let shares = Shares {
-            wanted: self.held.spec.replicas(),
-            most: self.held.spec.most(),
-            before: self.held.status.replicas,
+    fn scale_proportionally(&mut self) {
+        let allowed =
+            if self.deployment.spec.replicas() > 0 { self.deployment.spec.max_replicas() } else { 0 };
+        let change = allowed.saturating_sub(self.sets.replicas());
+        let shares = ProportionalScaling {
+            desired_replicas: self.deployment.spec.replicas(),
+            max_replicas: self.deployment.spec.max_replicas(),
+            status_replicas: self.deployment.status.replicas,
         };
-        let Sets { new, old } = &mut self.sets;
-        let mut active: Vec<&mut Set> = old.iter_mut().chain(new).filter(|set| set.size > 0).collect();
-        // The greatest first; of equals the newest when they grow, the oldest when they shrink.
+        let ReplicaSets { new, old } = &mut self.sets;
+        let mut active: Vec<&mut PlannedReplicaSet> =
+            old.iter_mut().chain(new).filter(|set| set.replicas > 0).collect();
+        // The largest first; among equals the newest first when scaling up, the oldest first when scaling down.
         active.sort_by(|a, b| {
-            let by_age = if change > 0 { b.by_age().cmp(&a.by_age()) } else { a.by_age().cmp(&b.by_age()) };
-            b.size.cmp(&a.size).then(by_age)
+            let by_age =
+                if change > 0 { b.age_key().cmp(&a.age_key()) } else { a.age_key().cmp(&b.age_key()) };
+            b.replicas.cmp(&a.replicas).then(by_age)
         });
         let mut left = change;
         let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
         for set in &active {
-            let share = shares.of(set);
+            let share = shares.replica_set_fraction(set);
             let share = if change > 0 { share.min(left) } else { share.max(left) };
             let share = if left == 0 { 0 } else { share };
-            sizes.push(set.size + share);
+            sizes.push(set.replicas + share);
             left -= share;
         }
         if let Some(greatest) = sizes.first_mut() {
             *greatest = (*greatest + left).max(0);
         }
         for (set, size) in active.into_iter().zip(sizes) {
-            set.scale_and_tell(size);
+            set.scale_with_annotations(size);
         }
     }
 }
 
-/// By what ReplicaSets grow or shrink with their Deployment.
-struct Shares {
-    wanted: i64,
-    /// How many pods there may be at most.
-    most: i64,
-    /// How many pods there were.
-    before: i64,
+/// The parameters of proportional scaling.
+struct ProportionalScaling {
+    desired_replicas: i64,
+    /// The replicas of the Deployment plus surge.
+    max_replicas: i64,
+    /// The replicas in the Deployment's status.
+    status_replicas: i64,
 }
 
-impl Shares {
-    /// What would keep a ReplicaSet's part of the whole.
-    fn of(&self, set: &Set) -> i64 {
-        if self.wanted == 0 {
-            return -set.size;
+impl ProportionalScaling {
+    /// The change of replicas that keeps a ReplicaSet's fraction of the Deployment.
+    fn replica_set_fraction(&self, set: &PlannedReplicaSet) -> i64 {
+        if self.desired_replicas == 0 {
+            return -set.replicas;
         }
-        match set.most().filter(|most| *most != 0).unwrap_or(self.before) {
+        match set.max_replicas().filter(|most| *most != 0).unwrap_or(self.status_replicas) {
             0 => 0,
-            before => (set.size.saturating_mul(self.most) as f64 / before as f64).round() as i64 - set.size,
+            before => {
+                (set.replicas.saturating_mul(self.max_replicas) as f64 / before as f64).round() as i64
+                    - set.replicas
+            }
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a Deployment says of itself.
+//! The status of a Deployment.
 
 use model::Moment;
 
-use super::{Progress, Work};
+use super::{DeploymentSync, StatusUpdate};
 use crate::api::{DeploymentSpec, DeploymentStatus};
-use crate::stamp::{Condition, Stamp};
-use crate::{Context, Controller};
+use crate::k8s_time::{Condition, K8sTime};
+use crate::{Controller, SyncContext};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
 
-/// Whether all pods are new and available.
+/// Whether a rollout is complete: all pods are updated and available.
 pub(super) fn is_complete(spec: &DeploymentSpec, generation: i64, status: &DeploymentStatus) -> bool {
     let wanted = spec.replicas();
     status.updated_replicas == wanted
@@ -19,102 +19,110 @@ pub(super) fn is_complete(spec: &DeploymentSpec, generation: i64, status: &Deplo
         && status.observed_generation >= generation
 }
 
-// === impl Work ===
+// === impl DeploymentSync ===
 
-impl Work<'_> {
-    /// Notes that it was stopped, or goes on: the time between is not without progress.
-    pub(super) fn note_pause(&mut self, context: &Context<'_>) {
+impl DeploymentSync<'_> {
+    /// Sets the condition for pausing or resuming, so that the pause does not count against the progress deadline.
+    pub(super) fn check_paused_conditions(&mut self, context: &SyncContext<'_>) {
         let known = Condition::find(&self.status.conditions, PROGRESSING).map(Condition::reason);
-        if self.held.spec.deadline().is_none() || known == Some("ProgressDeadlineExceeded") {
+        if self.deployment.spec.progress_deadline().is_none() || known == Some("ProgressDeadlineExceeded") {
             return;
         }
-        let condition = match (self.held.spec.paused, known == Some("DeploymentPaused")) {
-            (true, false) => progressing("Unknown", "DeploymentPaused", "Deployment is paused"),
-            (false, true) => progressing("Unknown", "DeploymentResumed", "Deployment is resumed"),
+        let condition = match (self.deployment.spec.paused, known == Some("DeploymentPaused")) {
+            (true, false) => progressing_condition("Unknown", "DeploymentPaused", "Deployment is paused"),
+            (false, true) => progressing_condition("Unknown", "DeploymentResumed", "Deployment is resumed"),
             (true, true) | (false, false) => return,
         };
-        set(&mut self.status.conditions, condition, context.now);
+        set_condition(&mut self.status.conditions, condition, context.now);
     }
 
-    pub(super) fn note_found(&mut self, now: Moment) {
-        let (Some(new), Some(_)) = (&self.sets.new, self.held.spec.deadline()) else { return };
+    pub(super) fn note_found_replica_set(&mut self, now: Moment) {
+        let (Some(new), Some(_)) = (&self.sets.new, self.deployment.spec.progress_deadline()) else { return };
         if Condition::find(&self.status.conditions, PROGRESSING).is_none() {
-            let message = format!("Found new replica set {:?}", new.held.name.name);
-            set(&mut self.status.conditions, progressing("True", "FoundNewReplicaSet", &message), now);
+            let message = format!("Found new replica set {:?}", new.replica_set.name.name);
+            set_condition(
+                &mut self.status.conditions,
+                progressing_condition("True", "FoundNewReplicaSet", &message),
+                now,
+            );
         }
     }
 
-    pub(super) fn note_made(&mut self, now: Moment, name: &str) {
-        if self.held.spec.deadline().is_some() {
+    pub(super) fn note_created_replica_set(&mut self, now: Moment, name: &str) {
+        if self.deployment.spec.progress_deadline().is_some() {
             let message = format!("Created new replica set {name:?}");
-            set(&mut self.status.conditions, progressing("True", "NewReplicaSetCreated", &message), now);
+            set_condition(
+                &mut self.status.conditions,
+                progressing_condition("True", "NewReplicaSetCreated", &message),
+                now,
+            );
         }
     }
 
-    /// Writes the Deployment, if it is another now.
-    pub(super) fn tell(&mut self, context: &mut Context<'_>, progress: Progress) {
+    /// Writes the Deployment if it changed.
+    pub(super) fn write_deployment(&mut self, context: &mut SyncContext<'_>, progress: StatusUpdate) {
         let status = match progress {
-            Progress::Collision => self.status.clone(),
-            Progress::NotEstimated => self.counted(context.now),
-            Progress::Estimated => self.estimated(context.now),
+            StatusUpdate::Collision => self.status.clone(),
+            StatusUpdate::CountsOnly => self.calculate_status(context.now),
+            StatusUpdate::Rollout => self.calculate_rollout_status(context.now),
         };
-        let metadata = self.metadata();
-        if status != self.held.status || metadata.is_some() {
+        let metadata = self.updated_metadata();
+        if status != self.deployment.status || metadata.is_some() {
             context.update(match metadata {
-                Some(metadata) => self.held.with_metadata(&metadata, &status),
-                None => self.held.with_status(&status),
+                Some(metadata) => self.deployment.with_metadata(&metadata, &status),
+                None => self.deployment.with_status(&status),
             });
             return;
         }
         let known = Condition::find(&status.conditions, PROGRESSING);
-        let (Some(seconds), Some(known)) = (self.held.spec.deadline(), known) else { return };
-        // Pods that are lost after a rollout are not waited for.
-        let is_over = is_complete(&self.held.spec, self.held.meta.generation, &status)
+        let (Some(seconds), Some(known)) = (self.deployment.spec.progress_deadline(), known) else { return };
+        // Pods lost after a rollout do not start the progress deadline.
+        let is_over = is_complete(&self.deployment.spec, self.deployment.meta.generation, &status)
             || matches!(known.reason(), "NewReplicaSetAvailable" | "ProgressDeadlineExceeded");
-        if progress == Progress::Estimated
+        if progress == StatusUpdate::Rollout
             && !is_over
             && let Some(last) = known.last_update_time
         {
-            // A second more, as the original waits to be safe from clocks that differ.
+            // A second more, as the original does to be safe from clock skew.
             let at = last.plus_seconds(seconds.saturating_add(1));
-            context.look_again(at, Controller::Deployment, self.held.name.clone());
+            context.enqueue_at(at, Controller::Deployment, self.deployment.name.clone());
         }
     }
 
-    /// What its ReplicaSets add up to.
-    fn counted(&self, now: Moment) -> DeploymentStatus {
-        let statuses = || self.sets.all().map(|set| &set.held.status);
-        let available = self.sets.available();
+    /// The status with the sums over its ReplicaSets.
+    fn calculate_status(&self, now: Moment) -> DeploymentStatus {
+        let statuses = || self.sets.all().map(|set| &set.replica_set.status);
+        let available = self.sets.available_replicas();
         let terminating = statuses()
             .filter(|status| status.observed_generation != 0 || status.terminating_replicas.is_some());
-        let spec = &self.held.spec;
+        let spec = &self.deployment.spec;
         let mut status = DeploymentStatus {
-            observed_generation: self.held.meta.generation,
+            observed_generation: self.deployment.meta.generation,
             replicas: statuses().map(|status| status.replicas).sum(),
-            updated_replicas: self.sets.new.as_ref().map_or(0, |new| new.held.status.replicas),
+            updated_replicas: self.sets.new.as_ref().map_or(0, |new| new.replica_set.status.replicas),
             ready_replicas: statuses().map(|status| status.ready_replicas).sum(),
             available_replicas: available,
-            unavailable_replicas: (self.sets.size() - available).max(0),
+            unavailable_replicas: (self.sets.replicas() - available).max(0),
             terminating_replicas: terminating.map(|status| status.terminating_replicas).sum(),
             conditions: self.status.conditions.clone(),
             collision_count: self.status.collision_count,
         };
-        let condition = if available >= spec.replicas() - spec.unavailable() {
+        let condition = if available >= spec.replicas() - spec.max_unavailable() {
             let message = "Deployment has minimum availability.";
             Condition::new(AVAILABLE, true, "MinimumReplicasAvailable", message)
         } else {
             let message = "Deployment does not have minimum availability.";
             Condition::new(AVAILABLE, false, "MinimumReplicasUnavailable", message)
         };
-        set(&mut status.conditions, condition, now);
+        set_condition(&mut status.conditions, condition, now);
         status
     }
 
-    /// The same, and how far it has come.
-    fn estimated(&self, now: Moment) -> DeploymentStatus {
-        let mut status = self.counted(now);
+    /// The same, with the condition Progressing.
+    fn calculate_rollout_status(&self, now: Moment) -> DeploymentStatus {
+        let mut status = self.calculate_status(now);
         status.conditions.retain(|condition| condition.kind != "ReplicaFailure");
-        let Some(seconds) = self.held.spec.deadline() else {
+        let Some(seconds) = self.deployment.spec.progress_deadline() else {
             status.conditions.retain(|condition| condition.kind != PROGRESSING);
             return status;
         };
@@ -124,20 +132,25 @@ impl Work<'_> {
             return status;
         }
         let name = match &self.sets.new {
-            Some(new) => format!("ReplicaSet {:?}", new.held.name.name),
-            None => format!("Deployment {:?}", self.held.name.name),
+            Some(new) => format!("ReplicaSet {:?}", new.replica_set.name.name),
+            None => format!("Deployment {:?}", self.deployment.name.name),
         };
         let timed_out = known.as_ref().is_some_and(|known| match known.reason() {
             "NewReplicaSetAvailable" => false,
             "ProgressDeadlineExceeded" => true,
             _ => known.last_update_time.is_some_and(|last| last.plus_seconds(seconds) < now),
         });
-        if is_complete(&self.held.spec, self.held.meta.generation, &status) {
+        if is_complete(&self.deployment.spec, self.deployment.meta.generation, &status) {
             let message = format!("{name} has successfully progressed.");
-            set(&mut status.conditions, progressing("True", "NewReplicaSetAvailable", &message), now);
-        } else if has_progressed(&self.held.status, &status) {
-            let mut condition = progressing("True", "ReplicaSetUpdated", &format!("{name} is progressing."));
-            condition.last_update_time = Some(Stamp::at(now));
+            set_condition(
+                &mut status.conditions,
+                progressing_condition("True", "NewReplicaSetAvailable", &message),
+                now,
+            );
+        } else if has_progressed(&self.deployment.status, &status) {
+            let mut condition =
+                progressing_condition("True", "ReplicaSetUpdated", &format!("{name} is progressing."));
+            condition.last_update_time = Some(K8sTime::at(now));
             let since =
                 known.filter(|known| known.status == "True").and_then(|known| known.last_transition_time);
             condition.last_transition_time = since.or(condition.last_update_time);
@@ -145,7 +158,11 @@ impl Work<'_> {
             status.conditions.push(condition);
         } else if timed_out {
             let message = format!("{name} has timed out progressing.");
-            set(&mut status.conditions, progressing("False", "ProgressDeadlineExceeded", &message), now);
+            set_condition(
+                &mut status.conditions,
+                progressing_condition("False", "ProgressDeadlineExceeded", &message),
+                now,
+            );
         }
         status
     }
@@ -158,19 +175,19 @@ fn has_progressed(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || new.available_replicas > old.available_replicas
 }
 
-fn progressing(status: &str, reason: &str, message: &str) -> Condition {
+fn progressing_condition(status: &str, reason: &str, message: &str) -> Condition {
     Condition { status: status.to_owned(), ..Condition::new(PROGRESSING, true, reason, message) }
 }
 
-/// Puts a condition among others; one that says the same already stays as it is.
-fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Moment) {
+/// Sets a condition; one with the same status and reason stays unchanged.
+fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, now: Moment) {
     let known = Condition::find(conditions, &condition.kind);
     if known.is_some_and(|known| known.status == condition.status && known.reason == condition.reason) {
         return;
     }
     let since =
         known.filter(|known| known.status == condition.status).and_then(|known| known.last_transition_time);
-    condition.last_update_time = Some(Stamp::at(now));
+    condition.last_update_time = Some(K8sTime::at(now));
     condition.last_transition_time = since.or(condition.last_update_time);
     conditions.retain(|known| known.kind != condition.kind);
     conditions.push(condition);

@@ -1,15 +1,15 @@
-//! Sets of indexes: `0-2,5,7`.
+//! Sets of completion indexes: `0-2,5,7`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Indexes as runs of neighbours, in order.
+/// Completion indexes as ordered intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Indexes(Vec<(i64, i64)>);
+pub(super) struct OrderedIntervals(Vec<(i64, i64)>);
 
-impl Indexes {
-    /// Reads indexes below a number. What makes no sense is left out.
-    pub(super) fn parse(text: &str, below: i64) -> Indexes {
+impl OrderedIntervals {
+    /// Parses indexes below a number; invalid ones are skipped.
+    pub(super) fn parse(text: &str, below: i64) -> OrderedIntervals {
         let mut runs: Vec<(i64, i64)> = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -23,11 +23,11 @@ impl Indexes {
                 _ => runs.push((first, last)),
             }
         }
-        Indexes(runs)
+        OrderedIntervals(runs)
     }
 
-    /// With more indexes.
-    pub(super) fn with(&self, more: &BTreeSet<i64>) -> Indexes {
+    /// The union with more indexes.
+    pub(super) fn with(&self, more: &BTreeSet<i64>) -> OrderedIntervals {
         let mut all: Vec<(i64, i64)> =
             self.0.iter().copied().chain(more.iter().map(|index| (*index, *index))).collect();
         all.sort_unstable();
@@ -38,15 +38,15 @@ impl Indexes {
                 _ => runs.push((first, last)),
             }
         }
-        Indexes(runs)
+        OrderedIntervals(runs)
     }
 
     pub(super) fn count(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).fold(0, i64::saturating_add)
     }
 
-    /// The first so many numbers below a limit that are not among them.
-    pub(super) fn missing(&self, count: usize, below: i64) -> Vec<i64> {
+    /// The first `count` indexes below a limit that are missing.
+    pub(super) fn first_missing(&self, count: usize, below: i64) -> Vec<i64> {
         let (mut missing, mut next) = (Vec::new(), 0);
         for (first, last) in self.0.iter().copied().chain([(below, below)]) {
             while next < first.min(below) && missing.len() < count {
@@ -59,7 +59,7 @@ impl Indexes {
     }
 }
 
-impl fmt::Display for Indexes {
+impl fmt::Display for OrderedIntervals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, (first, last)) in self.0.iter().enumerate() {
             let comma = if place == 0 { "" } else { "," };
@@ -79,12 +79,12 @@ mod tests {
 
     #[track_caller]
     fn check(known: &str, more: &[i64], below: i64, all: &str, count: i64) {
-        let indexes = Indexes::parse(known, below).with(&more.iter().copied().collect());
+        let indexes = OrderedIntervals::parse(known, below).with(&more.iter().copied().collect());
         assert_eq!((indexes.to_string(), indexes.count()), (all.to_owned(), count));
     }
 
     #[test]
-    fn indexes_are_told_as_kubernetes_does() {
+    fn indexes_are_written_as_kubernetes_does() {
         // Cases of TestCalculateSucceededIndexes.
         check("", &[], 5, "", 0);
         check("0,2,4-6,9", &[], 10, "0,2,4-6,9", 6);
@@ -96,10 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_missing_ones_come_next() {
+    fn the_first_missing_indexes_come_next() {
         // Cases of TestFirstPendingIndexes.
-        let first =
-            |known: &str, count: usize, below: i64| Indexes::parse(known, below).missing(count, below);
+        let first = |known: &str, count: usize, below: i64| {
+            OrderedIntervals::parse(known, below).first_missing(count, below)
+        };
         assert_eq!(first("", 3, 10), [0, 1, 2]);
         assert_eq!(first("0-1", 3, 10), [2, 3, 4]);
         assert_eq!(first("1,3-4", 3, 10), [0, 2, 5]);

@@ -1,16 +1,23 @@
-//! What a Job says of itself.
+//! Conditions of Jobs.
 
 use model::Moment;
 
 use crate::api::JobStatus;
-use crate::stamp::{Condition, Stamp};
+use crate::k8s_time::{Condition, K8sTime};
 
 // === impl JobStatus ===
 
 impl JobStatus {
-    /// Adds a condition, or changes the one of that kind. One that never held is not said not to. True if that is news.
-    pub(super) fn set(&mut self, now: Moment, kind: &str, status: bool, reason: &str, message: &str) -> bool {
-        let stamp = Some(Stamp::at(now));
+    /// Sets a condition. A false one is not added if there is none yet. Returns whether anything changed.
+    pub(super) fn ensure_condition(
+        &mut self,
+        now: Moment,
+        kind: &str,
+        status: bool,
+        reason: &str,
+        message: &str,
+    ) -> bool {
+        let stamp = Some(K8sTime::at(now));
         let new = Condition {
             last_probe_time: stamp,
             last_transition_time: stamp,

@@ -1,12 +1,12 @@
-//! CronJobs.
+//! Tests of the CronJob controller.
 
 use serde_json::{Value, json};
 
-use super::{ALL, Stage, workload};
+use super::{ALL, FakeCluster, workload};
 
-/// Begins at midnight.
-fn stage(spec: Value) -> Stage {
-    let mut stage = Stage::new(&ALL);
+/// A cluster with a CronJob, at midnight.
+fn fake_cluster(spec: Value) -> FakeCluster {
+    let mut stage = FakeCluster::new(&ALL);
     let job = workload("batch/v1", "Job", json!({}));
     let mut cron = workload(
         "batch/v1",
@@ -23,11 +23,11 @@ fn stage(spec: Value) -> Stage {
     stage
 }
 
-fn finish(stage: &mut Stage, phase: &str) {
+fn finish(stage: &mut FakeCluster, phase: &str) {
     let pods = stage.names("Pod");
     for pod in pods {
         if stage.get("Pod", &pod)["status"]["phase"] == "Pending" {
-            stage.end(&pod, phase);
+            stage.finish_pod(&pod, phase);
         }
     }
     stage.wait(3);
@@ -38,7 +38,7 @@ const START: i64 = super::START / super::SECOND / 60;
 
 #[test]
 fn a_job_is_started_at_each_time() {
-    let mut stage = stage(json!({"schedule": "*/5 * * * *"}));
+    let mut stage = fake_cluster(json!({"schedule": "*/5 * * * *"}));
     assert_eq!(stage.names("Job").len(), 0);
     stage.wait(299);
     assert_eq!(stage.names("Job").len(), 0);
@@ -59,7 +59,7 @@ fn a_job_is_started_at_each_time() {
     );
     finish(&mut stage, "Succeeded");
     let status = &stage.get("CronJob", "w")["status"];
-    // The Job is looked at a second after its pod was made, 100 ms after the full minute.
+    // The Job is synced a second after its pod was created, 100 ms after the full minute.
     assert_eq!(
         (&status["active"], &status["lastSuccessfulTime"]),
         (&Value::Null, &json!("2026-11-15T00:05:01Z"))
@@ -69,9 +69,9 @@ fn a_job_is_started_at_each_time() {
 }
 
 #[test]
-fn who_runs_already_may_forbid_or_be_replaced() {
+fn the_concurrency_policy_forbids_or_replaces_running_jobs() {
     for (policy, running) in [("Allow", 3), ("Forbid", 1), ("Replace", 1)] {
-        let mut stage = stage(json!({"schedule": "* * * * *", "concurrencyPolicy": policy}));
+        let mut stage = fake_cluster(json!({"schedule": "* * * * *", "concurrencyPolicy": policy}));
         stage.wait(185);
         assert_eq!(stage.names("Job").len(), running, "{policy}");
         let last = if policy == "Forbid" { 1 } else { 3 };
@@ -80,9 +80,10 @@ fn who_runs_already_may_forbid_or_be_replaced() {
 }
 
 #[test]
-fn what_is_over_is_kept_to_a_limit() {
-    let mut stage =
-        stage(json!({"schedule": "* * * * *", "successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 0}));
+fn finished_jobs_are_kept_to_the_history_limits() {
+    let mut stage = fake_cluster(
+        json!({"schedule": "* * * * *", "successfulJobsHistoryLimit": 2, "failedJobsHistoryLimit": 0}),
+    );
     for _ in 0..4 {
         stage.wait(60);
         finish(&mut stage, "Succeeded");
@@ -91,10 +92,11 @@ fn what_is_over_is_kept_to_a_limit() {
 }
 
 #[test]
-fn times_missed_are_made_up_for_once_unless_too_late() {
+fn missed_times_start_one_job_unless_past_the_deadline() {
     for (deadline, expected) in [(Value::Null, 1), (json!(30), 0), (json!(90), 1)] {
-        let mut stage =
-            stage(json!({"schedule": "* * * * *", "suspend": true, "startingDeadlineSeconds": deadline}));
+        let mut stage = fake_cluster(
+            json!({"schedule": "* * * * *", "suspend": true, "startingDeadlineSeconds": deadline}),
+        );
         stage.wait(3600 + 45);
         stage.change("CronJob", "w", |cron| cron["spec"]["suspend"] = false.into());
         assert_eq!(stage.names("Job").len(), expected, "{deadline}");
@@ -105,8 +107,8 @@ fn times_missed_are_made_up_for_once_unless_too_late() {
 }
 
 #[test]
-fn another_schedule_holds_from_its_next_time_on() {
-    let mut stage = stage(json!({"schedule": "0 12 * * *"}));
+fn a_changed_schedule_applies_from_its_next_time() {
+    let mut stage = fake_cluster(json!({"schedule": "0 12 * * *"}));
     stage.wait(3600 + 120);
     stage.change("CronJob", "w", |cron| cron["spec"]["schedule"] = "*/5 * * * *".into());
     assert_eq!(stage.names("Job").len(), 0);
@@ -115,24 +117,24 @@ fn another_schedule_holds_from_its_next_time_on() {
 }
 
 #[test]
-fn a_schedule_or_zone_that_is_not_known_is_said() {
+fn an_unknown_schedule_or_time_zone_is_reported() {
     for spec in [
         json!({"schedule": "now and then"}),
         json!({"schedule": "* * * * *", "timeZone": "Europe/Berlin"}),
         json!({"schedule": "0 0 30 2 *"}),
     ] {
-        let mut stage = stage(spec);
+        let mut stage = fake_cluster(spec);
         stage.wait(100);
-        assert_eq!((stage.names("Job").len(), stage.controllers.left_out().count()), (0, 1));
+        assert_eq!((stage.names("Job").len(), stage.controllers.unsupported().count()), (0, 1));
     }
-    let mut stage = stage(json!({"schedule": "0 1 * * *", "timeZone": "Etc/GMT-1"}));
+    let mut stage = fake_cluster(json!({"schedule": "0 1 * * *", "timeZone": "Etc/GMT-1"}));
     stage.wait(86_401);
     assert_eq!(stage.names("Job"), [format!("w-{}", START + 1440)]);
 }
 
 #[test]
-fn a_job_says_its_time_by_the_clock_of_the_cron_job() {
-    let mut stage = stage(json!({"schedule": "5 3 * * *", "timeZone": "Etc/GMT-3"}));
+fn the_scheduled_timestamp_has_the_cron_jobs_time_zone() {
+    let mut stage = fake_cluster(json!({"schedule": "5 3 * * *", "timeZone": "Etc/GMT-3"}));
     stage.wait(301);
     assert_eq!(
         stage.all("Job")[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"],
@@ -141,11 +143,12 @@ fn a_job_says_its_time_by_the_clock_of_the_cron_job() {
 }
 
 #[test]
-fn one_completion_is_meant_only_where_nothing_is_said() {
+fn completions_default_to_one_only_without_parallelism() {
     let started = |spec: Value| {
         let mut template = workload("batch/v1", "Job", spec);
         template["spec"].as_object_mut().unwrap().remove("selector");
-        let mut stage = stage(json!({"schedule": "*/5 * * * *", "jobTemplate": {"spec": template["spec"]}}));
+        let mut stage =
+            fake_cluster(json!({"schedule": "*/5 * * * *", "jobTemplate": {"spec": template["spec"]}}));
         stage.wait(301);
         let job = stage.all("Job")[0];
         (job["spec"]["parallelism"].clone(), job["spec"]["completions"].clone())

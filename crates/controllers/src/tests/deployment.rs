@@ -1,9 +1,9 @@
-//! Deployments. The tables are those of the original's sync_test.go and rolling_test.go.
+//! Tests of the Deployment controller. The tables are those of the original's sync_test.go and rolling_test.go.
 
 use serde_json::{Value, json};
 
-use super::{ALL, Stage, text, workload};
-use crate::{Controller, Do};
+use super::{ALL, FakeCluster, text, workload};
+use crate::{ApiCall, Controller};
 
 fn deployment(replicas: i64, surge: Value, unavailable: Value) -> Value {
     let strategy =
@@ -31,15 +31,15 @@ fn set(version: i64, replicas: i64, available: i64, told: (i64, i64)) -> Value {
     set
 }
 
-/// The sizes of the ReplicaSets after one look at the Deployment.
-fn after_one_look(deployment: Value, sets: &[Value]) -> Vec<i64> {
-    let mut stage = Stage::new(&[Controller::Deployment]);
+/// The replicas of the ReplicaSets after one sync of the Deployment.
+fn after_one_sync(deployment: Value, sets: &[Value]) -> Vec<i64> {
+    let mut stage = FakeCluster::new(&[Controller::Deployment]);
     for set in sets {
         stage.set(set.clone());
     }
     stage.set(deployment);
-    for one in stage.controllers.work(stage.now) {
-        if let Do::Update(object) = one {
+    for one in stage.controllers.process_next_item(stage.now) {
+        if let ApiCall::Update(object) = one {
             let value = object.value().unwrap();
             stage.objects.insert(super::key(&value), value);
         }
@@ -50,16 +50,16 @@ fn after_one_look(deployment: Value, sets: &[Value]) -> Vec<i64> {
     sets.iter().map(size).collect()
 }
 
-/// Sizes of the newest ReplicaSet and of older ones, before and after a change of the Deployment's size.
+/// Replicas of the new ReplicaSet and of old ones, before and after the Deployment is scaled.
 #[track_caller]
 fn check_scale(from: i64, to: i64, surge: (i64, i64), before: &[i64], expected: &[i64]) {
     let sets: Vec<Value> =
         (0..).zip(before).map(|(version, size)| set(version, *size, *size, (from, from + surge.0))).collect();
-    assert_eq!(after_one_look(deployment(to, json!(surge.1), json!(0)), &sets), expected);
+    assert_eq!(after_one_sync(deployment(to, json!(surge.1), json!(0)), &sets), expected);
 }
 
 #[test]
-fn a_change_of_size_is_shared_in_proportion() {
+fn scaling_is_proportional() {
     check_scale(10, 12, (0, 0), &[10], &[12]);
     check_scale(10, 5, (0, 0), &[10], &[5]);
     check_scale(5, 10, (0, 0), &[2, 3], &[4, 6]);
@@ -78,12 +78,12 @@ fn a_change_of_size_is_shared_in_proportion() {
 fn check_roll(replicas: i64, surge: i64, unavailable: i64, sets: [(i64, i64); 2], expected: [i64; 2]) {
     let told = (replicas, replicas + surge);
     let sets = [set(0, sets[0].0, sets[0].1, told), set(1, sets[1].0, sets[1].1, told)];
-    let sizes = after_one_look(deployment(replicas, json!(surge), json!(unavailable)), &sets);
+    let sizes = after_one_sync(deployment(replicas, json!(surge), json!(unavailable)), &sets);
     assert_eq!(sizes, expected);
 }
 
 #[test]
-fn the_new_replica_set_grows_into_the_room_there_is() {
+fn the_new_replica_set_scales_up_within_the_surge() {
     check_roll(10, 2, 0, [(0, 0), (10, 10)], [2, 10]);
     check_roll(10, 2, 0, [(0, 0), (5, 5)], [7, 5]);
     check_roll(10, 2, 0, [(2, 0), (10, 10)], [2, 10]);
@@ -91,28 +91,28 @@ fn the_new_replica_set_grows_into_the_room_there_is() {
 }
 
 #[test]
-fn old_replica_sets_shrink_by_what_is_not_needed() {
-    // Without surge or unavailability one pod may be missing.
+fn old_replica_sets_scale_down_within_max_unavailable() {
+    // Without maxSurge and maxUnavailable one pod may be unavailable.
     check_roll(10, 0, 0, [(0, 0), (10, 10)], [0, 9]);
     check_roll(10, 0, 2, [(0, 0), (10, 10)], [0, 8]);
-    // Those that do not run well go first.
+    // Unhealthy pods are removed first.
     check_roll(10, 0, 2, [(0, 0), (10, 8)], [0, 8]);
     check_roll(10, 0, 2, [(0, 0), (10, 9)], [0, 8]);
     check_roll(10, 0, 2, [(2, 2), (8, 8)], [2, 6]);
     check_roll(10, 0, 2, [(2, 0), (8, 8)], [2, 8]);
 }
 
-fn image(stage: &mut Stage, image: &str) {
+fn image(stage: &mut FakeCluster, image: &str) {
     stage.change("Deployment", "w", |object| {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = image.into()
     });
 }
 
-fn status(stage: &Stage, field: &str) -> i64 {
+fn status(stage: &FakeCluster, field: &str) -> i64 {
     stage.get("Deployment", "w")["status"][field].as_i64().unwrap_or(0)
 }
 
-fn condition(stage: &Stage, kind: &str) -> (String, String) {
+fn condition(stage: &FakeCluster, kind: &str) -> (String, String) {
     let conditions =
         stage.get("Deployment", "w")["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.into_iter().find(|one| one["type"] == kind).expect("it has that condition");
@@ -120,8 +120,8 @@ fn condition(stage: &Stage, kind: &str) -> (String, String) {
 }
 
 #[test]
-fn a_deployment_comes_up_and_says_so() {
-    let mut stage = Stage::new(&ALL);
+fn a_rollout_completes_and_sets_its_conditions() {
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 4})));
     let set = stage.all("ReplicaSet")[0];
     let hash = text(&set["metadata"]["labels"]["pod-template-hash"]);
@@ -135,7 +135,7 @@ fn a_deployment_comes_up_and_says_so() {
     assert_eq!(stage.all("Pod")[0]["metadata"]["labels"]["pod-template-hash"], *hash);
     assert_eq!((status(&stage, "replicas"), status(&stage, "unavailableReplicas")), (4, 4));
     assert_eq!(condition(&stage, "Available"), ("False".into(), "MinimumReplicasUnavailable".into()));
-    stage.run_all();
+    stage.run_all_pods();
     assert_eq!((status(&stage, "readyReplicas"), status(&stage, "availableReplicas")), (4, 4));
     assert_eq!(condition(&stage, "Available"), ("True".into(), "MinimumReplicasAvailable".into()));
     assert_eq!(condition(&stage, "Progressing"), ("True".into(), "NewReplicaSetAvailable".into()));
@@ -147,12 +147,12 @@ fn a_deployment_comes_up_and_says_so() {
 
 #[test]
 fn a_rolling_update_never_has_too_few_or_too_many_pods() {
-    let mut stage = Stage::new(&ALL);
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(deployment(10, json!(3), json!(2)));
-    stage.run_all();
+    stage.run_all_pods();
     image(&mut stage, "i:2");
-    // Ten pods less two that may be missing; thirteen at most.
-    let count = |stage: &Stage, phase: &str| {
+    // Ten pods less two that may be unavailable; thirteen at most.
+    let count = |stage: &FakeCluster, phase: &str| {
         stage.all("Pod").iter().filter(|pod| pod["status"]["phase"] == phase).count()
     };
     for _ in 0..20 {
@@ -164,7 +164,7 @@ fn a_rolling_update_never_has_too_few_or_too_many_pods() {
             .map(|pod| text(&pod["metadata"]["name"]))
             .collect();
         let Some(first) = waiting.first() else { break };
-        stage.run(first);
+        stage.run_pod(first);
     }
     assert!(stage.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
     assert_eq!((stage.all("Pod").len(), status(&stage, "updatedReplicas")), (10, 10));
@@ -173,9 +173,9 @@ fn a_rolling_update_never_has_too_few_or_too_many_pods() {
     sizes.sort();
     assert_eq!(sizes, [Some(0), Some(10)]);
     assert_eq!(condition(&stage, "Progressing").1, "NewReplicaSetAvailable");
-    // Back to the first template: the same ReplicaSet, with a new number.
+    // Back to the first template: the same ReplicaSet, with a new revision number.
     image(&mut stage, "i:1");
-    stage.run_all();
+    stage.run_all_pods();
     assert_eq!(stage.all("ReplicaSet").len(), 2);
     let back = stage.all("ReplicaSet").into_iter().find(|set| set["spec"]["replicas"] == 10).unwrap();
     let annotation = |key: &str| &back["metadata"]["annotations"][format!("deployment.kubernetes.io/{key}")];
@@ -183,10 +183,10 @@ fn a_rolling_update_never_has_too_few_or_too_many_pods() {
 }
 
 #[test]
-fn to_recreate_is_to_wait_until_the_old_pods_are_gone() {
-    let mut stage = Stage::new(&ALL);
+fn recreate_waits_until_the_old_pods_are_gone() {
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 2, "strategy": {"type": "Recreate"}})));
-    stage.run_all();
+    stage.run_all_pods();
     stage.is_graceful = true;
     let old = stage.names("Pod");
     image(&mut stage, "i:2");
@@ -200,22 +200,22 @@ fn to_recreate_is_to_wait_until_the_old_pods_are_gone() {
 
 #[test]
 fn a_paused_deployment_is_scaled_but_not_updated() {
-    let mut stage = Stage::new(&ALL);
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 2})));
-    stage.run_all();
+    stage.run_all_pods();
     stage.change("Deployment", "w", |object| object["spec"]["paused"] = true.into());
     assert_eq!(condition(&stage, "Progressing"), ("Unknown".into(), "DeploymentPaused".into()));
     image(&mut stage, "i:2");
     stage.change("Deployment", "w", |object| object["spec"]["replicas"] = 3.into());
     assert_eq!((stage.all("ReplicaSet").len(), stage.all("Pod").len()), (1, 3));
     stage.change("Deployment", "w", |object| object["spec"]["paused"] = false.into());
-    stage.run_all();
+    stage.run_all_pods();
     assert!(stage.all("Pod").iter().all(|pod| pod["spec"]["containers"][0]["image"] == "i:2"));
 }
 
 #[test]
-fn no_progress_is_said_after_the_deadline() {
-    let mut stage = Stage::new(&ALL);
+fn a_stalled_rollout_exceeds_its_progress_deadline() {
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "progressDeadlineSeconds": 60})));
     assert_eq!(condition(&stage, "Progressing").0, "True");
     stage.wait(60);
@@ -223,20 +223,20 @@ fn no_progress_is_said_after_the_deadline() {
     stage.wait(1);
     assert_eq!(condition(&stage, "Progressing"), ("False".into(), "ProgressDeadlineExceeded".into()));
     assert_eq!(stage.controllers.next_wake(), None);
-    stage.run_all();
+    stage.run_all_pods();
     assert_eq!(condition(&stage, "Progressing").1, "NewReplicaSetAvailable");
 }
 
 #[test]
 fn old_replica_sets_are_kept_to_a_limit() {
-    let mut stage = Stage::new(&ALL);
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(workload("apps/v1", "Deployment", json!({"replicas": 1, "revisionHistoryLimit": 1})));
     for version in 2..6 {
-        stage.run_all();
+        stage.run_all_pods();
         stage.wait(1);
         image(&mut stage, &format!("i:{version}"));
     }
-    stage.run_all();
+    stage.run_all_pods();
     let mut images: Vec<_> = stage
         .all("ReplicaSet")
         .iter()
@@ -248,10 +248,10 @@ fn old_replica_sets_are_kept_to_a_limit() {
 
 #[test]
 fn a_name_that_is_taken_is_not_used() {
-    let mut other = Stage::new(&ALL);
+    let mut other = FakeCluster::new(&ALL);
     other.put(workload("apps/v1", "Deployment", json!({"replicas": 1})));
     let taken = other.names("ReplicaSet").remove(0);
-    let mut stage = Stage::new(&[Controller::Deployment]);
+    let mut stage = FakeCluster::new(&[Controller::Deployment]);
     let mut set = workload("apps/v1", "ReplicaSet", json!({"replicas": 0}));
     set["metadata"]["name"] = taken.clone().into();
     set["metadata"]["uid"] = "other".into();
@@ -263,15 +263,15 @@ fn a_name_that_is_taken_is_not_used() {
 
 #[test]
 fn a_pod_lost_long_after_a_rollout_is_only_replaced() {
-    let mut stage = Stage::new(&ALL);
+    let mut stage = FakeCluster::new(&ALL);
     stage.put(deployment(2, json!(1), json!(0)));
-    stage.run_all();
-    // Longer than the deadline for progress.
+    stage.run_all_pods();
+    // Longer than the progress deadline.
     stage.wait(700);
     let lost = stage.names("Pod").remove(0);
     stage.remove("Pod", &lost);
     assert_eq!(stage.names("Pod").len(), 2);
-    // The rollout is over, whatever becomes of its pods.
+    // The rollout stays complete, whatever happens to its pods.
     stage.wait(700);
     let status = &stage.get("Deployment", "w")["status"];
     let progressing = status["conditions"].as_array().unwrap().iter().find(|it| it["type"] == "Progressing");

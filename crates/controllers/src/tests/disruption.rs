@@ -1,14 +1,14 @@
-//! Budgets. Cases are those of the original's disruption_test.go.
+//! Tests of the disruption controller. Cases are those of the original's disruption_test.go.
 
 use serde_json::{Value, json};
 
-use super::{Stage, ready, workload};
+use super::{FakeCluster, ready, workload};
 use crate::Controller;
 
 const UNHEALTHY: bool = false;
 
-fn stage(spec: Value) -> Stage {
-    let mut stage = Stage::new(&[Controller::Disruption]);
+fn fake_cluster(spec: Value) -> FakeCluster {
+    let mut stage = FakeCluster::new(&[Controller::Disruption]);
     let mut spec = spec;
     spec["selector"] = json!({"matchLabels": {"app": "w"}});
     stage.put(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -16,7 +16,7 @@ fn stage(spec: Value) -> Stage {
     stage
 }
 
-fn pod(stage: &mut Stage, name: &str, is_ready: bool, owner: Option<(&str, &str)>) {
+fn pod(stage: &mut FakeCluster, name: &str, is_ready: bool, owner: Option<(&str, &str)>) {
     let pod = testobjects::pod(name).namespace("shop").label("app", "w").phase("Pending");
     let pod = if is_ready { pod.set("status", ready(stage.now)) } else { pod };
     stage.put(match owner {
@@ -25,9 +25,9 @@ fn pod(stage: &mut Stage, name: &str, is_ready: bool, owner: Option<(&str, &str)
     });
 }
 
-/// Allowed, healthy, wanted, expected.
+/// Checks disruptionsAllowed, currentHealthy, desiredHealthy and expectedPods.
 #[track_caller]
-fn check(stage: &Stage, allowed: i64, healthy: i64, desired: i64, expected: i64) {
+fn check(stage: &FakeCluster, allowed: i64, healthy: i64, desired: i64, expected: i64) {
     let status = &stage.get("PodDisruptionBudget", "b")["status"];
     let number = |field: &str| status[field].as_i64().unwrap_or(-1);
     let told = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"].map(number);
@@ -37,14 +37,14 @@ fn check(stage: &Stage, allowed: i64, healthy: i64, desired: i64, expected: i64)
 }
 
 #[test]
-fn without_pods_nothing_is_allowed() {
-    check(&stage(json!({"minAvailable": 3})), 0, 0, 3, 0);
-    check(&stage(json!({"minAvailable": "28%"})), 0, 0, 0, 0);
+fn without_pods_no_disruption_is_allowed() {
+    check(&fake_cluster(json!({"minAvailable": 3})), 0, 0, 3, 0);
+    check(&fake_cluster(json!({"minAvailable": "28%"})), 0, 0, 0, 0);
 }
 
 #[test]
-fn a_number_of_bare_pods_is_kept() {
-    let mut stage = stage(json!({"minAvailable": 2}));
+fn min_available_counts_bare_pods() {
+    let mut stage = fake_cluster(json!({"minAvailable": 2}));
     pod(&mut stage, "a", true, None);
     check(&stage, 0, 1, 2, 1);
     pod(&mut stage, "b", UNHEALTHY, None);
@@ -57,17 +57,17 @@ fn a_number_of_bare_pods_is_kept() {
 }
 
 #[test]
-fn a_share_is_one_of_what_the_controllers_are_to_have() {
+fn a_percentage_is_of_the_controllers_replicas() {
     // TestReplicaSet: 20 % of ten.
-    let mut stage = stage(json!({"minAvailable": "20%"}));
+    let mut stage = fake_cluster(json!({"minAvailable": "20%"}));
     stage.put(workload("apps/v1", "ReplicaSet", json!({"replicas": 10})));
     pod(&mut stage, "a", true, Some(("ReplicaSet", "w-uid")));
     check(&stage, 0, 1, 2, 10);
 }
 
 #[test]
-fn pods_of_a_deployment_are_counted_by_its_size() {
-    let mut stage = stage(json!({"maxUnavailable": "20%"}));
+fn pods_of_a_deployment_are_expected_by_its_replicas() {
+    let mut stage = fake_cluster(json!({"maxUnavailable": "20%"}));
     let mut deployment = workload("apps/v1", "Deployment", json!({"replicas": 5}));
     deployment["metadata"]["uid"] = "d".into();
     stage.put(deployment);
@@ -79,7 +79,7 @@ fn pods_of_a_deployment_are_counted_by_its_size() {
         pod(&mut stage, name, true, Some(("ReplicaSet", "w-uid")));
     }
     check(&stage, 1, 5, 4, 5);
-    // As in the original, a change of size alone is no reason to look.
+    // As in the original, scaling alone causes no sync.
     stage.change("Deployment", "w", |deployment| deployment["spec"]["replicas"] = 6.into());
     check(&stage, 1, 5, 4, 5);
     pod(&mut stage, "f", true, Some(("ReplicaSet", "w-uid")));
@@ -87,8 +87,8 @@ fn pods_of_a_deployment_are_counted_by_its_size() {
 }
 
 #[test]
-fn what_cannot_be_scaled_is_an_error_that_forbids_evictions() {
-    let mut stage = stage(json!({"maxUnavailable": 1}));
+fn a_controller_without_scale_fails_safe() {
+    let mut stage = fake_cluster(json!({"maxUnavailable": 1}));
     pod(&mut stage, "a", true, Some(("Job", "j")));
     let status = &stage.get("PodDisruptionBudget", "b")["status"];
     assert_eq!(status["disruptionsAllowed"], 0);
@@ -101,8 +101,8 @@ fn what_cannot_be_scaled_is_an_error_that_forbids_evictions() {
 
 #[test]
 fn a_pod_whose_eviction_was_allowed_does_not_count_for_two_minutes() {
-    // TestUpdateDisruptedPods and TestBasicFinderFunctions: a pod that is not deleted after all counts again.
-    let mut stage = stage(json!({"minAvailable": 1}));
+    // TestUpdateDisruptedPods and TestBasicFinderFunctions: a pod that is not deleted in time counts again.
+    let mut stage = fake_cluster(json!({"minAvailable": 1}));
     for name in ["a", "b"] {
         pod(&mut stage, name, true, None);
     }
@@ -127,8 +127,8 @@ fn a_pod_whose_eviction_was_allowed_does_not_count_for_two_minutes() {
 }
 
 #[test]
-fn pods_are_found_whichever_comes_first() {
-    let mut stage = Stage::new(&[Controller::Disruption]);
+fn pods_are_selected_whether_the_budget_or_the_pod_is_older() {
+    let mut stage = FakeCluster::new(&[Controller::Disruption]);
     pod(&mut stage, "a", true, None);
     pod(&mut stage, "z", true, None);
     stage.put(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",

@@ -1,38 +1,38 @@
-//! The autoscaler's part of an explanation for programs.
+//! The autoscaler's part of the JSON documents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use autoscaler::{Choice, Increase, PodView, ScaleUp};
+use autoscaler::{ExpanderChoice, Increase, PodExplanation, ScaleUpStatus};
 use model::{Key, NamespacedName};
-use query::autoscaler_setup::{GroupsBy, SettingsBy, Setup};
+use query::autoscaler_choice::{AutoscalerChoice, AutoscalerSettingsSource, NodeGroupsSource};
 use serde_json::{Value, json};
 
-use crate::Scaling;
-use crate::played::{Outcome, Played, Search, Triggered};
+use crate::PodScaling;
+use crate::autoscaler_replay::{AutoscalerReplay, ScaleUpOutcome, ScaleUpSearch, TriggeredScaleUp};
 
-/// Which autoscaler it is, and what was played.
-pub(crate) fn autoscaler(setup: &Setup, played: &Played) -> Value {
+/// The autoscaler's settings, and the time that was replayed into it.
+pub(crate) fn autoscaler(setup: &AutoscalerChoice, played: &AutoscalerReplay) -> Value {
     let mut shown = json!({
         "version": setup.settings.version.to_string(),
         "verified": setup.is_verified(),
-        "settings": {"from": match setup.settings_by {
-            SettingsBy::Nobody => "defaults",
-            SettingsBy::File => "file",
-            SettingsBy::History => "history",
-            SettingsBy::Replay => "replay",
+        "settings": {"from": match setup.settings_source {
+            AutoscalerSettingsSource::Defaults => "defaults",
+            AutoscalerSettingsSource::File => "file",
+            AutoscalerSettingsSource::History => "history",
+            AutoscalerSettingsSource::Replay => "replay",
         }},
-        "groupsFrom": match &setup.groups_by {
-            GroupsBy::Nobody => json!({"from": "nothing"}),
-            GroupsBy::File(name) => json!({"from": "file", "name": name}),
-            GroupsBy::History(told_by) => json!({"from": "history", "name": told_by.to_string()}),
-            GroupsBy::Replay => json!({"from": "replay"}),
+        "groupsFrom": match &setup.groups_source {
+            NodeGroupsSource::NoGroups => json!({"from": "nothing"}),
+            NodeGroupsSource::File(name) => json!({"from": "file", "name": name}),
+            NodeGroupsSource::History(told_by) => json!({"from": "history", "name": told_by.to_string()}),
+            NodeGroupsSource::Replay => json!({"from": "replay"}),
         },
         "groups": setup.groups.iter()
             .map(|group| json!({"name": &*group.name, "min": group.min, "max": group.max}))
             .collect::<Vec<_>>(),
-        "assumed": setup.assumed,
-        "leftOut": setup.settings.left_out,
+        "assumed": setup.assumptions,
+        "leftOut": setup.settings.unsupported,
         "played": {
             "from": played.from.to_string(),
             "loops": played.loops,
@@ -45,20 +45,22 @@ pub(crate) fn autoscaler(setup: &Setup, played: &Played) -> Value {
     shown
 }
 
-/// What it makes of a pod.
-pub(crate) fn of_pod(scaling: &Scaling, key: &Key) -> Value {
-    let Scaling { setup, played, seen } = scaling;
+/// Its decisions about a pod.
+pub(crate) fn pod_scaling(scaling: &PodScaling, key: &Key) -> Value {
+    let PodScaling { autoscaler: setup, replay: played, results: seen } = scaling;
     let pod = NamespacedName { namespace: key.namespace.clone(), name: key.name.clone() };
     let mut shown = autoscaler(setup, played);
     if let Some(outcome) = &seen.outcome {
-        shown["outcome"] = word(outcome).into();
+        shown["outcome"] = outcome_name(outcome).into();
         match outcome {
-            Outcome::Triggers(increases) => shown["increases"] = self::increases(increases),
-            Outcome::Failed(why) | Outcome::NotTried(why) => shown["why"] = why.as_str().into(),
-            Outcome::Stands(PodView::FindsRoom { node, upcoming }) => {
+            ScaleUpOutcome::Triggers(increases) => shown["increases"] = self::increases(increases),
+            ScaleUpOutcome::Failed(why) | ScaleUpOutcome::NotTried(why) => shown["why"] = why.as_str().into(),
+            ScaleUpOutcome::NotConsidered(PodExplanation::Schedulable { node, upcoming }) => {
                 shown["room"] = json!({"node": &**node, "upcoming": upcoming});
             }
-            Outcome::Stands(PodView::Young { until }) => shown["until"] = until.to_string().into(),
+            ScaleUpOutcome::NotConsidered(PodExplanation::Young { until }) => {
+                shown["until"] = until.to_string().into()
+            }
             _ => {}
         }
     }
@@ -66,14 +68,14 @@ pub(crate) fn of_pod(scaling: &Scaling, key: &Key) -> Value {
         shown["search"] = self::search(search, &pod);
     }
     shown["triggered"] = seen.triggered.iter().map(triggered).collect();
-    if let Some(said) = seen.last_said() {
+    if let Some(said) = seen.last_event() {
         shown["event"] = json!({"reason": said.reason, "message": said.message});
     }
     shown
 }
 
-fn triggered(triggered: &Triggered) -> Value {
-    let Triggered { first, last, times, increases } = triggered;
+fn triggered(triggered: &TriggeredScaleUp) -> Value {
+    let TriggeredScaleUp { first, last, times, increases } = triggered;
     json!({
         "at": first.to_string(),
         "lastAt": last.to_string(),
@@ -82,32 +84,41 @@ fn triggered(triggered: &Triggered) -> Value {
     })
 }
 
-fn word(outcome: &Outcome) -> &'static str {
+fn outcome_name(outcome: &ScaleUpOutcome) -> &'static str {
     match outcome {
-        Outcome::Unknown => "unknown",
-        Outcome::Scheduled => "scheduled",
-        Outcome::AllYoung => "allYoung",
-        Outcome::MaxNodesTotal => "maxNodesTotal",
-        Outcome::NotTried(_) => "notTried",
-        Outcome::Triggers(_) => "triggers",
-        Outcome::Failed(_) => "failed",
-        Outcome::Awaits => "awaits",
-        Outcome::Refused => "refused",
-        Outcome::Stands(view) => match view {
-            PodView::Placed => "placed",
-            PodView::Deleted => "deleted",
-            PodView::NotRefused => "notRefused",
-            PodView::Expendable => "expendable",
-            PodView::FindsRoom { .. } => "findsRoom",
-            PodView::OfDaemonSet => "ofDaemonSet",
-            PodView::Young { .. } => "young",
-            PodView::Waits => "waits",
+        ScaleUpOutcome::Unknown => "unknown",
+        ScaleUpOutcome::Scheduled => "scheduled",
+        ScaleUpOutcome::AllPodsYoung => "allYoung",
+        ScaleUpOutcome::MaxNodesTotal => "maxNodesTotal",
+        ScaleUpOutcome::NotTried(_) => "notTried",
+        ScaleUpOutcome::Triggers(_) => "triggers",
+        ScaleUpOutcome::Failed(_) => "failed",
+        ScaleUpOutcome::OtherGroupChosen => "awaits",
+        ScaleUpOutcome::NoGroupHelps => "refused",
+        ScaleUpOutcome::NotConsidered(view) => match view {
+            PodExplanation::Scheduled => "placed",
+            PodExplanation::BeingDeleted => "deleted",
+            PodExplanation::NotUnschedulable => "notRefused",
+            PodExplanation::Expendable => "expendable",
+            PodExplanation::Schedulable { .. } => "findsRoom",
+            PodExplanation::DaemonSetPod => "ofDaemonSet",
+            PodExplanation::Young { .. } => "young",
+            PodExplanation::AwaitsScaleUp => "waits",
         },
     }
 }
 
-fn search(search: &Search, pod: &NamespacedName) -> Value {
-    let ScaleUp { result, looked_at, options, best, choice, skipped, increases, .. } = &search.found;
+fn search(search: &ScaleUpSearch, pod: &NamespacedName) -> Value {
+    let ScaleUpStatus {
+        result,
+        equivalence_groups: looked_at,
+        options,
+        best_group: best,
+        expander_choices: choice,
+        skipped_groups: skipped,
+        increases,
+        ..
+    } = &search.result;
     let same = looked_at.iter().find(|same| same.pods.iter().any(|other| other == pod));
     let options = options.iter().map(|option| {
         json!({
@@ -115,7 +126,7 @@ fn search(search: &Search, pod: &NamespacedName) -> Value {
             "nodes": option.nodes,
             "pods": option.pods.len(),
             "helps": option.pods.iter().any(|other| other == pod),
-            "similar": option.similar.iter().map(|group| &**group).collect::<Vec<_>>(),
+            "similar": option.similar_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -125,18 +136,18 @@ fn search(search: &Search, pod: &NamespacedName) -> Value {
         "expanders": choice.iter().map(expander).collect::<Vec<_>>(),
         "options": options.collect::<Vec<_>>(),
         "increases": self::increases(increases),
-        "rejected": same.map(|same| reasons(&same.rejected)),
+        "rejected": same.map(|same| reasons(&same.rejected_groups)),
         "skipped": reasons(skipped),
     })
 }
 
-fn expander(choice: &Choice) -> Value {
+fn expander(choice: &ExpanderChoice) -> Value {
     let score = |(group, score): &(Arc<str>, f64)| (group.to_string(), Value::from(*score));
     json!({
         "name": choice.expander.to_string(),
         "scores": choice.scores.iter().map(score).collect::<serde_json::Map<_, _>>(),
-        "left": choice.left.iter().map(|group| &**group).collect::<Vec<_>>(),
-        "tie": choice.tie,
+        "left": choice.remaining_groups.iter().map(|group| &**group).collect::<Vec<_>>(),
+        "tie": choice.is_tie,
     })
 }
 

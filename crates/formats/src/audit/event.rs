@@ -1,4 +1,4 @@
-//! One audit event: whether it is a write, to what, and what is kept of it.
+//! An audit event: its target if it is a write, and the object that stores it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,47 +9,47 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{API_VERSION, AuditedWrite, KIND};
-use crate::pull::shown;
+use crate::json_pull::escape_for_message;
 
-/// An event. Most are reads, so that only what decides about it is looked at before it is kept.
+/// An audit event. Most events are reads, so only the fields needed to recognise a write are parsed at first.
 pub(super) struct AuditEvent<'a> {
     text: &'a str,
-    head: Head<'a>,
+    header: EventHeader<'a>,
 }
 
-/// What was written to.
-pub(super) struct Target {
-    /// Empty for objects of the whole cluster.
+/// The object, or all objects, that a request wrote to.
+pub(super) struct WriteTarget {
+    /// Empty for cluster-scoped objects.
     pub(super) namespace: String,
-    /// As kubectl names it: `deployments.apps`.
+    /// As in kubectl: `deployments.apps`.
     pub(super) resource: String,
-    /// `None`: all of them.
+    /// `None` for all objects.
     pub(super) name: Option<String>,
 }
 
-/// Why an event is no version of anything.
-pub(super) enum Ignored {
-    /// The same request is told again when it has ended.
+/// Why an event is not recorded as a write.
+pub(super) enum SkipReason {
+    /// The request is logged again when it completes.
     OtherStage,
-    /// An object was created, and it is not said under which name.
+    /// An object was created, and the log does not contain its name.
     Unnamed,
-    /// What it is, in the plural.
-    Because(&'static str),
+    /// A category of events that are counted and left out, in the plural.
+    Category(&'static str),
 }
 
-/// Why a text is no audit event.
-pub(super) enum NoEvent {
-    /// It is cut off, as the last line of a log that is being written.
-    CutOff,
-    Because(String),
+/// Why a text is not an audit event.
+pub(super) enum ParseError {
+    /// It is truncated, as the last line of a log that is being written.
+    Truncated,
+    Invalid(String),
 }
 
-/// The fields of an object in their order.
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// The fields of an object in document order.
+struct OrderedFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Head<'a> {
+struct EventHeader<'a> {
     #[serde(borrow)]
     stage: Cow<'a, str>,
     #[serde(borrow)]
@@ -91,7 +91,7 @@ struct Response {
     metadata: Option<ResponseMeta>,
 }
 
-/// What is kept of a response.
+/// The metadata stored of a response.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ResponseMeta {
@@ -103,8 +103,8 @@ struct ResponseMeta {
     resource_version: Option<String>,
 }
 
-/// The events of a value of a log: one, or the list that a webhook is sent.
-pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, NoEvent> {
+/// Parses the events of one JSON value of a log: a single event, or the list that a webhook receives.
+pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, ParseError> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(rename = "apiVersion", borrow, default)]
@@ -120,29 +120,29 @@ pub(super) fn parse(text: &str) -> Result<Vec<AuditEvent<'_>>, NoEvent> {
         ("audit.k8s.io/v1", "EventList", Some(items)) => {
             items.into_iter().map(|item| AuditEvent::parse(item.get())).collect()
         }
-        (version, kind, _) => Err(NoEvent::Because(format!(
+        (version, kind, _) => Err(ParseError::Invalid(format!(
             "\"{}\" of \"{}\" is no audit event: an Event or EventList of audit.k8s.io/v1 is expected",
-            shown(kind),
-            shown(version)
+            escape_for_message(kind),
+            escape_for_message(version)
         ))),
     }
 }
 
-/// Reads what is kept.
-pub(super) fn kept_in(text: &str) -> Option<AuditedWrite> {
+/// Parses the write stored in an object.
+pub(super) fn parse_stored(text: &str) -> Option<AuditedWrite> {
     #[derive(Deserialize)]
-    struct Kept<'a> {
+    struct StoredWrite<'a> {
         #[serde(rename = "apiVersion", borrow)]
         api_version: Cow<'a, str>,
         #[serde(borrow)]
         kind: Cow<'a, str>,
         #[serde(default)]
         response: ResponseMeta,
-        event: KeptEvent,
+        event: StoredEvent,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct KeptEvent {
+    struct StoredEvent {
         verb: String,
         user: User,
         impersonated_user: Option<User>,
@@ -156,7 +156,7 @@ pub(super) fn kept_in(text: &str) -> Option<AuditedWrite> {
         request_received_timestamp: Option<String>,
         stage_timestamp: String,
     }
-    let kept: Kept<'_> = serde_json::from_str(text).ok()?;
+    let kept: StoredWrite<'_> = serde_json::from_str(text).ok()?;
     let event = kept.event;
     let received = event.request_received_timestamp.unwrap_or(event.stage_timestamp);
     (kept.api_version == API_VERSION && kept.kind == KIND).then_some(())?;
@@ -176,33 +176,33 @@ pub(super) fn kept_in(text: &str) -> Option<AuditedWrite> {
 // === impl AuditEvent ===
 
 impl<'a> AuditEvent<'a> {
-    fn parse(text: &'a str) -> Result<AuditEvent<'a>, NoEvent> {
-        Ok(AuditEvent { text, head: serde_json::from_str(text)? })
+    fn parse(text: &'a str) -> Result<AuditEvent<'a>, ParseError> {
+        Ok(AuditEvent { text, header: serde_json::from_str(text)? })
     }
 
-    /// What it wrote to.
-    pub(super) fn write(&self) -> Result<Target, Ignored> {
-        use Ignored::{Because, OtherStage, Unnamed};
-        let head = &self.head;
+    /// The target of the write, or the reason to skip the event.
+    pub(super) fn target(&self) -> Result<WriteTarget, SkipReason> {
+        use SkipReason::{Category, OtherStage, Unnamed};
+        let head = &self.header;
         match &*head.stage {
             "ResponseComplete" => {}
-            "Panic" => return Err(Because("requests that failed")),
+            "Panic" => return Err(Category("requests that failed")),
             _ => return Err(OtherStage),
         }
         if !["create", "update", "patch", "delete", "deletecollection"].contains(&&*head.verb) {
-            return Err(Because("reads"));
+            return Err(Category("reads"));
         }
         let Some(target) = head.object_ref.as_ref().filter(|target| !target.resource.is_empty()) else {
-            return Err(Because("requests about no object"));
+            return Err(Category("requests about no object"));
         };
         if !head.response_status.as_ref().is_some_and(|status| (200..300).contains(&status.code)) {
-            return Err(Because("requests that failed"));
+            return Err(Category("requests that failed"));
         }
         if head.request_uri.split_once('?').is_some_and(|(_, query)| query.contains("dryRun=")) {
-            return Err(Because("dry runs"));
+            return Err(Category("dry runs"));
         }
-        if let Some(why) = target.writes_nothing(&head.user) {
-            return Err(Because(why));
+        if let Some(why) = target.skip_reason(&head.user) {
+            return Err(Category(why));
         }
         let made_up = self.response().map_or("", |response| &response.name);
         let name = match (&*head.verb, &*target.name, made_up) {
@@ -210,48 +210,49 @@ impl<'a> AuditEvent<'a> {
             (_, "", "") => return Err(Unnamed),
             (_, "", name) | (_, name, _) => Some(name.to_owned()),
         };
-        Ok(Target { namespace: target.namespace().to_owned(), resource: target.resource(), name })
+        Ok(WriteTarget { namespace: target.namespace().to_owned(), resource: target.resource(), name })
     }
 
     fn response(&self) -> Option<&ResponseMeta> {
-        self.head.response_object.as_ref()?.metadata.as_ref()
+        self.header.response_object.as_ref()?.metadata.as_ref()
     }
 
-    /// Whether the object is gone, or will be: it may be written to again before.
-    pub(super) fn deletes(&self) -> bool {
-        self.head.verb == "delete"
+    /// Whether the request deletes the object. With a grace period or finalizers more writes may follow before it is
+    /// gone.
+    pub(super) fn is_delete(&self) -> bool {
+        self.header.verb == "delete"
     }
 
-    /// When the request had been answered.
+    /// When the request completed.
     pub(super) fn completed(&self) -> Result<Moment, String> {
-        let time = &self.head.stage_timestamp;
-        time.parse().map_err(|error| format!("stageTimestamp \"{}\": {error}", shown(time)))
+        let time = &self.header.stage_timestamp;
+        time.parse().map_err(|error| format!("stageTimestamp \"{}\": {error}", escape_for_message(time)))
     }
 
-    /// The object that keeps it: all but the bodies.
-    pub(super) fn kept(&self, namespace: &str, name: &str) -> Result<String, String> {
+    /// The object that stores the event, without request and response bodies.
+    pub(super) fn to_stored_json(&self, namespace: &str, name: &str) -> Result<String, String> {
         #[derive(Serialize)]
         struct Metadata<'a> {
             name: &'a str,
             #[serde(skip_serializing_if = "str::is_empty")]
             namespace: &'a str,
         }
-        let Fields(fields) = serde_json::from_str(self.text).map_err(|error| error.to_string())?;
-        let metadata = json(&Metadata { name, namespace });
+        let OrderedFields(fields) = serde_json::from_str(self.text).map_err(|error| error.to_string())?;
+        let metadata = to_json(&Metadata { name, namespace });
         let mut kept = format!(r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","metadata":{metadata}"#);
-        // Of a collection it is the list's.
-        let is_one = self.head.verb != "deletecollection";
+        // The response to deletecollection carries the list's resourceVersion.
+        let is_one = self.header.verb != "deletecollection";
         if let Some(response) =
             self.response().filter(|response| is_one && response.resource_version.is_some())
         {
-            kept += &format!(r#","response":{}"#, json(response));
+            kept += &format!(r#","response":{}"#, to_json(response));
         }
         kept += r#","event":{"#;
         let left_out = ["kind", "apiVersion", "requestObject", "responseObject"];
         let fields = fields.iter().filter(|(name, _)| !left_out.contains(&&**name));
         for (index, (name, value)) in fields.enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            kept += &format!("{comma}{}:{}", json(name), value.get());
+            kept += &format!("{comma}{}:{}", to_json(name), value.get());
         }
         Ok(kept + "}}")
     }
@@ -268,15 +269,15 @@ impl ObjectRef {
         }
     }
 
-    /// A Namespace is said to be in itself.
+    /// The API server logs a Namespace as being in itself.
     fn namespace(&self) -> &str {
         if self.resource == "namespaces" && self.api_group.is_empty() { "" } else { &self.namespace }
     }
 
-    /// Why a successful request changes no object that anybody asks about.
-    fn writes_nothing(&self, user: &User) -> Option<&'static str> {
+    /// Why a successful request is not a write worth recording; `None` if it is one.
+    fn skip_reason(&self, user: &User) -> Option<&'static str> {
         let group = &*self.api_group;
-        // What other subresources do, as exec and token, leaves the object as it is.
+        // Other subresources, such as exec and token, do not change the object.
         let writing = [
             "",
             "status",
@@ -302,43 +303,43 @@ impl ObjectRef {
     }
 }
 
-// === impl NoEvent ===
+// === impl ParseError ===
 
-impl From<serde_json::Error> for NoEvent {
-    fn from(error: serde_json::Error) -> NoEvent {
+impl From<serde_json::Error> for ParseError {
+    fn from(error: serde_json::Error) -> ParseError {
         match error.is_eof() {
-            true => NoEvent::CutOff,
-            false => NoEvent::Because(format!("not an audit event: {error}")),
+            true => ParseError::Truncated,
+            false => ParseError::Invalid(format!("not an audit event: {error}")),
         }
     }
 }
 
-// === impl Fields ===
+// === impl OrderedFields ===
 
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields<'de>, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Fields<'de>;
+impl<'de> Deserialize<'de> for OrderedFields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OrderedFields<'de>, D::Error> {
+        struct OrderedFieldsVisitor;
+        impl<'de> Visitor<'de> for OrderedFieldsVisitor {
+            type Value = OrderedFields<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedFields<'de>, A::Error> {
                 #[derive(Deserialize)]
                 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
                 let mut fields = Vec::new();
                 while let Some((Name(name), value)) = map.next_entry()? {
                     fields.push((name, value));
                 }
-                Ok(Fields(fields))
+                Ok(OrderedFields(fields))
             }
         }
-        deserializer.deserialize_map(InOrder)
+        deserializer.deserialize_map(OrderedFieldsVisitor)
     }
 }
 
-fn json(value: &impl Serialize) -> String {
+fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("texts are JSON")
 }

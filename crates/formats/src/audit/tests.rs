@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Format;
 
-/// A successful write as an API server logs it, with these fields instead.
+/// A successful write as an API server logs it, with these fields replaced.
 fn event(fields: Value) -> String {
     let mut event = json!({
         "kind": "Event",
@@ -30,20 +30,20 @@ fn event(fields: Value) -> String {
     event.to_string()
 }
 
-fn items(log: &str) -> Items {
+fn items(log: &str) -> ImportItems {
     let input = Input::open("audit.log", Box::new(Cursor::new(log.to_owned()))).unwrap();
-    read(input, Given { source: Arc::from("s"), at: None, now: Moment::MIN })
+    read(input, ReadOptions { source: Arc::from("s"), at: None, now: Moment::MIN })
 }
 
-/// A line for each change, `ADDED web pods:a`, and the warnings.
-fn told(items: Items) -> String {
+/// One line per change, `ADDED web pods:a`, and per warning.
+fn describe_items(items: ImportItems) -> String {
     let lines = items.map(|item| match item.unwrap() {
-        Item::Change(observed) => {
+        ImportItem::Change(observed) => {
             let key = &observed.key;
             assert_eq!((&key.kind, &*key.source), (&kind(), "s"));
-            format!("{} {} {}", observed.what.word(), key.namespace, key.name)
+            format!("{} {} {}", observed.what.event_type(), key.namespace, key.name)
         }
-        Item::Warning(text) => text,
+        ImportItem::Warning(text) => text,
         other => panic!("{other:?}"),
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -51,16 +51,16 @@ fn told(items: Items) -> String {
 
 #[track_caller]
 fn check(fields: Value, expected: &str) {
-    assert_eq!(told(items(&event(fields))), expected);
+    assert_eq!(describe_items(items(&event(fields))), expected);
 }
 
 #[test]
-fn a_write_is_a_version_of_what_was_written_to() {
+fn a_write_is_a_version_of_the_object_written_to() {
     check(json!({}), "ADDED web pods:a");
     let deployment = json!({"resource": "deployments", "apiGroup": "apps", "namespace": "web", "name": "b"});
     check(json!({"objectRef": deployment}), "ADDED web deployments.apps:b");
     check(json!({"objectRef": {"resource": "nodes", "name": "n"}}), "ADDED  nodes:n");
-    // The API server says of a Namespace that it is in itself.
+    // The API server logs a Namespace as being in itself.
     let namespace = json!({"resource": "namespaces", "namespace": "web", "name": "web"});
     check(json!({"objectRef": namespace}), "ADDED  namespaces:web");
     check(json!({"verb": "delete"}), "DELETED web pods:a");
@@ -69,16 +69,16 @@ fn a_write_is_a_version_of_what_was_written_to() {
 }
 
 #[test]
-fn what_was_deleted_is_gone_until_it_is_written_to_again() {
+fn a_deleted_object_is_added_again_by_its_next_write() {
     let log: Vec<String> =
         ["patch", "update", "delete", "create", "patch"].map(|verb| event(json!({"verb": verb}))).into();
     let expected =
         "ADDED web pods:a\nMODIFIED web pods:a\nDELETED web pods:a\nADDED web pods:a\nMODIFIED web pods:a";
-    assert_eq!(told(items(&log.join("\n"))), expected);
+    assert_eq!(describe_items(items(&log.join("\n"))), expected);
 }
 
 #[test]
-fn what_changes_nothing_is_counted_and_left_out() {
+fn requests_that_write_nothing_are_counted_and_left_out() {
     let pod = |subresource| json!({"resource": "pods", "namespace": "web", "name": "a", "subresource": subresource});
     let node = json!({"resource": "nodes", "name": "n", "subresource": "status"});
     check(json!({"stage": "RequestReceived"}), "");
@@ -106,23 +106,23 @@ fn what_changes_nothing_is_counted_and_left_out() {
 }
 
 #[test]
-fn a_name_that_the_server_made_up_is_read_from_its_response() {
+fn a_generated_name_is_read_from_the_response() {
     let unnamed = json!({"resource": "pods", "namespace": "web"});
     let response = json!({"metadata": {"name": "a-x7", "uid": "u", "resourceVersion": "12"}});
     check(json!({"verb": "create", "objectRef": unnamed, "responseObject": response}), "ADDED web pods:a-x7");
-    let told = told(items(&event(json!({"verb": "create", "objectRef": unnamed}))));
+    let told = describe_items(items(&event(json!({"verb": "create", "objectRef": unnamed}))));
     assert!(told.contains("who created 1 objects is not known"), "{told}");
 }
 
 #[test]
-fn bodies_are_not_kept() {
+fn request_and_response_bodies_are_not_stored() {
     let body =
         json!({"metadata": {"name": "a", "resourceVersion": "12"}, "data": {"password": "aHVudGVyMg=="}});
     let log = event(json!({
         "requestObject": body, "responseObject": body, "impersonatedUser": {"username": "bob"},
         "objectRef": {"resource": "secrets", "namespace": "web", "name": "a"},
     }));
-    let Some(Ok(Item::Change(observed))) = items(&log).next() else { panic!("a change") };
+    let Some(Ok(ImportItem::Change(observed))) = items(&log).next() else { panic!("a change") };
     let object = observed.what.object();
     assert!(!object.as_str().contains("aHVudGVyMg"), "{}", object.as_str());
     let expected = AuditedWrite {
@@ -136,7 +136,7 @@ fn bodies_are_not_kept() {
         audit_id: "1d2c".to_owned(),
         resource_version: Some("12".to_owned()),
     };
-    assert_eq!(AuditedWrite::kept_in(object), Some(expected));
+    assert_eq!(AuditedWrite::from_object(object), Some(expected));
     assert_eq!(observed.seen, "2026-11-02T14:00:00.2Z".parse().unwrap());
     assert!(observed.inferred, "it is no object that the server had");
 }
@@ -151,11 +151,11 @@ fn logs_of_several_servers_are_read_in_the_order_of_time() {
         items(&seconds.iter().map(line).collect::<Vec<_>>().join("\n"))
     };
     let merged = merge(vec![log("a", &["01", "04"]), log("b", &["02", "03"]), log("c", &[])]);
-    assert_eq!(told(merged), "ADDED  pods:a01\nADDED  pods:b02\nADDED  pods:b03\nADDED  pods:a04");
+    assert_eq!(describe_items(merged), "ADDED  pods:a01\nADDED  pods:b02\nADDED  pods:b03\nADDED  pods:a04");
 }
 
 #[test]
-fn what_a_webhook_is_sent_is_read_too() {
+fn event_lists_of_webhooks_are_read() {
     let list = format!(
         r#"{{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{{}},"items":[{},{}]}}"#,
         event(json!({})),
@@ -163,18 +163,18 @@ fn what_a_webhook_is_sent_is_read_too() {
     );
     let input = Input::open("audit.log", Box::new(Cursor::new(list.clone()))).unwrap();
     assert_eq!(input.format, Some(Format::Audit));
-    assert_eq!(told(items(&list)), "ADDED web pods:a\nDELETED web pods:a");
+    assert_eq!(describe_items(items(&list)), "ADDED web pods:a\nDELETED web pods:a");
 }
 
 #[test]
 fn a_log_that_is_being_written_is_read_up_to_its_last_whole_line() {
     let good = event(json!({}));
-    let told = told(items(&format!("{good}\n{}", &good[..good.len() - 9])));
+    let told = describe_items(items(&format!("{good}\n{}", &good[..good.len() - 9])));
     assert!(told.starts_with("ADDED web pods:a\naudit.log: the last line is cut off"), "{told}");
 }
 
 #[test]
-fn what_is_no_event_is_refused_with_its_line() {
+fn invalid_events_are_refused_with_their_line() {
     let good = event(json!({}));
     for (bad, words) in [
         (r#"{"kind":"Pod","apiVersion":"v1"}"#, "\"Pod\" of \"v1\" is no audit event"),

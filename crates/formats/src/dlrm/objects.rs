@@ -1,46 +1,46 @@
-//! The objects that a cluster would have shown.
+//! The Deployments, ReplicaSets and Pods made from the rows of a trace.
 
 use md5::{Digest, Md5};
 use model::{Moment, Object};
 use serde_json::{Map, Value, json};
 
-use super::rows::{Amounts, Shape};
+use super::rows::{InstanceSpec, ResourceAmounts};
 
 const NAMESPACE: &str = "default";
-/// Koordinator counts an RDMA card as 100 of these, as the trace does.
+/// Koordinator counts an RDMA card as 100, as the trace does.
 const RDMA: &str = "koordinator.sh/rdma";
 const GPU: &str = "nvidia.com/gpu";
-const LONGEST_LABEL: usize = 63;
+const MAX_LABEL_LENGTH: usize = 63;
 
-/// What is known of a pod's scheduling.
+/// Whether and when a pod was scheduled.
 #[derive(Clone, Copy)]
-pub(super) enum Scheduled {
-    NotYet,
+pub(super) enum SchedulingState {
+    Unscheduled,
     At(Moment),
     /// Before the trace began.
-    Before,
+    BeforeTrace,
 }
 
-/// Instances of one service, role and shape: a Deployment and its ReplicaSet.
+/// Instances with the same service, role and spec: a Deployment and its ReplicaSet.
 pub(super) struct Workload {
-    shape: Shape,
+    instance_spec: InstanceSpec,
     /// The Deployment's name.
     name: String,
-    /// The hash of the template, as part of the ReplicaSet's name.
+    /// The hash of the template, part of the ReplicaSet's name.
     hash: String,
-    /// When its first instance was created, in nanoseconds since the trace began; `None`: before that.
-    pub(super) since: Option<i64>,
+    /// When its first instance was created, in nanoseconds since the trace began; `None` if before.
+    pub(super) created: Option<i64>,
 }
 
 // === impl Workload ===
 
 impl Workload {
-    /// The workload of this shape, the `number`th of its service and role.
-    pub(super) fn new(shape: Shape, number: u32, since: Option<i64>) -> Workload {
-        // A role and a number at the end: no two are alike.
+    /// The workload with this spec, the `number`th of its service and role.
+    pub(super) fn new(shape: InstanceSpec, number: u32, since: Option<i64>) -> Workload {
+        // Role and number at the end make the name unique.
         let role = object_name(shape.role.name());
         let name = format!("{}-{role}-{number}", object_name(&shape.app));
-        let mut workload = Workload { shape, name, hash: String::new(), since };
+        let mut workload = Workload { instance_spec: shape, name, hash: String::new(), created: since };
         workload.hash = hex(&Md5::digest(workload.template().to_string())[..5]);
         workload
     }
@@ -59,8 +59,8 @@ impl Workload {
 
     pub(super) fn replica_set(&self, replicas: u32, created: Option<Moment>) -> Object {
         let labels = self.pod_labels();
-        let mut metadata = metadata("ReplicaSet", &self.set_name(), created, &labels);
-        metadata["ownerReferences"] = owner("Deployment", &self.name);
+        let mut metadata = metadata("ReplicaSet", &self.replica_set_name(), created, &labels);
+        metadata["ownerReferences"] = owner_references("Deployment", &self.name);
         let mut template = self.template();
         template["metadata"]["labels"] = labels.clone();
         object(&json!({
@@ -70,16 +70,16 @@ impl Workload {
         }))
     }
 
-    /// The pod of an instance. Once it was scheduled nothing tells its phase.
-    pub(super) fn pod(&self, name: &str, created: Option<Moment>, scheduled: Scheduled) -> Object {
+    /// The pod of an instance. After scheduling its phase is not known.
+    pub(super) fn pod(&self, name: &str, created: Option<Moment>, scheduled: SchedulingState) -> Object {
         let mut metadata = metadata("Pod", name, created, &self.pod_labels());
-        metadata["ownerReferences"] = owner("ReplicaSet", &self.set_name());
+        metadata["ownerReferences"] = owner_references("ReplicaSet", &self.replica_set_name());
         let mut condition = json!({"type": "PodScheduled", "status": "True"});
         let status = match scheduled {
-            Scheduled::NotYet => json!({"phase": "Pending"}),
-            Scheduled::Before => json!({"conditions": [condition], "phase": "Unknown"}),
-            Scheduled::At(moment) => {
-                condition["lastTransitionTime"] = second(moment).into();
+            SchedulingState::Unscheduled => json!({"phase": "Pending"}),
+            SchedulingState::BeforeTrace => json!({"conditions": [condition], "phase": "Unknown"}),
+            SchedulingState::At(moment) => {
+                condition["lastTransitionTime"] = format_seconds(moment).into();
                 json!({"conditions": [condition], "phase": "Unknown"})
             }
         };
@@ -88,13 +88,13 @@ impl Workload {
         }))
     }
 
-    fn set_name(&self) -> String {
+    fn replica_set_name(&self) -> String {
         format!("{}-{}", self.name, self.hash)
     }
 
-    /// The service alone does not tell workloads apart.
+    /// Several workloads may share a service, so the workload's name is a label too.
     fn labels(&self) -> Value {
-        json!({"app": self.shape.app, "role": self.shape.role.name(), "workload": label(&self.name)})
+        json!({"app": self.instance_spec.app, "role": self.instance_spec.role.name(), "workload": label_value(&self.name)})
     }
 
     fn pod_labels(&self) -> Value {
@@ -108,17 +108,17 @@ impl Workload {
     }
 
     fn spec(&self) -> Value {
-        let Shape { app, requests, limits, most_per_node, .. } = &self.shape;
-        let resources = json!({"limits": amounts(limits), "requests": amounts(requests)});
+        let InstanceSpec { app, requests, limits, max_per_node: most_per_node, .. } = &self.instance_spec;
+        let resources = json!({"limits": resource_list(limits), "requests": resource_list(requests)});
         let mut spec =
             json!({"containers": [{"image": "unknown", "name": "instance", "resources": resources}]});
         if requests.gpus > 0 {
-            // Nodes with GPUs are commonly kept for those who ask for them, whom an admission plugin lets tolerate it.
+            // GPU nodes are commonly tainted, and an admission plugin adds the toleration to pods that request GPUs.
             spec["tolerations"] = json!([{"effect": "NoSchedule", "key": GPU, "operator": "Exists"}]);
         }
         if let Some(most) = most_per_node {
-            // The skew is counted from the emptiest node, but from 0 where nodes are fewer than `minDomains`: so it is
-            // the number on the node itself.
+            // The skew is relative to the node with the fewest pods, but relative to 0 if there are fewer nodes than
+            // `minDomains`: so it is the number of pods on the node itself.
             spec["topologySpreadConstraints"] = json!([{
                 "labelSelector": {"matchLabels": {"app": app}},
                 "maxSkew": most,
@@ -131,23 +131,23 @@ impl Workload {
     }
 }
 
-/// What the API server would take for a name: `_`, `.` and large letters are not.
+/// A valid object name: lower case, without `_` and `.`.
 pub(super) fn object_name(text: &str) -> String {
     text.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
-/// What the API server would take for a label: a longer text is cut, and told from others that begin alike by its hash.
-fn label(text: &str) -> String {
-    if text.len() <= LONGEST_LABEL {
+/// A valid label value: a longer text is truncated and gets its hash as a suffix.
+fn label_value(text: &str) -> String {
+    if text.len() <= MAX_LABEL_LENGTH {
         return text.to_owned();
     }
     let hash = hex(&Md5::digest(text)[..5]);
-    let kept: String = text.chars().take(LONGEST_LABEL - hash.len() - 1).collect();
+    let kept: String = text.chars().take(MAX_LABEL_LENGTH - hash.len() - 1).collect();
     format!("{kept}-{hash}")
 }
 
-fn amounts(amounts: &Amounts) -> Value {
-    let Amounts { cpu, memory, disk, gpus, rdma } = amounts;
+fn resource_list(amounts: &ResourceAmounts) -> Value {
+    let ResourceAmounts { cpu, memory, disk, gpus, rdma } = amounts;
     let named = [
         ("cpu", cpu.0, cpu.to_string()),
         ("memory", memory.0, memory.to_string()),
@@ -163,12 +163,12 @@ fn metadata(kind: &str, name: &str, created: Option<Moment>, labels: &Value) -> 
     let mut metadata =
         json!({"labels": labels, "name": name, "namespace": NAMESPACE, "uid": uid(kind, name)});
     if let Some(created) = created {
-        metadata["creationTimestamp"] = second(created).into();
+        metadata["creationTimestamp"] = format_seconds(created).into();
     }
     metadata
 }
 
-fn owner(kind: &str, name: &str) -> Value {
+fn owner_references(kind: &str, name: &str) -> Value {
     json!([{
         "apiVersion": "apps/v1",
         "blockOwnerDeletion": true,
@@ -179,10 +179,10 @@ fn owner(kind: &str, name: &str) -> Value {
     }])
 }
 
-/// A uid that follows from the name, so that importing again gives the same.
+/// A uid derived from the name, so that a second import produces the same.
 fn uid(kind: &str, name: &str) -> String {
     let mut bytes: [u8; 16] = Md5::digest(format!("{kind}/{NAMESPACE}/{name}")).into();
-    // A UUID made of a name is of version 3, variant 1.
+    // A name-based UUID: version 3, variant 1.
     bytes[6] = bytes[6] & 0x0f | 0x30;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let text = hex(&bytes);
@@ -193,8 +193,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Kubernetes' times have no parts of a second.
-fn second(moment: Moment) -> String {
+/// Kubernetes timestamps are whole seconds.
+fn format_seconds(moment: Moment) -> String {
     let part = moment.nanos().rem_euclid(1_000_000_000);
     moment.plus_nanos(-part).to_string()
 }

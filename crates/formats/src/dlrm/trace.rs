@@ -1,17 +1,16 @@
-//! A whole trace in memory: its rows are in no order of time.
+//! A whole trace in memory: its rows are not sorted by time.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 use super::objects::{Workload, object_name};
-use super::rows::{HEADER, Life, Role, Row, Shape};
+use super::rows::{HEADER, InstanceRow, InstanceSpec, InstanceTimes, Role};
 use crate::{Error, Input, Result};
 
-/// A trace may have so many instances, forty times what the published one has. They are held in memory, at a few
-/// hundred bytes each.
+/// The most instances, forty times those of the published trace. They are held in memory, a few hundred bytes each.
 const MAX_INSTANCES: usize = 1_000_000;
-/// A line may be so long, many times what a row needs.
-const MAX_LINE: u64 = 4096;
+/// The longest line, many times what a row needs.
+const MAX_LINE_BYTES: u64 = 4096;
 
 pub(super) struct Trace {
     pub(super) workloads: Vec<Workload>,
@@ -21,18 +20,18 @@ pub(super) struct Trace {
 pub(super) struct Instance {
     /// Its pod's name.
     pub(super) name: Box<str>,
-    /// Its place among the workloads.
+    /// Its index among the workloads.
     pub(super) workload: u32,
-    pub(super) life: Life,
+    pub(super) times: InstanceTimes,
     line: u64,
 }
 
-/// Workloads as they are met.
+/// The workloads found so far, by spec.
 #[derive(Default)]
-struct Shapes {
-    known: HashMap<Shape, u32>,
-    /// How many there are of a service and role, by the names they will have.
-    numbers: HashMap<(String, Role), u32>,
+struct WorkloadIndex {
+    by_spec: HashMap<InstanceSpec, u32>,
+    /// The number of workloads per service and role, by their object names.
+    counts: HashMap<(String, Role), u32>,
 }
 
 // === impl Trace ===
@@ -40,20 +39,23 @@ struct Shapes {
 impl Trace {
     pub(super) fn read(mut input: Input) -> Result<Trace> {
         let mut trace = Trace { workloads: Vec::new(), instances: Vec::new() };
-        let mut shapes = Shapes::default();
+        let mut shapes = WorkloadIndex::default();
         let mut line = Vec::new();
         for number in 1_u64.. {
             line.clear();
-            let length = input.reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line);
-            if length.map_err(|source| Error::read(&input.name, source))? == 0 {
+            let length = input.reader.by_ref().take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut line);
+            if length.map_err(|source| Error::cannot_read(&input.name, source))? == 0 {
                 if number == 1 {
-                    return Err(Error::unfit(&input.name, format!("empty; the first line must be {HEADER}")));
+                    return Err(Error::invalid_file(
+                        &input.name,
+                        format!("empty; the first line must be {HEADER}"),
+                    ));
                 }
                 break;
             }
-            let bad = |why: String| Error::line(&input.name, number, why);
-            if line.len() as u64 > MAX_LINE {
-                return Err(bad(format!("longer than {MAX_LINE} bytes, which no row is")));
+            let bad = |why: String| Error::invalid_line(&input.name, number, why);
+            if line.len() as u64 > MAX_LINE_BYTES {
+                return Err(bad(format!("longer than {MAX_LINE_BYTES} bytes, which no row is")));
             }
             let text = std::str::from_utf8(&line)
                 .map_err(|error| bad(format!("byte {} is no UTF-8", error.valid_up_to())))?;
@@ -67,8 +69,10 @@ impl Trace {
             if trace.instances.len() == MAX_INSTANCES {
                 return Err(bad(format!("more than {MAX_INSTANCES} instances: divide the trace")));
             }
-            let row = Row::parse(text).map_err(|bad_row| match bad_row.column {
-                Some(column) => Error::bad(&input.name, format_args!("line {number}, {column}"), bad_row.why),
+            let row = InstanceRow::parse(text).map_err(|bad_row| match bad_row.column {
+                Some(column) => {
+                    Error::invalid_at(&input.name, format_args!("line {number}, {column}"), bad_row.why)
+                }
                 None => bad(bad_row.why),
             })?;
             trace.add(number, row, &mut shapes);
@@ -77,20 +81,20 @@ impl Trace {
         Ok(trace)
     }
 
-    fn add(&mut self, line: u64, row: Row, shapes: &mut Shapes) {
-        let Row { name, shape, life } = row;
-        let workload = *shapes.known.entry(shape).or_insert_with_key(|shape| {
-            let number = shapes.numbers.entry((object_name(&shape.app), shape.role)).or_default();
+    fn add(&mut self, line: u64, row: InstanceRow, shapes: &mut WorkloadIndex) {
+        let InstanceRow { name, spec: shape, times: life } = row;
+        let workload = *shapes.by_spec.entry(shape).or_insert_with_key(|shape| {
+            let number = shapes.counts.entry((object_name(&shape.app), shape.role)).or_default();
             *number += 1;
             self.workloads.push(Workload::new(shape.clone(), *number, life.created));
             u32::try_from(self.workloads.len() - 1).expect("there are no more than instances")
         });
         let known = &mut self.workloads[workload as usize];
-        known.since = known.since.min(life.created);
-        self.instances.push(Instance { name: object_name(&name).into(), workload, life, line });
+        known.created = known.created.min(life.created);
+        self.instances.push(Instance { name: object_name(&name).into(), workload, times: life, line });
     }
 
-    /// That no two pods have one name.
+    /// Checks that pod names are unique.
     fn check_names(&self, file: &str) -> Result<()> {
         let mut names: Vec<(&str, u64)> =
             self.instances.iter().map(|instance| (&*instance.name, instance.line)).collect();
@@ -101,6 +105,6 @@ impl Trace {
             "the instance of line {first} is called {name} too; a name is there once, with small letters for large \
              and - for _ and ."
         );
-        Err(Error::bad(file, format_args!("line {line}, instance_sn"), why))
+        Err(Error::invalid_at(file, format_args!("line {line}, instance_sn"), why))
     }
 }

@@ -1,4 +1,4 @@
-//! The part of a cluster that one scheduler of several cares for.
+//! The partition (shard, node pool) of a cluster that one of several schedulers is responsible for.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use kubernetes::selector::{LabelSelector, Selector};
 use model::Object;
 use serde::Deserialize;
 
-/// The nodes, queues and pod groups that one scheduler of several cares for.
+/// The nodes, queues and pod groups that one of several schedulers is responsible for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// The label that tells them. Empty: all are of this partition.
+    /// The label that selects them. Empty: all belong to this partition.
     pub key: String,
-    /// Its value. Empty: those that do not have the label.
+    /// Its value. Empty: the objects without the label.
     pub value: String,
 }
 
-/// A text that names no partition.
+/// A text that is not a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no partition: write LABEL=VALUE, or LABEL for what does not have it ({why})")]
 pub struct BadPartition {
-    /// What was given.
+    /// The text.
     pub text: String,
     /// What is wrong with it.
     pub why: String,
@@ -30,10 +30,10 @@ pub struct BadPartition {
 // === impl Partition ===
 
 impl Partition {
-    /// The label that schedulers go by unless told otherwise.
+    /// The label that schedulers use by default.
     pub(super) const DEFAULT_KEY: &str = "kai.scheduler/node-pool";
 
-    pub(super) fn holds(&self, object: &Object) -> bool {
+    pub(super) fn contains(&self, object: &Object) -> bool {
         #[derive(Deserialize)]
         struct Labelled<'a> {
             #[serde(borrow)]
@@ -60,7 +60,7 @@ impl FromStr for Partition {
 
     fn from_str(text: &str) -> std::result::Result<Partition, BadPartition> {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
-        // What is no label would select nothing, or stop the scheduler's tool.
+        // An invalid label would select nothing, or make the scheduler's tool fail.
         let label = LabelSelector {
             match_labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
             match_expressions: None,

@@ -1,25 +1,25 @@
-//! What tells the shapes of older releases apart: no file says which release wrote it.
+//! Differences between releases: a snapshot does not contain the version that wrote it, so hints decide.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::List;
+use super::ObjectList;
 
-/// What has been seen of the release that wrote a file.
+/// Hints in a file about the release that wrote it.
 #[derive(Default)]
-pub(super) struct Signs {
-    /// Before v0.10 the configuration spells out what is not disabled.
+pub(super) struct ReleaseHints {
+    /// The release is older than v0.10, whose configuration has explicit `disable…: false`.
     before_0_10: bool,
-    /// Claims or slices in the shape of `resource.k8s.io/v1beta1`.
-    old_claims: bool,
+    /// There are claims or slices of `resource.k8s.io/v1beta1`.
+    has_v1beta1_claims: bool,
 }
 
-// === impl Signs ===
+// === impl ReleaseHints ===
 
-impl Signs {
-    /// Takes a look at the scheduler's configuration.
-    pub(super) fn config(&mut self, text: &str) {
+impl ReleaseHints {
+    /// Looks for hints in the scheduler's configuration.
+    pub(super) fn observe_config(&mut self, text: &str) {
         #[derive(Deserialize)]
         struct Config {
             #[serde(default)]
@@ -41,25 +41,26 @@ impl Signs {
         self.before_0_10 = plugins.any(|plugin| plugin.disable_job_order == Some(false));
     }
 
-    /// The apiVersion of an item that does not say it.
+    /// The apiVersion of an item without one.
     ///
-    /// Topologies are Kueue's up to v0.10 and KAI's own since v0.12. They look alike, and so does all else in the files
-    /// of these two: what is not known to be older than v0.10 is taken for KAI's. Claims and slices show their version
-    /// by their shape; device classes look the same in all versions and are what the claims and slices before them are.
-    pub(super) fn api_version(&mut self, list: &List, text: &str) -> &'static str {
+    /// Topologies are Kueue's up to v0.10 and KAI's own since v0.12. They have the same fields, and so have the other
+    /// objects in the files of these releases: a file not known to be older than v0.10 is taken to have KAI's. Claims
+    /// and slices differ by version in their fields; device classes do not, and get the version of the claims and
+    /// slices before them.
+    pub(super) fn api_version(&mut self, list: &ObjectList, text: &str) -> &'static str {
         let old = match list.key {
-            "resourceClaims" => is_old_claim(text),
-            "resourceSlices" => is_old_slice(text),
-            "deviceClasses" => self.old_claims,
+            "resourceClaims" => is_v1beta1_claim(text),
+            "resourceSlices" => is_v1beta1_slice(text),
+            "deviceClasses" => self.has_v1beta1_claims,
             "topologies" if self.before_0_10 => return "kueue.x-k8s.io/v1alpha1",
             _ => return list.api_version,
         };
-        self.old_claims |= old;
+        self.has_v1beta1_claims |= old;
         if old { "resource.k8s.io/v1beta1" } else { list.api_version }
     }
 }
 
-/// An object of `resource.k8s.io` in the shape of v1, which is the only one that v0.10 and later read.
+/// Converts an object of `resource.k8s.io` to v1, the only version that v0.10 and later read.
 pub(super) fn to_v1(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let requests = spec.get_mut("devices").and_then(|devices| devices.get_mut("requests"));
@@ -84,8 +85,8 @@ pub(super) fn to_v1(object: &mut Value) {
     }
 }
 
-/// In v1 what is asked for stands under `exactly` or `firstAvailable`.
-fn is_old_claim(text: &str) -> bool {
+/// In v1 a device request is under `exactly` or `firstAvailable`.
+fn is_v1beta1_claim(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Claim {
         spec: Spec,
@@ -110,8 +111,8 @@ fn is_old_claim(text: &str) -> bool {
     })
 }
 
-/// In v1 what is known of a device no longer stands under `basic`.
-fn is_old_slice(text: &str) -> bool {
+/// In v1 a device's attributes are no longer under `basic`.
+fn is_v1beta1_slice(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Slice {
         spec: Spec,

@@ -1,52 +1,56 @@
-//! What a snapshot says of the scheduler: as it was recorded, completed by the defaults of v0.17.
+//! The scheduler's settings in a snapshot: as recorded, completed by the defaults of v0.17.
 
 use model::Object;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Partition, SCHEDULER};
+use super::{DEFAULT_SCHEDULER_NAME, Partition};
 
-/// Actions that look for victims, by plugins of the configuration since v0.16.
-const SEARCHING: [&str; 3] = ["consolidation", "reclaim", "preempt"];
-/// The plugins that find victims.
-const GENERATORS: [&str; 2] = ["sg-nodelocalgreedy", "sg-multinodegang"];
+/// Actions that search for victims; since v0.16 they need generator plugins.
+const VICTIM_SEARCH_ACTIONS: [&str; 3] = ["consolidation", "reclaim", "preempt"];
+/// The scenario generator plugins, which find victims.
+const SCENARIO_GENERATORS: [&str; 2] = ["sg-nodelocalgreedy", "sg-multinodegang"];
 
-/// What a snapshot says of the scheduler.
-pub(super) struct Settings {
+/// The scheduler's settings in a snapshot.
+pub(super) struct SchedulerSettings {
     pub(super) config: Value,
     pub(super) scheduler_params: Value,
     pub(super) discovery: Value,
     pub(super) partition: Partition,
 }
 
-/// The kinds an API server has that a scheduler asks it for.
+/// Whether the API server serves the optional kinds that the scheduler looks for.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Serves {
+pub(super) struct ServedKinds {
     pub(super) claims: bool,
     pub(super) node_topologies: bool,
 }
 
-// === impl Settings ===
+// === impl SchedulerSettings ===
 
-impl Settings {
-    /// The settings kept in an object, if there is one. The scheduler's own tool stops with a panic where `config`,
-    /// `schedulerParams` or its `partitionParams` are missing, so that they are always there.
-    pub(super) fn new(kept: Option<&Object>, partition: Option<Partition>, serves: Serves) -> Settings {
+impl SchedulerSettings {
+    /// The settings stored in an object, if there is one. The scheduler's own tool panics where `config`,
+    /// `schedulerParams` or its `partitionParams` are missing, so they are always written.
+    pub(super) fn new(
+        kept: Option<&Object>,
+        partition: Option<Partition>,
+        serves: ServedKinds,
+    ) -> SchedulerSettings {
         let mut kept = kept.and_then(|object| object.value().ok()).unwrap_or_default();
         let mut take = |key: &str| match kept.get_mut(key).map(Value::take) {
             Some(value @ Value::Object(_)) => Some(value),
             _ => None,
         };
-        let config = take("config").map_or_else(default_config, completed);
+        let config = take("config").map_or_else(default_config, with_defaults);
         let mut scheduler_params = take("schedulerParams").unwrap_or_else(default_params);
         let discovery = take("discovery").unwrap_or_else(|| default_discovery(serves));
         let partition = partition
-            .or_else(|| kept_partition(&scheduler_params))
+            .or_else(|| recorded_partition(&scheduler_params))
             .unwrap_or_else(|| Partition { key: Partition::DEFAULT_KEY.to_owned(), value: String::new() });
         scheduler_params["partitionParams"] =
             json!({"NodePoolLabelKey": partition.key, "NodePoolLabelValue": partition.value});
-        Settings { config, scheduler_params, discovery, partition }
+        SchedulerSettings { config, scheduler_params, discovery, partition }
     }
 }
 
@@ -60,8 +64,8 @@ pub(super) fn scheduler_name(scheduler_params: &RawValue) -> Option<String> {
     serde_json::from_str::<Params>(scheduler_params.get()).ok()?.scheduler_name
 }
 
-/// Go does not mind how the names of fields are capitalised.
-fn kept_partition(scheduler_params: &Value) -> Option<Partition> {
+/// Go matches field names case-insensitively.
+fn recorded_partition(scheduler_params: &Value) -> Option<Partition> {
     let fields = scheduler_params.get("partitionParams")?.as_object()?;
     let text = |name: &str| {
         let field = fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -70,9 +74,9 @@ fn kept_partition(scheduler_params: &Value) -> Option<Partition> {
     Some(Partition { key: text("NodePoolLabelKey"), value: text("NodePoolLabelValue") })
 }
 
-/// A configuration of an older release, so that it does the same today. A file without actions or plugins has the
-/// default ones; before v0.16 no configuration names what finds victims, and without that there are none.
-fn completed(mut config: Value) -> Value {
+/// Completes the configuration of an older release so that v0.17 behaves the same. Without actions or tiers the
+/// defaults apply. Before v0.16 no configuration lists generator plugins, and without them v0.17 finds no victims.
+fn with_defaults(mut config: Value) -> Value {
     let mut default = default_config();
     if config["actions"].as_str().is_none_or(str::is_empty) {
         config["actions"] = default["actions"].take();
@@ -81,14 +85,15 @@ fn completed(mut config: Value) -> Value {
         config["tiers"] = default["tiers"].take();
     }
     let actions = config["actions"].as_str().unwrap_or_default();
-    let searches = actions.split(',').any(|action| SEARCHING.contains(&action.trim()));
+    let searches = actions.split(',').any(|action| VICTIM_SEARCH_ACTIONS.contains(&action.trim()));
     let before_0_16 = config["scenarioSearchBudgets"].is_null();
     let tiers = config["tiers"].as_array_mut().into_iter().flatten();
     let mut plugins: Vec<&mut Vec<Value>> =
         tiers.filter_map(|tier| tier.get_mut("plugins").and_then(Value::as_array_mut)).collect();
-    let named = |plugin: &Value| plugin["name"].as_str().is_some_and(|name| GENERATORS.contains(&name));
+    let named =
+        |plugin: &Value| plugin["name"].as_str().is_some_and(|name| SCENARIO_GENERATORS.contains(&name));
     if searches && before_0_16 && !plugins.iter().any(|tier| tier.iter().any(named)) {
-        let generators = GENERATORS.map(|name| json!({"name": name}));
+        let generators = SCENARIO_GENERATORS.map(|name| json!({"name": name}));
         if let Some(last) = plugins.last_mut() {
             last.extend(generators);
         }
@@ -118,7 +123,7 @@ fn default_config() -> Value {
     .into_iter()
     .chain([json!({"name": "nodeplacement", "arguments": {"cpu": "binpack", "gpu": "binpack"}})])
     .chain(["minruntime", "topology", "snapshot"].map(plain))
-    .chain(GENERATORS.map(plain))
+    .chain(SCENARIO_GENERATORS.map(plain))
     .collect();
     json!({
         "actions": "allocate, consolidation, reclaim, preempt, stalegangeviction",
@@ -136,10 +141,10 @@ fn default_config() -> Value {
     })
 }
 
-/// Of the flags' defaults those that are not false or nothing: these are never written. Times are in nanoseconds.
+/// The flags' defaults that are neither false nor empty: those are never written. Durations are in nanoseconds.
 fn default_params() -> Value {
     json!({
-        "schedulerName": SCHEDULER,
+        "schedulerName": DEFAULT_SCHEDULER_NAME,
         "maxNumberConsolidationPreemptees": 16,
         "useSchedulingSignatures": true,
         "fullHierarchyFairness": true,
@@ -152,8 +157,8 @@ fn default_params() -> Value {
     })
 }
 
-/// An API server of the version that v0.17 is built for. A scheduler asks it only for these two groups.
-fn default_discovery(serves: Serves) -> Value {
+/// The discovery of an API server of the version that v0.17 is built for. The scheduler checks only these two groups.
+fn default_discovery(serves: ServedKinds) -> Value {
     let resource = |name: &str, kind: &str, namespaced: bool| {
         let singular = kind.to_ascii_lowercase();
         let verbs = ["get", "list", "watch"];
@@ -179,7 +184,7 @@ fn default_discovery(serves: Serves) -> Value {
 mod tests {
     use super::*;
 
-    fn kept(fields: &str) -> Object {
+    fn settings_object(fields: &str) -> Object {
         Object::parse(&format!(
             r#"{{"apiVersion":"kai.kinescope.io/v1","kind":"SnapshotSettings","metadata":{{"name":"s"}},{fields}}}"#
         ))
@@ -195,10 +200,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_completed() {
+    fn missing_settings_get_defaults() {
         for fields in [r#""config":null"#, r#""schedulerParams":{"partitionParams":null}"#, r#""config":{}"#]
         {
-            let settings = Settings::new(Some(&kept(fields)), None, Serves::default());
+            let settings =
+                SchedulerSettings::new(Some(&settings_object(fields)), None, ServedKinds::default());
             assert_eq!(
                 settings.scheduler_params["partitionParams"],
                 json!({"NodePoolLabelKey": "kai.scheduler/node-pool", "NodePoolLabelValue": ""})
@@ -209,18 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_stays_as_it_is() {
-        let object = kept(
+    fn recorded_settings_stay_unchanged() {
+        let object = settings_object(
             r#""config":{"actions":"allocate","x":1,"tiers":[{"plugins":[{"name":"a"}]}]},
                "schedulerParams":{"schedulerName":"s","partitionParams":{"nodePoolLabelKey":"k","NodePoolLabelValue":"v"}},
                "discovery":{"serverVersion":null,"resources":null}"#,
         );
-        let settings = Settings::new(Some(&object), None, Serves { claims: true, node_topologies: true });
+        let settings =
+            SchedulerSettings::new(Some(&object), None, ServedKinds { claims: true, node_topologies: true });
         assert_eq!(settings.config, json!({"actions":"allocate","x":1,"tiers":[{"plugins":[{"name":"a"}]}]}));
         assert_eq!(settings.partition, Partition { key: "k".into(), value: "v".into() });
         assert_eq!(settings.discovery, json!({"serverVersion":null,"resources":null}));
         let given = Partition { key: "pool".into(), value: "a".into() };
-        let settings = Settings::new(Some(&object), Some(given.clone()), Serves::default());
+        let settings = SchedulerSettings::new(Some(&object), Some(given.clone()), ServedKinds::default());
         assert_eq!(settings.partition, given);
         assert_eq!(
             settings.scheduler_params,
@@ -229,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn old_configurations_get_what_finds_victims() {
+    fn old_configurations_get_scenario_generators() {
         let config = |more: &str| {
-            let object = kept(&format!(
+            let object = settings_object(&format!(
                 r#""config":{{"actions":"allocate,reclaim","tiers":[{{"plugins":[{{"name":"a"}}]}}]{more}}}"#
             ));
-            let config = Settings::new(Some(&object), None, Serves::default()).config;
+            let config = SchedulerSettings::new(Some(&object), None, ServedKinds::default()).config;
             plugins(&config).join(" ")
         };
         assert_eq!(config(""), "a sg-nodelocalgreedy sg-multinodegang");

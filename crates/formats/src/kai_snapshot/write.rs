@@ -1,4 +1,4 @@
-//! A moment as the KAI scheduler would have shown it, for its own tool to read.
+//! Writes a moment as a snapshot of the KAI scheduler, for its own snapshot tool.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -10,55 +10,56 @@ use zip::write::{SimpleFileOptions, StreamWriter};
 use zip::{CompressionMethod, ZipWriter};
 
 use super::partition::Partition;
-use super::settings::{Serves, Settings};
-use super::{ENTRY, LISTS, SETTINGS_API_VERSION, SETTINGS_KIND, releases};
-use crate::manifests::nameless;
-use crate::{Result, Written, go_json};
+use super::settings::{SchedulerSettings, ServedKinds};
+use super::{ENTRY_NAME, OBJECT_LISTS, SETTINGS_API_VERSION, SETTINGS_KIND, releases};
+use crate::manifests::without_type_meta;
+use crate::{Result, WriteSummary, go_json};
 
-/// Lists that hold only what belongs to the partition.
-const PARTITIONED: [&str; 3] = ["nodes", "queues", "podGroups"];
-/// Lists that are null where the API server does not have their kinds.
-const CLAIMS: [&str; 3] = ["resourceClaims", "resourceSlices", "deviceClasses"];
-const NODE_TOPOLOGIES: &str = "nodeResourceTopologies";
-/// Objects of so many bytes can come to more than the 4 GiB that a plain ZIP entry holds: a byte becomes six at most.
-const LARGE: usize = 512 << 20;
+/// Lists that are restricted to the partition.
+const PARTITIONED_LISTS: [&str; 3] = ["nodes", "queues", "podGroups"];
+/// Lists that are null where the API server does not serve their kinds.
+const DRA_LISTS: [&str; 3] = ["resourceClaims", "resourceSlices", "deviceClasses"];
+const NODE_TOPOLOGIES_LIST: &str = "nodeResourceTopologies";
+/// Above this size the objects may exceed the 4 GiB of an entry without ZIP64: escaping makes a byte at most six.
+const ZIP64_THRESHOLD: usize = 512 << 20;
 
-/// Writes a snapshot. The objects of the moment are held until the end: their lists come one after the other.
+/// Writes a snapshot. All objects are held until the end, because they are written list by list.
 ///
-/// Pods keep all they have, as in releases up to v0.15; finished ones are left out, as in v0.17.
-pub struct Writer<W> {
+/// Pods keep all fields, as in releases up to v0.15; finished pods are left out, as in v0.17.
+pub struct KaiSnapshotWriter<W> {
     out: W,
     partition: Option<Partition>,
-    lists: [Vec<Object>; LISTS.len()],
-    /// Topologies as they were up to v0.10.
+    lists: [Vec<Object>; OBJECT_LISTS.len()],
+    /// Kueue's topologies, which the scheduler used up to v0.10.
     old_topologies: Vec<Object>,
     settings: Option<Object>,
-    written: Written,
+    written: WriteSummary,
 }
 
-/// The lists of one snapshot, as they go out.
-struct Lists<W: Write> {
+/// Writes the JSON of a snapshot into its ZIP entry.
+struct EntryWriter<W: Write> {
     zip: ZipWriter<StreamWriter<W>>,
     buffer: Vec<u8>,
 }
 
-// === impl Writer ===
+// === impl KaiSnapshotWriter ===
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`. Without a partition it is the one of the recorded settings, or what bears no partition's label.
-    pub fn new(out: W, partition: Option<Partition>) -> Writer<W> {
-        Writer {
+impl<W: Write> KaiSnapshotWriter<W> {
+    /// Writes to `out`. Without a partition, that of the recorded settings applies, or else the objects without the
+    /// label.
+    pub fn new(out: W, partition: Option<Partition>) -> KaiSnapshotWriter<W> {
+        KaiSnapshotWriter {
             out,
             partition,
             lists: Default::default(),
             old_topologies: Vec::new(),
             settings: None,
-            written: Written::default(),
+            written: WriteSummary::default(),
         }
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for KaiSnapshotWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         let Some(object) = change.what.state() else { return Ok(()) };
         let kind = &change.key.kind;
@@ -67,9 +68,9 @@ impl<W: Write> crate::Writer for Writer<W> {
         } else if *kind == Kind::new("kueue.x-k8s.io", "Topology") {
             self.old_topologies.push(object.clone());
         } else if let Some(list) =
-            LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)
+            OBJECT_LISTS.iter().position(|list| Kind::of(list.api_version, list.kind) == *kind)
         {
-            if LISTS[list].key == "pods" && is_finished(object) {
+            if OBJECT_LISTS[list].key == "pods" && is_finished(object) {
                 self.written.left_out.count("pods already finished");
             } else {
                 self.lists[list].push(object.clone());
@@ -85,34 +86,34 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         self.choose_topologies();
-        let serves = Serves {
-            claims: CLAIMS.iter().any(|key| self.has(key)),
-            node_topologies: self.has(NODE_TOPOLOGIES),
+        let serves = ServedKinds {
+            claims: DRA_LISTS.iter().any(|key| self.has_objects(key)),
+            node_topologies: self.has_objects(NODE_TOPOLOGIES_LIST),
         };
-        let settings = Settings::new(self.settings.as_ref(), self.partition.take(), serves);
+        let settings = SchedulerSettings::new(self.settings.as_ref(), self.partition.take(), serves);
         self.written.count += u64::from(self.settings.is_some());
         let length: usize = self.lists.iter().flatten().map(|object| object.as_str().len()).sum();
         let mut zip = ZipWriter::new_stream(self.out);
-        // No time of writing: the same moment is the same file.
+        // No modification time, so that the same moment makes the same file.
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .last_modified_time(zip::DateTime::default())
-            .large_file(length > LARGE);
-        zip.start_file(ENTRY, options).map_err(std::io::Error::from)?;
-        let mut lists = Lists { zip, buffer: Vec::new() };
+            .large_file(length > ZIP64_THRESHOLD);
+        zip.start_file(ENTRY_NAME, options).map_err(std::io::Error::from)?;
+        let mut lists = EntryWriter { zip, buffer: Vec::new() };
         lists.text("{\"config\":")?;
         lists.value(&settings.config)?;
         lists.text(",\"schedulerParams\":")?;
         lists.value(&settings.scheduler_params)?;
         lists.text(",\"rawObjects\":{")?;
-        for (index, (list, objects)) in LISTS.iter().zip(&self.lists).enumerate() {
+        for (index, (list, objects)) in OBJECT_LISTS.iter().zip(&self.lists).enumerate() {
             lists.text(if index == 0 { "" } else { "," })?;
             lists.text(&format!("\"{}\":", list.key))?;
             let served = match list.key {
-                NODE_TOPOLOGIES => serves.node_topologies,
-                key if CLAIMS.contains(&key) => serves.claims,
+                NODE_TOPOLOGIES_LIST => serves.node_topologies,
+                key if DRA_LISTS.contains(&key) => serves.claims,
                 _ => true,
             };
             if !served {
@@ -122,12 +123,12 @@ impl<W: Write> crate::Writer for Writer<W> {
             lists.text("[")?;
             let mut comma = "";
             for object in objects {
-                if PARTITIONED.contains(&list.key) && !settings.partition.holds(object) {
+                if PARTITIONED_LISTS.contains(&list.key) && !settings.partition.contains(object) {
                     self.written.left_out.count("objects outside the partition");
                     continue;
                 }
                 lists.text(comma)?;
-                lists.object(object, CLAIMS.contains(&list.key))?;
+                lists.object(object, DRA_LISTS.contains(&list.key))?;
                 comma = ",";
                 self.written.count += 1;
             }
@@ -142,17 +143,19 @@ impl<W: Write> crate::Writer for Writer<W> {
     }
 }
 
-impl<W> Writer<W> {
-    fn has(&self, key: &str) -> bool {
-        LISTS.iter().zip(&self.lists).any(|(list, objects)| list.key == key && !objects.is_empty())
+impl<W> KaiSnapshotWriter<W> {
+    fn has_objects(&self, key: &str) -> bool {
+        OBJECT_LISTS.iter().zip(&self.lists).any(|(list, objects)| list.key == key && !objects.is_empty())
     }
 
-    /// Kueue's topologies look the same, and were the scheduler's before it had its own. Where it has, they are another
-    /// system's.
+    /// Kueue's topologies have the same fields and were used before the scheduler had its own kind. Where there are
+    /// objects of its own kind, those of Kueue belong to another system.
     fn choose_topologies(&mut self) {
         let old = std::mem::take(&mut self.old_topologies);
-        let at =
-            LISTS.iter().position(|list| list.key == "topologies").expect("the scheduler has topologies");
+        let at = OBJECT_LISTS
+            .iter()
+            .position(|list| list.key == "topologies")
+            .expect("the scheduler has topologies");
         if self.lists[at].is_empty() {
             self.lists[at] = old;
         } else {
@@ -161,14 +164,14 @@ impl<W> Writer<W> {
     }
 }
 
-// === impl Lists ===
+// === impl EntryWriter ===
 
-impl<W: Write> Lists<W> {
+impl<W: Write> EntryWriter<W> {
     fn text(&mut self, text: &str) -> Result<()> {
         Ok(self.zip.write_all(text.as_bytes())?)
     }
 
-    /// A value and a line end, which Go's encoder puts behind each.
+    /// Writes a value and a line end, as Go's encoder does.
     fn value(&mut self, value: &Value) -> Result<()> {
         self.buffer.clear();
         go_json::write_value(&mut self.buffer, value);
@@ -176,9 +179,9 @@ impl<W: Write> Lists<W> {
         Ok(self.zip.write_all(&self.buffer)?)
     }
 
-    /// The list says what its items are, so that they do not.
+    /// Writes an object without apiVersion and kind, which follow from its list.
     fn object(&mut self, object: &Object, is_claim: bool) -> Result<()> {
-        let mut value = nameless(object)?;
+        let mut value = without_type_meta(object)?;
         if is_claim {
             releases::to_v1(&mut value);
         }

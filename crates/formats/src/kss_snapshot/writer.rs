@@ -1,4 +1,4 @@
-//! An export, written when all objects of the moment are there.
+//! The writer of exports, which needs all objects of the moment before it writes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,29 +6,29 @@ use std::io::Write;
 use model::{Change, Gap, Key, Kind, Object};
 use serde_json::Value;
 
-use super::{CONFIG, FIELDS, Field};
-use crate::manifests::{self, nameless};
-use crate::{Result, Written, go_json};
+use super::{EXPORT_FIELDS, ExportField, SCHEDULER_CONFIG};
+use crate::manifests::{self, without_type_meta};
+use crate::{Result, WriteSummary, go_json};
 
 /// Writes the objects of a moment.
-pub struct Writer<W> {
+pub struct KssSnapshotWriter<W> {
     out: W,
     yaml: bool,
-    /// Those of each field.
-    objects: [BTreeMap<Key, Object>; FIELDS.len()],
-    written: Written,
+    /// The objects per field.
+    objects: [BTreeMap<Key, Object>; EXPORT_FIELDS.len()],
+    written: WriteSummary,
 }
 
-// === impl Writer ===
+// === impl KssSnapshotWriter ===
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`: JSON as the server gives it, or YAML as its web page does.
-    pub fn new(out: W, yaml: bool) -> Writer<W> {
-        Writer { out, yaml, objects: Default::default(), written: Written::default() }
+impl<W: Write> KssSnapshotWriter<W> {
+    /// Writes to `out`: JSON as the simulator's server returns it, or YAML as its web page does.
+    pub fn new(out: W, yaml: bool) -> KssSnapshotWriter<W> {
+        KssSnapshotWriter { out, yaml, objects: Default::default(), written: WriteSummary::default() }
     }
 
-    /// Whether an object belongs to the export. What the API server makes by itself does not.
-    fn takes(&mut self, object: &Object) -> bool {
+    /// Whether an object belongs to the export. Objects that the API server creates by itself do not.
+    fn is_exported(&mut self, object: &Object) -> bool {
         let meta = object.meta();
         let left_out = match &*meta.kind {
             "PriorityClass" if meta.name.starts_with("system-") => "priority classes of the system",
@@ -45,7 +45,7 @@ impl<W: Write> Writer<W> {
         let mut text = Vec::new();
         go_json::write_string(&mut text, name);
         text.push(b':');
-        if name == CONFIG {
+        if name == SCHEDULER_CONFIG {
             go_json::write_value(&mut text, &config(items)?);
         } else {
             text.push(b'[');
@@ -53,7 +53,7 @@ impl<W: Write> Writer<W> {
                 if index > 0 {
                     text.push(b',');
                 }
-                go_json::write_value(&mut text, &nameless(item)?);
+                go_json::write_value(&mut text, &without_type_meta(item)?);
                 self.out.write_all(&text)?;
                 text.clear();
             }
@@ -63,26 +63,27 @@ impl<W: Write> Writer<W> {
     }
 
     fn write_yaml(&mut self, name: &str, items: &[Object]) -> Result<()> {
-        if name == CONFIG {
+        if name == SCHEDULER_CONFIG {
             let field = Value::Object([(name.to_owned(), config(items)?)].into_iter().collect());
             return Ok(self.out.write_all(manifests::to_yaml(&field).as_bytes())?);
         }
         writeln!(self.out, "{name}:{}", if items.is_empty() { " []" } else { "" })?;
         for item in items {
-            // A list of one: its items are not indented below their field.
-            self.out.write_all(manifests::to_yaml(&Value::from(vec![nameless(item)?])).as_bytes())?;
+            // Written as a list with one item, because items are not indented below their field.
+            self.out
+                .write_all(manifests::to_yaml(&Value::from(vec![without_type_meta(item)?])).as_bytes())?;
         }
         Ok(())
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for KssSnapshotWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         let key = &change.key;
-        let is_of = |field: &Field| {
+        let is_of = |field: &ExportField| {
             *field.kind == *key.kind.kind && Kind::of(field.api_version, field.kind) == key.kind
         };
-        let objects = FIELDS.iter().position(is_of).map(|field| &mut self.objects[field]);
+        let objects = EXPORT_FIELDS.iter().position(is_of).map(|field| &mut self.objects[field]);
         match (objects, change.what.state()) {
             (Some(objects), Some(object)) => drop(objects.insert(key.clone(), object.clone())),
             (Some(objects), None) => drop(objects.remove(key)),
@@ -97,12 +98,15 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         let fields = std::mem::take(&mut self.objects);
-        for (index, (Field { key: name, .. }, objects)) in FIELDS.into_iter().zip(fields).enumerate() {
-            let mut items: Vec<Object> = objects.into_values().filter(|object| self.takes(object)).collect();
-            // There is room for one configuration.
-            while name == CONFIG && items.len() > 1 {
+        for (index, (ExportField { key: name, .. }, objects)) in
+            EXPORT_FIELDS.into_iter().zip(fields).enumerate()
+        {
+            let mut items: Vec<Object> =
+                objects.into_values().filter(|object| self.is_exported(object)).collect();
+            // An export has a single configuration.
+            while name == SCHEDULER_CONFIG && items.len() > 1 {
                 items.pop();
                 self.written.left_out.count("objects of KubeSchedulerConfiguration");
             }
@@ -122,7 +126,7 @@ impl<W: Write> crate::Writer for Writer<W> {
     }
 }
 
-/// The configuration without the name it was given here; null if there is none.
+/// The configuration without the name it got on import; null if there is none.
 fn config(items: &[Object]) -> Result<Value> {
     let Some(config) = items.first() else { return Ok(Value::Null) };
     let mut value = config.value().map_err(std::io::Error::other)?;

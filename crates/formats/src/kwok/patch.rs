@@ -1,4 +1,4 @@
-//! One document of a recording: what happened to one object.
+//! KWOK's `ResourcePatch`: one change of one object.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use model::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The API group whose only kind this is.
+/// The API group of [`KIND`], its only kind.
 const GROUP: &str = "action.kwok.x-k8s.io/";
 const KIND: &str = "ResourcePatch";
 
-/// What happened to one object. The fields are in the order in which KWOK writes them.
+/// One change of one object. The fields are in the order in which KWOK writes them.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourcePatch {
@@ -74,8 +74,8 @@ impl ResourcePatch {
         }
     }
 
-    /// Whether a document is one.
-    pub(super) fn is(document: &str) -> bool {
+    /// Whether a document is a `ResourcePatch`.
+    pub(super) fn is_resource_patch(document: &str) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Names<'a> {
@@ -99,8 +99,8 @@ impl Resource {
         Resource { group: kind.group.to_string(), plural, version: version.to_owned() }
     }
 
-    /// The built-in kind it names. kectl makes every plural by adding an `s`: `endpointss`, `networkpolicys`.
-    pub(super) fn built_in(&self) -> Option<Kind> {
+    /// The built-in kind it names. kectl forms every plural by adding an `s`: `endpointss`, `networkpolicys`.
+    pub(super) fn built_in_kind(&self) -> Option<Kind> {
         let named = |info: &&kinds::KindInfo| {
             info.group == self.group && (info.plural == self.plural || naive_plural(info.kind) == self.plural)
         };
@@ -108,7 +108,7 @@ impl Resource {
     }
 }
 
-/// The plural as kectl makes it.
+/// The plural as kectl forms it.
 pub(super) fn naive_plural(kind: &str) -> String {
     kind.to_lowercase() + "s"
 }
@@ -120,7 +120,7 @@ mod tests {
     #[track_caller]
     fn check(group: &str, plural: &str, kind: Option<&str>) {
         let resource = Resource { group: group.into(), plural: plural.into(), version: "v1".into() };
-        assert_eq!(resource.built_in().map(|kind| kind.to_string()).as_deref(), kind, "{plural}");
+        assert_eq!(resource.built_in_kind().map(|kind| kind.to_string()).as_deref(), kind, "{plural}");
     }
 
     #[test]
@@ -138,12 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_patch_is_told_from_other_objects() {
-        assert!(ResourcePatch::is(
+    fn a_resource_patch_is_distinguished_from_other_objects() {
+        assert!(ResourcePatch::is_resource_patch(
             r#"{"kind":"ResourcePatch","apiVersion":"action.kwok.x-k8s.io/v1alpha1"}"#
         ));
-        assert!(!ResourcePatch::is(r#"{"kind":"ResourcePatch","apiVersion":"v1"}"#));
-        assert!(!ResourcePatch::is(r#"{"kind":"Pod","apiVersion":"action.kwok.x-k8s.io/v1"}"#));
-        assert!(!ResourcePatch::is("[]"));
+        assert!(!ResourcePatch::is_resource_patch(r#"{"kind":"ResourcePatch","apiVersion":"v1"}"#));
+        assert!(!ResourcePatch::is_resource_patch(
+            r#"{"kind":"Pod","apiVersion":"action.kwok.x-k8s.io/v1"}"#
+        ));
+        assert!(!ResourcePatch::is_resource_patch("[]"));
     }
 }

@@ -1,184 +1,190 @@
-//! Reads manifests and recordings, which begin alike.
+//! The reader of manifests and recordings, which begin with the same documents.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use kubernetes::kinds::guess_plural;
 use kubernetes::strategic_merge::{BadPatch, merge, merge_custom};
-use model::{Key, Kind, Moment, Object, Observed, What};
+use model::{IncomingChange, Key, Kind, Moment, Object, What};
 
 use super::patch::{Method, ResourcePatch, naive_plural};
-use super::times::{has_token, told};
-use crate::manifests::{Documents, take_apart};
-use crate::times::newest_time;
-use crate::values::MAX_VALUE;
-use crate::{Given, Input, Item, Result};
+use super::time_tokens::{has_time_token, resolve_time_tokens};
+use crate::json_values::MAX_VALUE_BYTES;
+use crate::manifests::{ManifestDocuments, objects_of_document};
+use crate::object_times::newest_time;
+use crate::{ImportItem, Input, ReadOptions, Result};
 
-/// So many patches are looked at before the first of them is taken, as KWOK's replay does: those of different kinds
-/// come a little out of order.
+/// How many patches are queued before the first of them is applied, as in KWOK's replay: patches of different kinds are
+/// slightly out of order.
 const LOOK_AHEAD: usize = 1024;
 
 /// Reads manifests, or a recording.
 ///
-/// Which of the two is known only at the first patch or the end; until then all objects are held. Memory follows the
-/// cluster.
-pub struct Reader {
-    documents: Documents,
-    given: Given,
-    state: State,
-    ready: VecDeque<Item>,
+/// The first patch or the end of the file decides which of the two it is; until then all objects are held. Memory
+/// follows the cluster.
+pub struct KwokReader {
+    documents: ManifestDocuments,
+    options: ReadOptions,
+    state: ReaderState,
+    ready: VecDeque<ImportItem>,
 }
 
-enum State {
+enum ReaderState {
     /// Nothing has been read yet.
     Beginning,
-    /// The first patch has been met.
-    Patches(Replay),
+    /// The first patch has been read.
+    ApplyingPatches(PatchReplay),
     Ended,
 }
 
-/// A recording up to where it has been read.
-struct Replay {
+/// The state of a recording up to where it has been read.
+struct PatchReplay {
     base: Moment,
-    waiting: BinaryHeap<Reverse<Waiting>>,
-    /// The length of all templates that wait.
-    waiting_bytes: usize,
-    /// How many patches there were.
+    queue: BinaryHeap<Reverse<QueuedPatch>>,
+    /// The length of all queued templates.
+    queued_bytes: usize,
+    /// The number of patches read.
     count: u64,
-    objects: HashMap<Key, Tracked>,
-    /// What the plurals of custom resources stand for, by group and plural.
+    objects: HashMap<Key, TrackedObject>,
+    /// The kinds of custom resources, by group and plural.
     plurals: HashMap<(String, String), Kind>,
 }
 
-/// A patch that waits for its turn.
-struct Waiting {
-    /// Its time, then its place in the file.
-    turn: (i64, u64),
+/// A patch in the queue.
+struct QueuedPatch {
+    /// Its time, then its number in the file.
+    order: (i64, u64),
     line: u64,
     patch: ResourcePatch,
-    /// Whether its times had to be worked out.
-    retold: bool,
+    /// Whether time tokens were replaced in it.
+    times_resolved: bool,
 }
 
-struct Tracked {
+struct TrackedObject {
     object: Object,
-    /// Whether it is other than a document of the file says.
-    made_up: bool,
+    /// Whether it differs from the document in the file.
+    inferred: bool,
 }
 
-// === impl Reader ===
+// === impl KwokReader ===
 
-impl Reader {
+impl KwokReader {
     /// Reads the manifests or the recording of a file.
-    pub fn new(input: Input, given: Given) -> Result<Reader> {
-        let documents = Documents::open(input)?;
-        Ok(Reader { documents, given, state: State::Beginning, ready: VecDeque::new() })
+    pub fn new(input: Input, given: ReadOptions) -> Result<KwokReader> {
+        let documents = ManifestDocuments::open(input)?;
+        Ok(KwokReader { documents, options: given, state: ReaderState::Beginning, ready: VecDeque::new() })
     }
 
-    fn read(&mut self) -> Result<Option<Item>> {
+    fn read(&mut self) -> Result<Option<ImportItem>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(Some(item));
             }
-            // An error leaves nothing behind that could be read on.
-            match std::mem::replace(&mut self.state, State::Ended) {
-                State::Beginning => self.state = self.read_head()?,
-                State::Patches(replay) => self.state = self.read_patch(replay)?,
-                State::Ended => return Ok(None),
+            // Reading ends with the first error.
+            match std::mem::replace(&mut self.state, ReaderState::Ended) {
+                ReaderState::Beginning => self.state = self.read_initial_objects()?,
+                ReaderState::ApplyingPatches(replay) => self.state = self.read_patch(replay)?,
+                ReaderState::Ended => return Ok(None),
             }
         }
     }
 
     /// Reads all objects before the first patch.
-    fn read_head(&mut self) -> Result<State> {
+    fn read_initial_objects(&mut self) -> Result<ReaderState> {
         let mut objects: Vec<(u64, Object)> = Vec::new();
         let mut relative = false;
         let first = loop {
             let Some((line, text)) = self.documents.next()? else { break None };
-            if ResourcePatch::is(&text) {
+            if ResourcePatch::is_resource_patch(&text) {
                 break Some((line, text));
             }
-            relative |= has_token(&text);
-            let found = take_apart(&text).map_err(|why| self.documents.bad(line, why))?;
+            relative |= has_time_token(&text);
+            let found = objects_of_document(&text).map_err(|why| self.documents.document_error(line, why))?;
             objects.extend(found.into_iter().map(|object| (line, object)));
         };
         if first.is_none() && !relative {
-            self.ready.extend(objects.into_iter().map(|(_, object)| Item::Object(object)));
-            return Ok(State::Ended);
+            self.ready.extend(objects.into_iter().map(|(_, object)| ImportItem::Object(object)));
+            return Ok(ReaderState::Ended);
         }
         let newest = || objects.iter().filter_map(|(_, object)| newest_time(object)).max();
-        let base = self.given.at.or_else(newest).unwrap_or(self.given.now);
-        let mut replay = Replay {
+        let base = self.options.at.or_else(newest).unwrap_or(self.options.now);
+        let mut replay = PatchReplay {
             base,
-            waiting: BinaryHeap::new(),
-            waiting_bytes: 0,
+            queue: BinaryHeap::new(),
+            queued_bytes: 0,
             count: 0,
             objects: HashMap::new(),
             plurals: HashMap::new(),
         };
         for (line, object) in objects {
-            let text = told(object.as_str(), base);
+            let text = resolve_time_tokens(object.as_str(), base);
             let retold = text != object.as_str();
-            let object = Object::parse(&text).map_err(|error| self.documents.bad(line, error.to_string()))?;
-            self.ready.push_back(Item::Change(replay.put(base, object, retold, &self.given)));
+            let object = Object::parse(&text)
+                .map_err(|error| self.documents.document_error(line, error.to_string()))?;
+            self.ready.push_back(ImportItem::Change(replay.upsert(base, object, retold, &self.options)));
         }
         if let Some((line, text)) = first {
-            replay.add(line, &text).map_err(|why| self.documents.bad(line, why))?;
+            replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
         }
-        Ok(State::Patches(replay))
+        Ok(ReaderState::ApplyingPatches(replay))
     }
 
-    /// Reads one more document, and takes the patch whose turn it then is.
-    fn read_patch(&mut self, mut replay: Replay) -> Result<State> {
+    /// Reads one more document, and applies the next patch if the queue is full or the file has ended.
+    fn read_patch(&mut self, mut replay: PatchReplay) -> Result<ReaderState> {
         let read = self.documents.next()?;
         let more = read.is_some();
         match read {
-            Some((line, text)) if ResourcePatch::is(&text) => {
-                replay.add(line, &text).map_err(|why| self.documents.bad(line, why))?;
+            Some((line, text)) if ResourcePatch::is_resource_patch(&text) => {
+                replay.enqueue(line, &text).map_err(|why| self.documents.document_error(line, why))?;
             }
             Some((line, _)) => {
                 let why = "skipped, no ResourcePatch, which all documents after the first must be";
-                self.ready.push_back(Item::Warning(self.documents.bad(line, why).to_string()));
+                self.ready
+                    .push_back(ImportItem::Warning(self.documents.document_error(line, why).to_string()));
             }
             None => {}
         }
         if more && !replay.is_full() {
-            return Ok(State::Patches(replay));
+            return Ok(ReaderState::ApplyingPatches(replay));
         }
-        match replay.waiting.pop() {
+        match replay.queue.pop() {
             Some(Reverse(waiting)) => {
-                replay.waiting_bytes -= waiting.length();
+                replay.queued_bytes -= waiting.template_length();
                 let line = waiting.line;
-                let item = replay.take(waiting, &self.given).map_err(|why| self.documents.bad(line, why))?;
+                let item = replay
+                    .apply(waiting, &self.options)
+                    .map_err(|why| self.documents.document_error(line, why))?;
                 self.ready.push_back(match item {
-                    Item::Warning(why) => Item::Warning(self.documents.bad(line, why).to_string()),
+                    ImportItem::Warning(why) => {
+                        ImportItem::Warning(self.documents.document_error(line, why).to_string())
+                    }
                     item => item,
                 });
             }
             None if !more => {
-                self.ready.push_back(Item::TimesInferred(self.given.source.clone()));
-                return Ok(State::Ended);
+                self.ready.push_back(ImportItem::TimesInferred(self.options.source.clone()));
+                return Ok(ReaderState::Ended);
             }
             None => {}
         }
-        Ok(State::Patches(replay))
+        Ok(ReaderState::ApplyingPatches(replay))
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for KwokReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         self.read().transpose()
     }
 }
 
-// === impl Replay ===
+// === impl PatchReplay ===
 
-impl Replay {
-    /// Lets a patch wait for its turn.
-    fn add(&mut self, line: u64, text: &str) -> std::result::Result<(), String> {
-        let retold = told(text, self.base);
+impl PatchReplay {
+    /// Adds a patch to the queue.
+    fn enqueue(&mut self, line: u64, text: &str) -> std::result::Result<(), String> {
+        let retold = resolve_time_tokens(text, self.base);
         let patch: ResourcePatch =
             serde_json::from_str(&retold).map_err(|error| format!("not a ResourcePatch: {error}"))?;
         if patch.template.is_none() && patch.method != Method::Delete {
@@ -186,19 +192,23 @@ impl Replay {
         }
         self.count += 1;
         let turn = (patch.duration_nanosecond, self.count);
-        let waiting = Waiting { turn, line, patch, retold: *retold != *text };
-        self.waiting_bytes += waiting.length();
-        self.waiting.push(Reverse(waiting));
+        let waiting = QueuedPatch { order: turn, line, patch, times_resolved: *retold != *text };
+        self.queued_bytes += waiting.template_length();
+        self.queue.push(Reverse(waiting));
         Ok(())
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.len() >= LOOK_AHEAD || self.waiting_bytes > MAX_VALUE
+        self.queue.len() >= LOOK_AHEAD || self.queued_bytes > MAX_VALUE_BYTES
     }
 
-    /// What a patch says happened.
-    fn take(&mut self, waiting: Waiting, given: &Given) -> std::result::Result<Item, String> {
-        let Waiting { patch, retold, .. } = waiting;
+    /// Applies a patch and returns the change, or a warning if it cannot be applied.
+    fn apply(
+        &mut self,
+        waiting: QueuedPatch,
+        given: &ReadOptions,
+    ) -> std::result::Result<ImportItem, String> {
+        let QueuedPatch { patch, times_resolved: retold, .. } = waiting;
         let seen = self.base.plus_nanos(patch.duration_nanosecond);
         let template = patch.template.as_deref().map_or("", |template| template.get());
         if patch.method == Method::Create {
@@ -206,11 +216,11 @@ impl Replay {
             let kind = object.key(&given.source).kind;
             let (group, plural) = (patch.resource.group, patch.resource.plural);
             self.plurals.entry((group, plural)).or_insert(kind);
-            return Ok(Item::Change(self.put(seen, object, retold, given)));
+            return Ok(ImportItem::Change(self.upsert(seen, object, retold, given)));
         }
         let target = format!("{} {}/{}", patch.resource.plural, patch.target.namespace, patch.target.name);
-        let skipped = |why: &str| Ok(Item::Warning(format!("skipped, {target}: {why}")));
-        let kind = patch.resource.built_in().or_else(|| {
+        let skipped = |why: &str| Ok(ImportItem::Warning(format!("skipped, {target}: {why}")));
+        let kind = patch.resource.built_in_kind().or_else(|| {
             self.plurals.get(&(patch.resource.group.clone(), patch.resource.plural.clone())).cloned()
         });
         let Some(kind) = kind else { return skipped("no object of this kind was there before") };
@@ -223,35 +233,36 @@ impl Replay {
         let Some(tracked) = self.objects.get(&key) else { return skipped("no such object was there before") };
         if patch.method == Method::Delete {
             let what = What::Deleted(tracked.object.clone());
-            let inferred = tracked.made_up;
+            let inferred = tracked.inferred;
             self.objects.remove(&key);
-            return Ok(Item::Change(Observed { seen, key, what, inferred }));
+            return Ok(ImportItem::Change(IncomingChange { seen, key, what, inferred }));
         }
-        let object = match patched(&key.kind, &tracked.object, template) {
+        let object = match apply_patch(&key.kind, &tracked.object, template) {
             Ok(object) => object,
             Err(why) => return skipped(&why),
         };
         if object.key(&given.source) != key {
             return skipped("the patch makes another object of it");
         }
-        Ok(Item::Change(self.put(seen, object, true, given)))
+        Ok(ImportItem::Change(self.upsert(seen, object, true, given)))
     }
 
-    /// An object is now this.
-    fn put(&mut self, seen: Moment, object: Object, made_up: bool, given: &Given) -> Observed {
+    /// Stores the new version of an object and returns the change.
+    fn upsert(&mut self, seen: Moment, object: Object, made_up: bool, given: &ReadOptions) -> IncomingChange {
         let key = object.key(&given.source);
         if kubernetes::kinds::of(&key.kind).is_none() {
             for plural in [guess_plural(&key.kind.kind), naive_plural(&key.kind.kind)] {
                 self.plurals.entry((key.kind.group.to_string(), plural)).or_insert(key.kind.clone());
             }
         }
-        let before = self.objects.insert(key.clone(), Tracked { object: object.clone(), made_up });
+        let before =
+            self.objects.insert(key.clone(), TrackedObject { object: object.clone(), inferred: made_up });
         let what = if before.is_some() { What::Modified(object) } else { What::Added(object) };
-        Observed { seen, key, what, inferred: made_up }
+        IncomingChange { seen, key, what, inferred: made_up }
     }
 }
 
-fn patched(kind: &Kind, object: &Object, template: &str) -> std::result::Result<Object, String> {
+fn apply_patch(kind: &Kind, object: &Object, template: &str) -> std::result::Result<Object, String> {
     let original = object.value().map_err(|error| error.to_string())?;
     let patch = serde_json::from_str(template).map_err(|error| error.to_string())?;
     let merged = match merge(kind, &original, &patch) {
@@ -261,30 +272,30 @@ fn patched(kind: &Kind, object: &Object, template: &str) -> std::result::Result<
     Object::parse(&merged.map_err(|error| error.to_string())?.to_string()).map_err(|error| error.to_string())
 }
 
-// === impl Waiting ===
+// === impl QueuedPatch ===
 
-impl Waiting {
-    fn length(&self) -> usize {
+impl QueuedPatch {
+    fn template_length(&self) -> usize {
         self.patch.template.as_deref().map_or(0, |template| template.get().len())
     }
 }
 
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Waiting) -> bool {
-        self.turn == other.turn
+impl PartialEq for QueuedPatch {
+    fn eq(&self, other: &QueuedPatch) -> bool {
+        self.order == other.order
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for QueuedPatch {}
 
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Waiting) -> Option<std::cmp::Ordering> {
+impl PartialOrd for QueuedPatch {
+    fn partial_cmp(&self, other: &QueuedPatch) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
-    fn cmp(&self, other: &Waiting) -> std::cmp::Ordering {
-        self.turn.cmp(&other.turn)
+impl Ord for QueuedPatch {
+    fn cmp(&self, other: &QueuedPatch) -> std::cmp::Ordering {
+        self.order.cmp(&other.order)
     }
 }

@@ -1,4 +1,4 @@
-//! Writes snapshots and recordings.
+//! The writer of snapshots and recordings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -11,10 +11,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::patch::{Method, Resource, ResourcePatch, Target};
 use crate::manifests::to_yaml;
-use crate::{Result, Written};
+use crate::{Result, WriteSummary};
 
-/// The order in which KWOK saves kinds, so that what others need comes before them.
-const ORDER: [(&str, &str); 23] = [
+/// The order in which KWOK saves kinds: dependencies first.
+const KIND_ORDER: [(&str, &str); 23] = [
     ("", "Namespace"),
     ("", "Node"),
     ("", "ServiceAccount"),
@@ -42,53 +42,53 @@ const ORDER: [(&str, &str); 23] = [
 
 /// Writes a snapshot or a recording.
 ///
-/// Times inside objects stay as they are: KWOK's replay takes them so, and what merely looks like a time is the user's.
-/// All objects of one moment are held: memory follows the cluster.
-pub struct Writer<W> {
+/// Times inside objects stay unchanged: KWOK's replay accepts them, and a string that looks like a time may be user
+/// data. All objects of one moment are held: memory follows the cluster.
+pub struct KwokWriter<W> {
     out: W,
     recording: bool,
-    /// The first moment; what is there then comes before all patches.
+    /// The first moment; the objects of that moment come before all patches.
     begin: Option<Moment>,
-    in_head: bool,
+    in_initial_objects: bool,
     objects: HashMap<Key, Object>,
     is_first: bool,
-    written: Written,
+    written: WriteSummary,
 }
 
-// === impl Writer ===
+// === impl KwokWriter ===
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out`: a recording, or else a snapshot of all that is there after the last change.
-    pub fn new(out: W, recording: bool) -> Writer<W> {
-        Writer {
+impl<W: Write> KwokWriter<W> {
+    /// Writes to `out`: a recording, or else a snapshot of all objects after the last change.
+    pub fn new(out: W, recording: bool) -> KwokWriter<W> {
+        KwokWriter {
             out,
             recording,
             begin: None,
-            in_head: true,
+            in_initial_objects: true,
             objects: HashMap::new(),
             is_first: true,
-            written: Written::default(),
+            written: WriteSummary::default(),
         }
     }
 
-    /// Writes all objects that are there.
-    fn head(&mut self) -> Result<()> {
+    /// Writes all current objects.
+    fn write_initial_objects(&mut self) -> Result<()> {
         let rank = |key: &Key| {
-            ORDER.iter().position(|(group, kind)| *group == &*key.kind.group && *kind == &*key.kind.kind)
+            KIND_ORDER.iter().position(|(group, kind)| *group == &*key.kind.group && *kind == &*key.kind.kind)
         };
         let sorted: BTreeMap<(usize, &Key), &Object> = self
             .objects
             .iter()
-            .map(|(key, object)| ((rank(key).unwrap_or(ORDER.len()), key), object))
+            .map(|(key, object)| ((rank(key).unwrap_or(KIND_ORDER.len()), key), object))
             .collect();
         let objects: Vec<Object> = sorted.into_values().cloned().collect();
         for object in objects {
-            self.document(&unversioned(&object)?)?;
+            self.write_document(&without_resource_version(&object)?)?;
         }
         Ok(())
     }
 
-    fn patch(&mut self, change: &Change, after: i64) -> Result<()> {
+    fn write_patch(&mut self, change: &Change, after: i64) -> Result<()> {
         let before = self.objects.remove(&change.key);
         let (method, template) = match (&before, &change.what) {
             (None, What::Deleted(_)) => {
@@ -97,10 +97,14 @@ impl<W: Write> Writer<W> {
             }
             (Some(_), What::Deleted(_)) => (Method::Delete, None),
             (None, What::Added(object) | What::Modified(object)) => {
-                (Method::Create, Some(unversioned(object)?))
+                (Method::Create, Some(without_resource_version(object)?))
             }
             (Some(before), What::Added(object) | What::Modified(object)) => {
-                let patch = diff(&change.key.kind, &unversioned(before)?, &unversioned(object)?);
+                let patch = diff(
+                    &change.key.kind,
+                    &without_resource_version(before)?,
+                    &without_resource_version(object)?,
+                );
                 (Method::Patch, Some(patch))
             }
         };
@@ -118,11 +122,11 @@ impl<W: Write> Writer<W> {
         let resource = Resource::of(&change.key.kind, &api_version);
         let target =
             Target { name: change.key.name.to_string(), namespace: change.key.namespace.to_string() };
-        let template = template.as_ref().map(raw).transpose()?;
-        self.document(&ResourcePatch::new(after, method, resource, target, template))
+        let template = template.as_ref().map(to_raw_json).transpose()?;
+        self.write_document(&ResourcePatch::new(after, method, resource, target, template))
     }
 
-    fn document(&mut self, document: &impl Serialize) -> Result<()> {
+    fn write_document(&mut self, document: &impl Serialize) -> Result<()> {
         if !std::mem::replace(&mut self.is_first, false) {
             self.out.write_all(b"---\n")?;
         }
@@ -133,15 +137,18 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for KwokWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         let begin = *self.begin.get_or_insert(change.at);
-        if self.recording && self.in_head && (change.at > begin || !matches!(change.what, What::Added(_))) {
-            self.in_head = false;
-            self.head()?;
+        if self.recording
+            && self.in_initial_objects
+            && (change.at > begin || !matches!(change.what, What::Added(_)))
+        {
+            self.in_initial_objects = false;
+            self.write_initial_objects()?;
         }
-        if !self.in_head {
-            return self.patch(change, change.at.nanos_since(begin));
+        if !self.in_initial_objects {
+            return self.write_patch(change, change.at.nanos_since(begin));
         }
         match change.what.state() {
             Some(object) => drop(self.objects.insert(change.key.clone(), object.clone())),
@@ -155,17 +162,17 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
-        if self.in_head {
-            self.head()?;
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
+        if self.in_initial_objects {
+            self.write_initial_objects()?;
         }
         self.out.flush()?;
         Ok(self.written)
     }
 }
 
-/// An object without its resourceVersion, as KWOK writes all of them.
-fn unversioned(object: &Object) -> Result<Value> {
+/// An object without its resourceVersion, as KWOK writes it.
+fn without_resource_version(object: &Object) -> Result<Value> {
     let mut value = object.value().map_err(std::io::Error::other)?;
     if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
         metadata.remove("resourceVersion");
@@ -173,6 +180,6 @@ fn unversioned(object: &Object) -> Result<Value> {
     Ok(value)
 }
 
-fn raw(value: &Value) -> Result<Box<RawValue>> {
+fn to_raw_json(value: &Value) -> Result<Box<RawValue>> {
     Ok(to_raw_value(value).map_err(std::io::Error::other)?)
 }

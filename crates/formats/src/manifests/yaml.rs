@@ -1,4 +1,4 @@
-//! YAML to JSON text and back, by the rules of the YAML that Kubernetes reads.
+//! Conversion of YAML to JSON text and back, with the YAML rules of Kubernetes.
 
 use std::fmt::{self, Write};
 use std::io::BufRead;
@@ -6,11 +6,11 @@ use std::io::BufRead;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::MAX_VALUE;
+use super::MAX_VALUE_BYTES;
 use crate::{Error, Result};
 
-/// YAML documents, each as one JSON text.
-pub(crate) struct Documents {
+/// YAML documents, each as a JSON text.
+pub(crate) struct YamlDocuments {
     file: String,
     reader: Box<dyn BufRead + Send>,
     /// The line read last, counted from 1.
@@ -18,18 +18,18 @@ pub(crate) struct Documents {
     done: bool,
 }
 
-// === impl Documents ===
+// === impl YamlDocuments ===
 
-impl Documents {
-    pub(crate) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> Documents {
-        Documents { file: file.to_owned(), reader, line: 0, done: false }
+impl YamlDocuments {
+    pub(crate) fn new(file: &str, reader: Box<dyn BufRead + Send>) -> YamlDocuments {
+        YamlDocuments { file: file.to_owned(), reader, line: 0, done: false }
     }
 
     /// The next document that is not empty, and the line it begins on.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, String)>> {
         while !self.done {
             let first = self.line + 1;
-            let document = self.document()?;
+            let document = self.read_document()?;
             let document = document.strip_prefix('\u{feff}').unwrap_or(&document);
             let says_something = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
             if !document.lines().any(says_something) {
@@ -39,88 +39,89 @@ impl Documents {
                 Ok(json) => Ok(Some((first, json))),
                 Err(error) => {
                     let line = error.location().map_or(first, |place| first + place.line().saturating_sub(1));
-                    // The parser's own line counts from the document's beginning.
+                    // The parser counts lines from the beginning of the document.
                     let why = error.without_snippet().to_string();
                     let why = why.split(" at line ").next().unwrap_or(&why);
-                    Err(self.bad(line, format!("not YAML: {why}")))
+                    Err(self.line_error(line, format!("not YAML: {why}")))
                 }
             };
         }
         Ok(None)
     }
 
-    pub(crate) fn bad(&self, line: u64, why: String) -> Error {
-        Error::line(&self.file, line, why)
+    pub(crate) fn line_error(&self, line: u64, why: String) -> Error {
+        Error::invalid_line(&self.file, line, why)
     }
 
-    /// The text up to the next line that begins with `---`, which ends a document wherever it stands.
-    fn document(&mut self) -> Result<String> {
+    /// The text up to the next line that begins with `---`, which always ends a document.
+    fn read_document(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         loop {
             let start = bytes.len();
-            let room = (MAX_VALUE + 1 - start) as u64;
+            let room = (MAX_VALUE_BYTES + 1 - start) as u64;
             let read = std::io::Read::take(&mut self.reader, room).read_until(b'\n', &mut bytes);
-            let read = read.map_err(|source| Error::read(&self.file, source))?;
+            let read = read.map_err(|source| Error::cannot_read(&self.file, source))?;
             if read == 0 {
                 self.done = true;
                 break;
             }
             self.line += 1;
-            if bytes.len() > MAX_VALUE {
-                return Err(self.bad(self.line, format!("a document longer than {} MiB", MAX_VALUE >> 20)));
+            if bytes.len() > MAX_VALUE_BYTES {
+                return Err(self
+                    .line_error(self.line, format!("a document longer than {} MiB", MAX_VALUE_BYTES >> 20)));
             }
             let line = bytes[start..].trim_ascii_end();
             if line == b"---" || line.starts_with(b"--- ") {
-                // What follows the mark on its line belongs to the next document; nobody writes that.
+                // Text after the mark would belong to the next document; it is dropped, as no tool writes it.
                 bytes.truncate(start);
                 break;
             }
         }
-        String::from_utf8(bytes).map_err(|_| self.bad(self.line, "no UTF-8".to_owned()))
+        String::from_utf8(bytes).map_err(|_| self.line_error(self.line, "no UTF-8".to_owned()))
     }
 }
 
-/// Go's YAML reads `yes` and `on` as true and `012` as ten; so must we. The budget stops aliases that unfold without
-/// end; a document's size is bounded already.
+/// Go's YAML reads `yes` and `on` as true and `012` as ten, and so does this function. The budget bounds the expansion
+/// of aliases; a document's size is bounded already.
 fn to_json(document: &str) -> std::result::Result<String, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 20_000_000,
             max_nodes: 10_000_000,
-            max_total_scalar_bytes: MAX_VALUE,
+            max_total_scalar_bytes: MAX_VALUE_BYTES,
             max_depth: model::MAX_DEPTH,
         },
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options::<Json>(document, options).map(|Json(text)| text)
+    serde_saphyr::from_str_with_options::<JsonText>(document, options).map(|JsonText(text)| text)
 }
 
-/// JSON text made from whatever is deserialised, fields in the order they come.
-struct Json(String);
+/// JSON text built from deserialised values, fields in their order in the input.
+struct JsonText(String);
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Json, D::Error> {
+impl<'de> Deserialize<'de> for JsonText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<JsonText, D::Error> {
         let mut text = String::new();
-        Into { text: &mut text, is_key: false }.deserialize(deserializer)?;
-        Ok(Json(text))
+        JsonTextBuilder { text: &mut text, is_key: false }.deserialize(deserializer)?;
+        Ok(JsonText(text))
     }
 }
 
-struct Into<'a> {
+struct JsonTextBuilder<'a> {
     text: &'a mut String,
-    /// JSON has no other keys than texts.
+    /// Whether the value is a key: JSON keys are strings.
     is_key: bool,
 }
 
-impl Into<'_> {
-    fn plain(self, value: impl fmt::Display) {
+impl JsonTextBuilder<'_> {
+    fn push_scalar(self, value: impl fmt::Display) {
         let quote = if self.is_key { "\"" } else { "" };
         write!(self.text, "{quote}{value}{quote}").expect("a String takes all that is written to it");
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Into<'_> {
+impl<'de> DeserializeSeed<'de> for JsonTextBuilder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
@@ -128,7 +129,7 @@ impl<'de> DeserializeSeed<'de> for Into<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Into<'_> {
+impl<'de> Visitor<'de> for JsonTextBuilder<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,7 +137,7 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 
     fn visit_unit<E>(self) -> std::result::Result<(), E> {
-        self.plain("null");
+        self.push_scalar("null");
         Ok(())
     }
 
@@ -149,17 +150,17 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 
     fn visit_bool<E>(self, value: bool) -> std::result::Result<(), E> {
-        self.plain(value);
+        self.push_scalar(value);
         Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> std::result::Result<(), E> {
-        self.plain(value);
+        self.push_scalar(value);
         Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> std::result::Result<(), E> {
-        self.plain(value);
+        self.push_scalar(value);
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl<'de> Visitor<'de> for Into<'_> {
         if !value.is_finite() {
             return Err(E::custom("JSON has no number that is not finite"));
         }
-        self.plain(Value::from(value));
+        self.push_scalar(Value::from(value));
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl<'de> Visitor<'de> for Into<'_> {
             if before > start {
                 self.text.push(',');
             }
-            if entries.next_element_seed(Into { text: self.text, is_key: false })?.is_none() {
+            if entries.next_element_seed(JsonTextBuilder { text: self.text, is_key: false })?.is_none() {
                 self.text.truncate(before);
                 break;
             }
@@ -201,19 +202,19 @@ impl<'de> Visitor<'de> for Into<'_> {
             if before > start {
                 self.text.push(',');
             }
-            if fields.next_key_seed(Into { text: self.text, is_key: true })?.is_none() {
+            if fields.next_key_seed(JsonTextBuilder { text: self.text, is_key: true })?.is_none() {
                 self.text.truncate(before);
                 break;
             }
             self.text.push(':');
-            fields.next_value_seed(Into { text: self.text, is_key: false })?;
+            fields.next_value_seed(JsonTextBuilder { text: self.text, is_key: false })?;
         }
         self.text.push('}');
         Ok(())
     }
 }
 
-/// A value as YAML, in kubectl's way: two spaces, lists not indented below their field.
+/// A value as YAML as kubectl prints it: two spaces, lists not indented below their field.
 pub fn to_yaml(value: &Value) -> String {
     serde_saphyr::to_string(value).expect("a tree of JSON is YAML")
 }

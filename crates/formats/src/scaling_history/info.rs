@@ -1,7 +1,7 @@
-//! What the recorder keeps of an object: one type a table, made of an object or turned back into one.
+//! The recorder's `…Info` types: one type per table, converted from an object or back into one.
 //!
-//! `of` follows the recorder field by field, its losses included. `object` gives what the recorder must have seen, so
-//! that `of` finds the same in it again.
+//! `of` follows the recorder field by field, including what it loses. `object` is the inverse: it returns an object
+//! from which `of` makes the same info again.
 
 use std::collections::BTreeMap;
 
@@ -19,47 +19,47 @@ mod settings;
 mod worker_pool;
 
 pub(crate) use event::EventInfo;
-pub(crate) use hash::Hash;
+pub(crate) use hash::InfoHasher;
 pub use machine::MachineDeploymentInfo;
-pub(crate) use machine::{MachineClassInfo, number_or_text};
+pub(crate) use machine::{MachineClassInfo, int_or_string};
 pub use node::NodeInfo;
 pub(crate) use node::{CsiNodeInfo, is_ready};
 pub(crate) use pod::check_spec;
 pub use pod::{PodInfo, ScheduleStatus};
 pub use priority_class::PriorityClassInfo;
 pub use settings::SettingsInfo;
-pub(crate) use settings::{DEPLOYMENT, PRIORITIES, priorities_object};
+pub(crate) use settings::{AUTOSCALER_DEPLOYMENT, PRIORITIES_CONFIG_MAP, priorities_config_map};
 pub use worker_pool::WorkerPoolInfo;
 
-/// Why an object is not what the recorder needs, in words for the user.
-pub(crate) type Fit<T> = std::result::Result<T, String>;
+/// The error is a message for the user: why the recorder cannot use the object.
+pub(crate) type InfoResult<T> = std::result::Result<T, String>;
 
-/// Labels by name.
+/// Label values by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// Amounts by the name of the resource.
+/// Amounts by resource name.
 pub type Resources = BTreeMap<String, Quantity>;
 
-/// What names an object and says how long it was there.
+/// An object's name and times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
+pub struct SnapshotMeta {
     /// Its name.
     pub name: String,
     /// Its namespace; empty if it has none.
     pub namespace: String,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Moment>,
-    /// When its deletion is to be done, if that was asked for.
+    /// Its `deletionTimestamp`, if it is being deleted.
     pub deleted: Option<Moment>,
 }
 
-// === impl Meta ===
+// === impl SnapshotMeta ===
 
-impl Meta {
+impl SnapshotMeta {
     /// Reads the metadata of an object.
-    pub(crate) fn of(object: &Value) -> Fit<Meta> {
+    pub(crate) fn of(object: &Value) -> InfoResult<SnapshotMeta> {
         let metadata = &object["metadata"];
-        Ok(Meta {
+        Ok(SnapshotMeta {
             name: text(metadata, "name").to_owned(),
             namespace: text(metadata, "namespace").to_owned(),
             created: time(&metadata["creationTimestamp"])?,
@@ -83,17 +83,17 @@ impl Meta {
     }
 }
 
-/// A text among the fields of a value; empty if there is none.
+/// A string field; empty if there is none.
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// The entries of a list; none where there is no list.
+/// The entries of a list; empty if the value is not a list.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn time(value: &Value) -> Fit<Option<Moment>> {
+fn time(value: &Value) -> InfoResult<Option<Moment>> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => text.parse().map(Some).map_err(|error: model::BadMoment| error.to_string()),
@@ -101,9 +101,9 @@ fn time(value: &Value) -> Fit<Option<Moment>> {
     }
 }
 
-/// The newest of a creation and the last changes of conditions: the recorder's idea of when an object became what it
-/// is, which is not when it was seen.
-fn changed(created: Option<Moment>, conditions: &Value) -> Fit<Option<Moment>> {
+/// The latest of the creation and the conditions' last transitions: the recorder's `SnapshotTimestamp`, which is not
+/// the time of observation.
+fn last_changed(created: Option<Moment>, conditions: &Value) -> InfoResult<Option<Moment>> {
     let mut newest = created;
     for condition in list(conditions) {
         newest = newest.max(time(&condition["lastTransitionTime"])?);
@@ -111,35 +111,35 @@ fn changed(created: Option<Moment>, conditions: &Value) -> Fit<Option<Moment>> {
     Ok(newest)
 }
 
-/// Names with texts. `null` counts as none.
-pub(crate) fn labels(value: &Value) -> Fit<Labels> {
+/// Parses labels. `null` counts as none.
+pub(crate) fn labels(value: &Value) -> InfoResult<Labels> {
     Ok(Option::<Labels>::deserialize_from(value)?.unwrap_or_default())
 }
 
-/// Names with amounts. `null` counts as none.
-pub(crate) fn resources(value: &Value) -> Fit<Resources> {
+/// Parses resource amounts. `null` counts as none.
+pub(crate) fn resources(value: &Value) -> InfoResult<Resources> {
     Ok(Option::<Resources>::deserialize_from(value)?.unwrap_or_default())
 }
 
-/// Taints as they are: a list of objects. `null` counts as none.
-pub(crate) fn taints(value: &Value) -> Fit<Vec<Value>> {
+/// Taints as a list of JSON objects. `null` counts as none.
+pub(crate) fn taints(value: &Value) -> InfoResult<Vec<Value>> {
     let taints = Option::<Vec<Map<String, Value>>>::deserialize_from(value)?.unwrap_or_default();
     Ok(taints.into_iter().map(Value::Object).collect())
 }
 
-/// Reading from a tree that stays where it is, with the reason as text.
+/// Deserialisation from a borrowed value, with the error as a text.
 trait DeserializeFrom: Sized {
-    fn deserialize_from(value: &Value) -> Fit<Self>;
+    fn deserialize_from(value: &Value) -> InfoResult<Self>;
 }
 
 impl<T: for<'de> serde::Deserialize<'de>> DeserializeFrom for T {
-    fn deserialize_from(value: &Value) -> Fit<T> {
+    fn deserialize_from(value: &Value) -> InfoResult<T> {
         T::deserialize(value).map_err(|error| error.to_string())
     }
 }
 
-/// Puts a field into an object unless it would be empty: Go leaves those out.
-fn put(object: &mut Value, field: &str, value: Value) {
+/// Sets a field unless the value is empty: Go omits empty fields.
+fn set_if_not_empty(object: &mut Value, field: &str, value: Value) {
     let empty = match &value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

@@ -1,4 +1,4 @@
-//! The tables of a database that may be anything: which there are, and what is in their cells.
+//! The tables of an untrusted database: those that exist, and checked access to their cells.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,13 +10,13 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
-use super::times;
-use crate::{Error, MAX_VALUE, Result};
+use super::timestamps;
+use crate::{Error, MAX_VALUE_BYTES, Result};
 
-/// A table that is read, in the order in which rows of the same time are told.
+/// A table that is read. The order is that of rows with the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
-    Begin,
+    RecorderState,
     PriorityClass,
     WorkerPool,
     MachineClass,
@@ -29,16 +29,16 @@ pub(super) enum Table {
 }
 
 /// The tables of one file.
-pub(super) struct Tables {
+pub(super) struct HistoryDatabase {
     pub(super) db: Connection,
     pub(super) file: String,
-    there: BTreeSet<Table>,
-    /// Columns that younger layouts have and this one does not.
-    lacking: BTreeSet<&'static str>,
+    present_tables: BTreeSet<Table>,
+    /// Columns of later layouts that this file does not have.
+    missing_columns: BTreeSet<&'static str>,
 }
 
-/// One row, by the names of its columns.
-pub(super) struct Cells<'a> {
+/// One row, accessed by column name.
+pub(super) struct RowCells<'a> {
     file: &'a str,
     table: Table,
     pub(super) row: i64,
@@ -47,16 +47,16 @@ pub(super) struct Cells<'a> {
 }
 
 /// Tables of the layout before 2024-06-24.
-const OLDEST: [&str; 2] = ["nodegroup_info", "event_nodegroup_assoc"];
+const UNSUPPORTED_TABLES: [&str; 2] = ["nodegroup_info", "event_nodegroup_assoc"];
 
-/// Columns that came with a later layout.
-const LATER: [&str; 2] = ["Phase", "NodeGroupsMinMax"];
+/// Columns that were added in later layouts.
+const LATER_COLUMNS: [&str; 2] = ["Phase", "NodeGroupsMinMax"];
 
 // === impl Table ===
 
 impl Table {
     pub(super) const ALL: [Table; 10] = [
-        Table::Begin,
+        Table::RecorderState,
         Table::PriorityClass,
         Table::WorkerPool,
         Table::MachineClass,
@@ -70,7 +70,7 @@ impl Table {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Table::Begin => "recorder_state_info",
+            Table::RecorderState => "recorder_state_info",
             Table::PriorityClass => "pc_info",
             Table::WorkerPool => "worker_pool_info",
             Table::MachineClass => "mcc_info",
@@ -84,10 +84,10 @@ impl Table {
     }
 
     /// The columns that are read.
-    #[rustfmt::skip] // One a line they would fill pages.
+    #[rustfmt::skip] // One per line they would fill pages.
     pub(super) fn columns(self) -> &'static [&'static str] {
         match self {
-            Table::Begin => &["BeginTimestamp"],
+            Table::RecorderState => &["BeginTimestamp"],
             Table::PriorityClass => &[
                 "CreationTimestamp", "SnapshotTimestamp", "Name", "UID", "Value", "GlobalDefault",
                 "PreemptionPolicy", "Description", "Labels", "DeletionTimestamp",
@@ -128,107 +128,115 @@ impl Table {
         }
     }
 
-    /// Whether its rows carry their number in a column of their own.
+    /// Whether it has an explicit `RowID` column.
     fn has_row_column(self) -> bool {
-        !matches!(self, Table::Begin | Table::Event)
+        !matches!(self, Table::RecorderState | Table::Event)
     }
 }
 
-// === impl Tables ===
+// === impl HistoryDatabase ===
 
-impl Tables {
-    /// Opens a file and makes sure that it is a scaling history, and that what is called a table is one.
-    pub(super) fn open(path: &Path, file: &str) -> Result<Tables> {
+impl HistoryDatabase {
+    /// Opens a file and checks that it is a scaling history, and that its tables are real tables.
+    pub(super) fn open(path: &Path, file: &str) -> Result<HistoryDatabase> {
         let db = connect(path).map_err(|error| not_sqlite(file, &error))?;
-        let mut tables =
-            Tables { db, file: file.to_owned(), there: BTreeSet::new(), lacking: BTreeSet::new() };
-        let found = tables.found().map_err(|error| not_sqlite(file, &error))?;
+        let mut tables = HistoryDatabase {
+            db,
+            file: file.to_owned(),
+            present_tables: BTreeSet::new(),
+            missing_columns: BTreeSet::new(),
+        };
+        let found = tables.schema_entries().map_err(|error| not_sqlite(file, &error))?;
         let named = |name: &str| found.iter().find(|(found, ..)| found.eq_ignore_ascii_case(name));
-        if OLDEST.iter().any(|name| named(name).is_some()) {
+        if UNSUPPORTED_TABLES.iter().any(|name| named(name).is_some()) {
             let why = format!(
                 "this is a scaling history of before 2024-06-24 (tables {}): its layout was never documented; only \
                  later ones are read",
-                OLDEST.join(", ")
+                UNSUPPORTED_TABLES.join(", ")
             );
-            return Err(Error::unfit(file, why));
+            return Err(Error::invalid_file(file, why));
         }
         for table in Table::ALL {
             let Some((_, kind, page)) = named(table.name()) else { continue };
-            // A view or a virtual table runs code of the file's choice; only tables proper have a page.
+            // A view or a virtual table could run code that the file chooses; only real tables have a root page.
             if kind != "table" || *page <= 0 {
                 let kind = if kind == "table" { "virtual table" } else { kind };
-                return Err(Error::unfit(file, format!("{} is a {kind} and no table", table.name())));
+                return Err(Error::invalid_file(file, format!("{} is a {kind} and no table", table.name())));
             }
             tables.check_columns(table)?;
-            tables.there.insert(table);
+            tables.present_tables.insert(table);
         }
-        if tables.there.is_empty() {
+        if tables.present_tables.is_empty() {
             let names: Vec<&str> = Table::ALL.iter().map(|table| table.name()).collect();
             let why = format!("is no scaling history: it has none of the tables {}", names.join(", "));
-            return Err(Error::unfit(file, why));
+            return Err(Error::invalid_file(file, why));
         }
         Ok(tables)
     }
 
     pub(super) fn has(&self, table: Table) -> bool {
-        self.there.contains(&table)
+        self.present_tables.contains(&table)
     }
 
-    /// The tables that are not there.
-    pub(super) fn missing(&self) -> impl Iterator<Item = Table> {
-        Table::ALL.into_iter().filter(|table| !self.there.contains(table))
+    /// The tables that do not exist.
+    pub(super) fn missing_tables(&self) -> impl Iterator<Item = Table> {
+        Table::ALL.into_iter().filter(|table| !self.present_tables.contains(table))
     }
 
-    /// Goes through chosen columns of all rows.
-    pub(super) fn each(
+    /// Calls `take` with the given columns of every row.
+    pub(super) fn for_each_row(
         &self,
         table: Table,
         columns: &[&'static str],
         order: &str,
-        mut take: impl FnMut(Cells<'_>) -> Result<()>,
+        mut take: impl FnMut(RowCells<'_>) -> Result<()>,
     ) -> Result<()> {
         if !self.has(table) {
             return Ok(());
         }
         let sql = format!("SELECT RowID, {} FROM {} ORDER BY {order}", columns.join(", "), table.name());
-        let mut select = self.db.prepare(&sql).map_err(|error| self.unreadable(table, &error))?;
-        let mut rows = select.query([]).map_err(|error| self.unreadable(table, &error))?;
-        while let Some(cells) = rows.next().map_err(|error| self.unreadable(table, &error))? {
+        let mut select = self.db.prepare(&sql).map_err(|error| self.table_error(table, &error))?;
+        let mut rows = select.query([]).map_err(|error| self.table_error(table, &error))?;
+        while let Some(cells) = rows.next().map_err(|error| self.table_error(table, &error))? {
             let row = match cells.get_ref(0) {
                 Ok(ValueRef::Integer(row)) => row,
-                _ => return Err(Error::bad(&self.file, table.name(), "a RowID is no whole number")),
+                _ => return Err(Error::invalid_at(&self.file, table.name(), "a RowID is no whole number")),
             };
-            take(Cells { file: &self.file, table, row, columns, cells })?;
+            take(RowCells { file: &self.file, table, row, columns, cells })?;
         }
         Ok(())
     }
 
-    /// One row with all columns that are read.
-    pub(super) fn row<T>(
+    /// Calls `take` with one row and all columns that are read.
+    pub(super) fn with_row<T>(
         &self,
         table: Table,
         row: i64,
-        take: impl FnOnce(&Cells<'_>) -> Result<T>,
+        take: impl FnOnce(&RowCells<'_>) -> Result<T>,
     ) -> Result<T> {
         let place = || format!("{}, row {row}", table.name());
-        let fail = |error: &rusqlite::Error| Error::bad(&self.file, place(), sqlite_words(error));
+        let fail = |error: &rusqlite::Error| Error::invalid_at(&self.file, place(), sqlite_message(error));
         let columns = table.columns();
-        let select: Vec<&str> =
-            columns.iter().map(|column| if self.lacking.contains(column) { "''" } else { column }).collect();
+        let select: Vec<&str> = columns
+            .iter()
+            .map(|column| if self.missing_columns.contains(column) { "''" } else { column })
+            .collect();
         let sql = format!("SELECT RowID, {} FROM {} WHERE RowID = ?", select.join(", "), table.name());
         let mut select = self.db.prepare_cached(&sql).map_err(|error| fail(&error))?;
         let mut rows = select.query([row]).map_err(|error| fail(&error))?;
         match rows.next().map_err(|error| fail(&error))? {
-            Some(cells) => take(&Cells { file: &self.file, table, row, columns, cells }),
-            None => Err(Error::bad(&self.file, place(), "it was there and is gone: the file is damaged")),
+            Some(cells) => take(&RowCells { file: &self.file, table, row, columns, cells }),
+            None => {
+                Err(Error::invalid_at(&self.file, place(), "it was there and is gone: the file is damaged"))
+            }
         }
     }
 
-    /// The name, type and first page of all that the schema has.
-    fn found(&self) -> rusqlite::Result<Vec<(String, String, i64)>> {
-        // So that all is read as of one moment, should a recorder be at work.
+    /// The name, type and root page of the schema's entries.
+    fn schema_entries(&self) -> rusqlite::Result<Vec<(String, String, i64)>> {
+        // A transaction gives a consistent view while a recorder is running.
         self.db.execute_batch("BEGIN")?;
-        let names = Table::ALL.iter().map(|table| table.name()).chain(OLDEST);
+        let names = Table::ALL.iter().map(|table| table.name()).chain(UNSUPPORTED_TABLES);
         let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
         let sql = format!(
             "SELECT name, type, ifnull(rootpage, 0) FROM sqlite_schema
@@ -247,14 +255,14 @@ impl Tables {
                 .query_map([table.name()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
             rows.collect()
         };
-        let found = read().map_err(|error| self.unreadable(table, &error))?;
+        let found = read().map_err(|error| self.table_error(table, &error))?;
         let rows = table.has_row_column().then_some("RowID");
         for &column in table.columns().iter().chain(rows.as_slice()) {
             let bad = |why: &str| {
-                Error::unfit(&self.file, format!("table {}: column {column} {why}", table.name()))
+                Error::invalid_file(&self.file, format!("table {}: column {column} {why}", table.name()))
             };
             match found.iter().find(|(name, ..)| name.eq_ignore_ascii_case(column)) {
-                None if LATER.contains(&column) => drop(self.lacking.insert(column)),
+                None if LATER_COLUMNS.contains(&column) => drop(self.missing_columns.insert(column)),
                 None => return Err(bad("is missing")),
                 Some((.., hidden)) if *hidden != 0 => return Err(bad("is computed, not stored")),
                 Some((_, kind, key, _))
@@ -268,8 +276,8 @@ impl Tables {
         Ok(())
     }
 
-    fn unreadable(&self, table: Table, error: &rusqlite::Error) -> Error {
-        Error::bad(&self.file, table.name(), sqlite_words(error))
+    fn table_error(&self, table: Table, error: &rusqlite::Error) -> Error {
+        Error::invalid_at(&self.file, table.name(), sqlite_message(error))
     }
 }
 
@@ -283,60 +291,62 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let db = if beside("-wal") || beside("-journal") {
         Connection::open_with_flags(path, read)?
     } else {
-        // Nobody is at work on it. So SQLite need not put files beside it, which it would for one in write-ahead mode
-        // and could not on a medium that cannot be written.
+        // No program has it open. With `immutable` SQLite does not create files beside it, as it would in WAL mode and
+        // could not on a read-only file system.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
         let name = name.trim_start_matches('/');
         Connection::open_with_flags(format!("file:///{name}?immutable=1"), read | OpenFlags::SQLITE_OPEN_URI)?
     };
-    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE as i32)?;
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES as i32)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     db.execute_batch("PRAGMA trusted_schema = OFF; PRAGMA busy_timeout = 10000; PRAGMA cache_size = -16384")?;
     Ok(db)
 }
 
 fn not_sqlite(file: &str, error: &rusqlite::Error) -> Error {
-    Error::unfit(file, format!("cannot be read as an SQLite database: {}", sqlite_words(error)))
+    Error::invalid_file(file, format!("cannot be read as an SQLite database: {}", sqlite_message(error)))
 }
 
-fn sqlite_words(error: &rusqlite::Error) -> String {
+fn sqlite_message(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::TooBig) => format!("a value longer than {} MiB", MAX_VALUE >> 20),
+        Some(rusqlite::ErrorCode::TooBig) => format!("a value longer than {} MiB", MAX_VALUE_BYTES >> 20),
         _ => error.to_string(),
     }
 }
 
-// === impl Cells ===
+// === impl RowCells ===
 
-impl Cells<'_> {
-    /// A text; everything but the time of a deletion must be there.
+impl RowCells<'_> {
+    /// A text. No column but `DeletionTimestamp` may be NULL.
     pub(super) fn text(&self, column: &str) -> Result<&str> {
         match self.cell(column)? {
             ValueRef::Text(bytes) => {
-                std::str::from_utf8(bytes).map_err(|_| self.bad(column, "it is not UTF-8"))
+                std::str::from_utf8(bytes).map_err(|_| self.column_error(column, "it is not UTF-8"))
             }
-            other => Err(self.bad(column, format!("{} where a text should be", word(other)))),
+            other => Err(self.column_error(column, format!("{} where a text should be", type_name(other)))),
         }
     }
 
-    pub(super) fn owned(&self, column: &str) -> Result<String> {
+    pub(super) fn string(&self, column: &str) -> Result<String> {
         self.text(column).map(str::to_owned)
     }
 
     pub(super) fn number(&self, column: &str) -> Result<i64> {
         match self.cell(column)? {
             ValueRef::Integer(number) => Ok(number),
-            other => Err(self.bad(column, format!("{} where a whole number should be", word(other)))),
+            other => {
+                Err(self.column_error(column, format!("{} where a whole number should be", type_name(other))))
+            }
         }
     }
 
     pub(super) fn time(&self, column: &str) -> Result<Option<Moment>> {
-        times::of_number(self.number(column)?).map_err(|why| self.bad(column, why))
+        timestamps::parse_number(self.number(column)?).map_err(|why| self.column_error(column, why))
     }
 
-    /// A time that may be missing.
-    pub(super) fn time_if_any(&self, column: &str) -> Result<Option<Moment>> {
+    /// A time that may be NULL.
+    pub(super) fn optional_time(&self, column: &str) -> Result<Option<Moment>> {
         match self.cell(column)? {
             ValueRef::Null => Ok(None),
             _ => self.time(column),
@@ -349,26 +359,30 @@ impl Cells<'_> {
         if text.trim().is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_str(text).map_err(|error| self.bad(column, format!("not JSON: {error}")))
+        serde_json::from_str(text).map_err(|error| self.column_error(column, format!("not JSON: {error}")))
     }
 
-    pub(super) fn bad(&self, column: &str, why: impl Into<String>) -> Error {
-        Error::bad(self.file, format_args!("{}, row {}, column {column}", self.table.name(), self.row), why)
+    pub(super) fn column_error(&self, column: &str, why: impl Into<String>) -> Error {
+        Error::invalid_at(
+            self.file,
+            format_args!("{}, row {}, column {column}", self.table.name(), self.row),
+            why,
+        )
     }
 
-    /// The row as a whole is wrong.
-    pub(super) fn unfit(&self, why: impl Into<String>) -> Error {
-        Error::bad(self.file, format_args!("{}, row {}", self.table.name(), self.row), why)
+    /// An error about the row as a whole.
+    pub(super) fn row_error(&self, why: impl Into<String>) -> Error {
+        Error::invalid_at(self.file, format_args!("{}, row {}", self.table.name(), self.row), why)
     }
 
     fn cell(&self, column: &str) -> Result<ValueRef<'_>> {
         let index = self.columns.iter().position(|name| *name == column);
         let index = index.expect("only columns that were asked for are looked at") + 1;
-        self.cells.get_ref(index).map_err(|error| self.bad(column, sqlite_words(&error)))
+        self.cells.get_ref(index).map_err(|error| self.column_error(column, sqlite_message(&error)))
     }
 }
 
-fn word(value: ValueRef<'_>) -> &'static str {
+fn type_name(value: ValueRef<'_>) -> &'static str {
     match value {
         ValueRef::Null => "NULL",
         ValueRef::Integer(_) => "a whole number",

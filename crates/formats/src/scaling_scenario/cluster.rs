@@ -1,76 +1,77 @@
-//! A cluster at one moment, as far as scaling goes.
+//! Gardener's cluster snapshot: the objects that matter to scaling at one moment.
 
 use std::collections::BTreeMap;
 
 use model::{Moment, Object};
 use serde_json::Value;
 
-use crate::LeftOut;
+use crate::LeftOutCounts;
 use crate::scaling_history::info::{
-    CsiNodeInfo, DEPLOYMENT, Fit, Labels, MachineDeploymentInfo, NodeInfo, PRIORITIES, PodInfo,
-    PriorityClassInfo, Resources, ScheduleStatus, SettingsInfo, WorkerPoolInfo,
+    AUTOSCALER_DEPLOYMENT, CsiNodeInfo, InfoResult, Labels, MachineDeploymentInfo, NodeInfo,
+    PRIORITIES_CONFIG_MAP, PodInfo, PriorityClassInfo, Resources, ScheduleStatus, SettingsInfo,
+    WorkerPoolInfo,
 };
 
-/// A cluster at one moment, as far as scaling goes. All lists are by namespace and name.
+/// The objects that matter to scaling at one moment. All lists are sorted by namespace and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterSnapshot {
-    /// Which moment.
+    /// The moment.
     pub at: Moment,
-    /// Pods without a node, be it that no node takes them or that nobody has looked at them yet.
+    /// Pods without a node, unschedulable or not yet attempted by the scheduler.
     pub unscheduled_pods: Vec<PodInfo>,
-    /// Pods on nodes. Those that have ended are left out: they take no room.
+    /// Pods on nodes. Finished pods are left out: they use no resources.
     pub scheduled_pods: Vec<PodInfo>,
-    /// Pods for which a node is being cleared.
+    /// Pods with a nominated node.
     pub nominated_pods: Vec<PodInfo>,
     /// Nodes, whatever their condition.
     pub nodes: Vec<NodeInfo>,
     /// Gardener's worker pools.
     pub worker_pools: Vec<WorkerPoolInfo>,
-    /// The groups that grow and shrink.
+    /// The node groups.
     pub node_groups: Vec<NodeGroupInfo>,
-    /// What new nodes of the groups would be like.
+    /// Templates of the groups' new nodes.
     pub node_templates: Vec<NodeTemplate>,
     /// Gardener's machine deployments.
     pub machine_deployments: Vec<MachineDeploymentInfo>,
     /// Priority classes.
     pub priority_classes: Vec<PriorityClassInfo>,
-    /// How the autoscaler is set; `None` if nothing tells.
+    /// The autoscaler's settings; `None` if not known.
     pub autoscaler: Option<SettingsInfo>,
-    /// Objects that cannot be understood.
-    pub left_out: LeftOut,
+    /// Objects that cannot be parsed.
+    pub left_out: LeftOutCounts,
 }
 
-/// A group that grows and shrinks.
+/// A node group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeGroupInfo {
     /// Its name.
     pub name: String,
-    /// The pool it is part of; empty if nothing tells.
+    /// Its worker pool; empty if not known.
     pub pool: String,
-    /// Its zone; empty if nothing tells.
+    /// Its zone; empty if not known.
     pub zone: String,
-    /// How many nodes it is to have.
+    /// Its target size.
     pub target: i64,
-    /// The fewest it may have.
+    /// Its minimum size.
     pub min: i64,
-    /// The most it may have.
+    /// Its maximum size.
     pub max: i64,
 }
 
-/// What new nodes of a group would be like.
+/// The template of a group's new nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTemplate {
     /// The name of the group.
     pub name: String,
-    /// What the cloud calls such machines.
+    /// Their instance type.
     pub instance_type: String,
     /// Their region.
     pub region: String,
     /// Their zone.
     pub zone: String,
-    /// All they have.
+    /// All their resources.
     pub capacity: Resources,
-    /// What pods may have of it.
+    /// Resources available to pods.
     pub allocatable: Resources,
     /// Their labels.
     pub labels: Labels,
@@ -78,34 +79,34 @@ pub struct NodeTemplate {
     pub taints: Vec<Value>,
 }
 
-/// What an object tells a snapshot. Groups and kinds decide, and names where one of many is meant.
+/// The part of a snapshot that an object belongs to, by its API group and kind, and for single objects by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SnapshotPart {
     /// A pod.
     Pod,
     /// A node.
     Node,
-    /// How many volumes a node takes.
+    /// A CSINode: the volume limit of a node.
     CsiNode,
     /// A priority class.
     PriorityClass,
-    /// A machine deployment of Gardener's.
+    /// A machine deployment of Gardener.
     MachineDeployment,
-    /// Worker pools of Gardener's.
+    /// A Worker of Gardener, with its pools.
     Worker,
-    /// The autoscaler's settings.
+    /// The autoscaler's Deployment: its settings.
     Autoscaler,
-    /// Which groups the autoscaler prefers.
+    /// The priority expander's ConfigMap.
     Priorities,
 }
 
 // === impl ClusterSnapshot ===
 
 impl ClusterSnapshot {
-    /// A cluster of these objects. Groups and templates are left for those who know how to tell them.
+    /// The snapshot of these objects. The caller fills in node groups and templates.
     pub fn of<'a>(at: Moment, objects: impl IntoIterator<Item = &'a Object>) -> ClusterSnapshot {
         let mut cluster = ClusterSnapshot { at, ..ClusterSnapshot::default() };
-        let mut around = Around::default();
+        let mut around = RelatedValues::default();
         for object in objects {
             if cluster.add(object, &mut around).is_err() {
                 cluster.left_out.count(&format!("{} objects that cannot be understood", object.meta().kind));
@@ -121,11 +122,11 @@ impl ClusterSnapshot {
         cluster
     }
 
-    fn add(&mut self, object: &Object, around: &mut Around) -> Fit<()> {
+    fn add(&mut self, object: &Object, around: &mut RelatedValues) -> InfoResult<()> {
         let Some(part) = SnapshotPart::of(object) else { return Ok(()) };
         let value = || object.value().map_err(|error| error.to_string());
         match part {
-            SnapshotPart::Pod => self.pod(PodInfo::read(object)?),
+            SnapshotPart::Pod => self.add_pod(PodInfo::read(object)?),
             SnapshotPart::Node => self.nodes.push(NodeInfo::read(object)?),
             SnapshotPart::CsiNode => {
                 let CsiNodeInfo { meta, volumes } = CsiNodeInfo::of(&value()?)?;
@@ -138,7 +139,7 @@ impl ClusterSnapshot {
                 self.machine_deployments.push(MachineDeploymentInfo::of(&value()?)?);
             }
             SnapshotPart::Worker => {
-                self.worker_pools.extend(WorkerPoolInfo::all_of(&value()?)?.into_values());
+                self.worker_pools.extend(WorkerPoolInfo::pools_of(&value()?)?.into_values());
             }
             SnapshotPart::Autoscaler => self.autoscaler = Some(SettingsInfo::of(&value()?)?),
             SnapshotPart::Priorities => {
@@ -148,7 +149,7 @@ impl ClusterSnapshot {
         Ok(())
     }
 
-    fn pod(&mut self, info: PodInfo) {
+    fn add_pod(&mut self, info: PodInfo) {
         if matches!(&*info.phase, "Succeeded" | "Failed") {
             return;
         }
@@ -174,7 +175,7 @@ impl ClusterSnapshot {
         self.priority_classes.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
     }
 
-    /// All pods in the order of a report: those without a node first, then by name.
+    /// All pods in the order of a report: pods without a node first, then by name.
     pub(super) fn pods(&self) -> Vec<&PodInfo> {
         let mut waiting: Vec<&PodInfo> = self.unscheduled_pods.iter().chain(&self.nominated_pods).collect();
         let mut placed: Vec<&PodInfo> = self.scheduled_pods.iter().collect();
@@ -189,8 +190,8 @@ impl ClusterSnapshot {
 // === impl NodeTemplate ===
 
 impl NodeTemplate {
-    /// The template of a group whose new nodes are like this one. Says why that cannot be understood.
-    pub fn of(group: &str, node: &Object) -> Fit<NodeTemplate> {
+    /// The template of a group whose new nodes resemble this one. The error says why the node cannot be parsed.
+    pub fn of(group: &str, node: &Object) -> InfoResult<NodeTemplate> {
         let NodeInfo { labels, taints, allocatable, capacity, .. } = NodeInfo::read(node)?;
         let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
         Ok(NodeTemplate {
@@ -209,7 +210,7 @@ impl NodeTemplate {
 // === impl SnapshotPart ===
 
 impl SnapshotPart {
-    /// What an object tells; `None` if a snapshot needs nothing of it.
+    /// The part that an object belongs to; `None` if the snapshot does not need it.
     pub fn of(object: &Object) -> Option<SnapshotPart> {
         let meta = object.meta();
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
@@ -220,16 +221,16 @@ impl SnapshotPart {
             ("scheduling.k8s.io", "PriorityClass") => Some(SnapshotPart::PriorityClass),
             ("machine.sapcloud.io", "MachineDeployment") => Some(SnapshotPart::MachineDeployment),
             ("extensions.gardener.cloud", "Worker") => Some(SnapshotPart::Worker),
-            ("apps", "Deployment") if meta.name == DEPLOYMENT => Some(SnapshotPart::Autoscaler),
-            ("", "ConfigMap") if meta.name == PRIORITIES => Some(SnapshotPart::Priorities),
+            ("apps", "Deployment") if meta.name == AUTOSCALER_DEPLOYMENT => Some(SnapshotPart::Autoscaler),
+            ("", "ConfigMap") if meta.name == PRIORITIES_CONFIG_MAP => Some(SnapshotPart::Priorities),
             _ => None,
         }
     }
 }
 
-/// What other objects tell of nodes and settings.
+/// Values for nodes and settings that come from other objects.
 #[derive(Default)]
-struct Around {
+struct RelatedValues {
     volumes: BTreeMap<String, i64>,
     priorities: String,
 }

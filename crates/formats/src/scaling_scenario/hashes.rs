@@ -1,11 +1,11 @@
-//! The fingerprints that a report carries beside those of its rows.
+//! The hashes of a report that are not those of its rows.
 
 use super::cluster::{ClusterSnapshot, NodeGroupInfo, NodeTemplate};
-use crate::scaling_history::info::{Hash, PodInfo};
+use crate::scaling_history::info::{InfoHasher, PodInfo};
 
 impl NodeGroupInfo {
     pub(super) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.name);
         for number in [self.target, self.min, self.max] {
             hash.number(number);
@@ -18,7 +18,7 @@ impl NodeGroupInfo {
 
 impl NodeTemplate {
     pub(super) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         for part in [&self.name, &self.instance_type, &self.region, &self.zone] {
             hash.text(part);
         }
@@ -30,9 +30,9 @@ impl NodeTemplate {
 }
 
 impl ClusterSnapshot {
-    /// Of the autoscaler's part: templates, groups, nodes and settings.
+    /// The hash of `AutoscalerConfig`: templates, groups, nodes and settings.
     pub(super) fn config_hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         for template in &self.node_templates {
             hash.text(&template.name);
             hash.text(&template.hash());
@@ -46,19 +46,19 @@ impl ClusterSnapshot {
         hash.hex()
     }
 
-    /// Of the whole: that of the autoscaler's part, and those of all entries as they are listed.
+    /// The hash of the whole snapshot: that of `AutoscalerConfig`, and those of all entries in their order.
     pub(super) fn hash(&self, config: &str, pods: &[&PodInfo]) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(config);
         self.worker_pools.iter().for_each(|pool| hash.text(&pool.hash()));
         self.priority_classes.iter().for_each(|class| hash.text(&class.hash()));
-        pods.iter().for_each(|pod| hash.text(&hash_of(pod)));
+        pods.iter().for_each(|pod| hash.text(&pod_hash(pod)));
         self.nodes.iter().for_each(|node| hash.text(&node.hash()));
         hash.hex()
     }
 }
 
-/// Of a pod; empty if its spec is such that theirs could not be made.
-pub(super) fn hash_of(pod: &PodInfo) -> String {
+/// The hash of a pod; empty if the replayer could not compute one for its spec.
+pub(super) fn pod_hash(pod: &PodInfo) -> String {
     pod.hash().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A report: a cluster at one moment, and what a simulation made of it.
+//! The report's content: a cluster snapshot and the result of a simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,33 @@ use model::Moment;
 use super::cluster::ClusterSnapshot;
 use crate::scaling_history::info::{NodeInfo, PodInfo, Resources};
 
-/// A report: a cluster at one moment, and what a simulation made of it.
+/// A report: a cluster snapshot and the result of a simulation that began with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What the cluster is called.
+    /// The cluster's name.
     pub name: String,
-    /// Which report of the cluster it is, from 1.
+    /// The number of the report, from 1.
     pub number: u64,
-    /// When it began.
+    /// When the simulation began.
     pub begin: Moment,
-    /// The cluster then.
+    /// The cluster at that time.
     pub cluster: ClusterSnapshot,
-    /// What came of it.
+    /// The simulation's result.
     pub result: ScalingResult,
 }
 
-/// What a simulation made of a cluster.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScalingResult {
-    /// How many nodes each group got.
+    /// How many nodes were added to each group.
     pub scaled_up_node_groups: BTreeMap<String, u64>,
     /// Those nodes.
     pub scaled_up_nodes: Vec<NodeInfo>,
-    /// Pods that still have no node.
+    /// Pods that have no node.
     pub pending_unscheduled_pods: Vec<PodInfo>,
-    /// What the pods of each node ask for; nodes without pods are not there.
+    /// The sum of the pods' requests per node, without empty nodes.
     pub nodes_utilization: BTreeMap<String, Resources>,
-    /// Nodes without pods, by name.
+    /// The names of nodes without pods.
     pub empty_node_names: Vec<String>,
     /// Pods that have a node.
     pub scheduled_pods: Vec<PodInfo>,
@@ -42,7 +42,7 @@ pub struct ScalingResult {
 // === impl Scenario ===
 
 impl Scenario {
-    /// The name of the file that their replayer would write it to.
+    /// The name of the file that Gardener's replayer would write.
     pub fn file_name(&self) -> String {
         format!("{}_ca-replay-{}.json", self.name, self.number)
     }
@@ -51,7 +51,7 @@ impl Scenario {
 // === impl ScalingResult ===
 
 impl ScalingResult {
-    /// What has become of a cluster: nodes of groups that are new since then, and where all pods are.
+    /// The result from the snapshots before and after: new nodes of groups, and the pods' nodes.
     pub fn between(
         before: &ClusterSnapshot,
         after: &ClusterSnapshot,

@@ -1,4 +1,4 @@
-//! The objects of one moment of a report.
+//! The objects of one cluster snapshot in a report.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,17 @@ use model::{Moment, Object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fields::Fields;
+use super::fields::ReportFields;
 use crate::Result;
 use crate::scaling_history::info::{
-    CsiNodeInfo, EventInfo, Labels, MachineClassInfo, MachineDeploymentInfo, Meta, NodeInfo, PodInfo,
-    ScheduleStatus, SettingsInfo, WorkerPoolInfo, check_spec, labels, priorities_object, resources, taints,
+    CsiNodeInfo, EventInfo, Labels, MachineClassInfo, MachineDeploymentInfo, NodeInfo, PodInfo,
+    ScheduleStatus, SettingsInfo, SnapshotMeta, WorkerPoolInfo, check_spec, labels, priorities_config_map,
+    resources, taints,
 };
 
-/// The cluster at one moment.
-pub(super) struct Snapshot {
-    /// When; `None` if the report does not say.
+/// A cluster snapshot read from a report.
+pub(super) struct ReportSnapshot {
+    /// Its time; `None` if the report does not contain it.
     pub(super) at: Option<Moment>,
     pub(super) objects: Vec<Object>,
     /// Events with their times.
@@ -25,18 +26,18 @@ pub(super) struct Snapshot {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Sizes {
+struct MinMaxJson {
     min: i64,
     max: i64,
 }
 
-// === impl Snapshot ===
+// === impl ReportSnapshot ===
 
-impl Snapshot {
-    /// A ClusterSnapshot.
-    pub(super) fn read(fields: &Fields<'_>, begin: Option<Moment>) -> Result<Snapshot> {
+impl ReportSnapshot {
+    /// Reads a `ClusterSnapshot`.
+    pub(super) fn read(fields: &ReportFields<'_>, begin: Option<Moment>) -> Result<ReportSnapshot> {
         let at = fields.time("SnapshotTime")?.or(begin);
-        let mut snapshot = Snapshot::new(at);
+        let mut snapshot = ReportSnapshot::new(at);
         for class in fields.list("PriorityClasses")? {
             snapshot.add(&class, &priority_class(&class)?)?;
         }
@@ -45,7 +46,7 @@ impl Snapshot {
         }
         let config = fields.object("AutoscalerConfig")?;
         if let Some(config) = &config {
-            snapshot.groups(config)?;
+            snapshot.add_node_groups(config)?;
         }
         let mut nodes = fields.list("Nodes")?;
         if let Some(config) = &config
@@ -54,33 +55,34 @@ impl Snapshot {
             nodes = config.list("ExistingNodes")?;
         }
         for fields in nodes {
-            snapshot.node(&fields)?;
+            snapshot.add_node(&fields)?;
         }
         for pod in fields.list("Pods")? {
             let status = pod.number("PodScheduleStatus")?;
-            let status = ScheduleStatus::numbered(status).map_err(|why| pod.bad("PodScheduleStatus", why))?;
+            let status = ScheduleStatus::from_number(status)
+                .map_err(|why| pod.field_error("PodScheduleStatus", why))?;
             snapshot.add(&pod, &read_pod(&pod, status)?.object())?;
         }
-        Ok(snapshot.without_doubles())
+        Ok(snapshot.without_duplicates())
     }
 
-    /// A scenario of May 2024.
-    pub(super) fn read_old(fields: &Fields<'_>) -> Result<Snapshot> {
-        let mut snapshot = Snapshot::new(fields.time("StartTime")?);
+    /// Reads a scenario in the form of May 2024.
+    pub(super) fn read_legacy(fields: &ReportFields<'_>) -> Result<ReportSnapshot> {
+        let mut snapshot = ReportSnapshot::new(fields.time("StartTime")?);
         let mut sizes = BTreeMap::new();
         for group in fields.list("NodeGroups")? {
             let name = group.text("Name")?;
             sizes.insert(name.clone(), (group.number("MinSize")?, group.number("MaxSize")?));
-            let (deployment, class) = machines(&name, &group, None)?;
+            let (deployment, class) = machine_infos(&name, &group, None)?;
             snapshot.add(&group, &deployment.object())?;
             let class = MachineClassInfo { instance_type: group.text("MachineType")?, ..class };
             snapshot.add(&group, &class.object())?;
         }
         if let Some(settings) = fields.object("CASettings")? {
-            snapshot.settings(&settings, sizes)?;
+            snapshot.add_settings(&settings, sizes)?;
         }
         for node in fields.list("Nodes")? {
-            snapshot.node(&node)?;
+            snapshot.add_node(&node)?;
         }
         for (list, status) in
             [("UnscheduledPods", ScheduleStatus::Unscheduled), ("ScheduledPods", ScheduleStatus::Committed)]
@@ -91,42 +93,44 @@ impl Snapshot {
         }
         for event in fields.list("ScaleUpEvents")? {
             let info = read_event(&event)?;
-            snapshot.events.push((info.at, parsed(&event, &info.object())?));
+            snapshot.events.push((info.at, parse_object(&event, &info.object())?));
         }
         snapshot.events.sort_by_key(|(at, _)| *at);
-        Ok(snapshot.without_doubles())
+        Ok(snapshot.without_duplicates())
     }
 
-    fn new(at: Option<Moment>) -> Snapshot {
-        Snapshot { at, objects: Vec::new(), events: Vec::new(), warnings: Vec::new() }
+    fn new(at: Option<Moment>) -> ReportSnapshot {
+        ReportSnapshot { at, objects: Vec::new(), events: Vec::new(), warnings: Vec::new() }
     }
 
-    fn add(&mut self, fields: &Fields<'_>, object: &Value) -> Result<()> {
-        self.objects.push(parsed(fields, object)?);
+    fn add(&mut self, fields: &ReportFields<'_>, object: &Value) -> Result<()> {
+        self.objects.push(parse_object(fields, object)?);
         Ok(())
     }
 
-    /// Node groups and their templates are made of machine deployments and classes, and become such again.
-    fn groups(&mut self, config: &Fields<'_>) -> Result<()> {
-        let mut templates: BTreeMap<String, Fields<'_>> = config.map("NodeTemplates")?.into_iter().collect();
+    /// Gardener derives node groups and templates from machine deployments and classes; they are turned back into
+    /// those.
+    fn add_node_groups(&mut self, config: &ReportFields<'_>) -> Result<()> {
+        let mut templates: BTreeMap<String, ReportFields<'_>> =
+            config.map("NodeTemplates")?.into_iter().collect();
         let mut sizes = BTreeMap::new();
         for (name, group) in config.map("NodeGroups")? {
             sizes.insert(name.clone(), (group.number("MinSize")?, group.number("MaxSize")?));
             let template = templates.remove(&name);
-            let (deployment, class) = machines(&name, &group, template.as_ref())?;
+            let (deployment, class) = machine_infos(&name, &group, template.as_ref())?;
             self.add(&group, &deployment.object())?;
             self.add(&group, &class.object())?;
         }
         match config.object("CASettings")? {
-            Some(settings) => self.settings(&settings, sizes),
+            Some(settings) => self.add_settings(&settings, sizes),
             None => Ok(()),
         }
     }
 
-    fn settings(&mut self, fields: &Fields<'_>, sizes: BTreeMap<String, (i64, i64)>) -> Result<()> {
+    fn add_settings(&mut self, fields: &ReportFields<'_>, sizes: BTreeMap<String, (i64, i64)>) -> Result<()> {
         let millis = |field: &str| fields.number(field).map(|nanos| nanos / 1_000_000);
         let mut groups = sizes;
-        let named: Option<BTreeMap<String, Sizes>> = fields.get("NodeGroupsMinMax")?;
+        let named: Option<BTreeMap<String, MinMaxJson>> = fields.get("NodeGroupsMinMax")?;
         groups.extend(named.unwrap_or_default().into_iter().map(|(name, size)| (name, (size.min, size.max))));
         let settings = SettingsInfo {
             expander: fields.text("Expander")?,
@@ -142,21 +146,21 @@ impl Snapshot {
         };
         self.add(fields, &settings.object())?;
         if !settings.priorities.is_empty() {
-            self.add(fields, &priorities_object(&settings.priorities))?;
+            self.add(fields, &priorities_config_map(&settings.priorities))?;
         }
         Ok(())
     }
 
-    fn node(&mut self, fields: &Fields<'_>) -> Result<()> {
+    fn add_node(&mut self, fields: &ReportFields<'_>) -> Result<()> {
         let info = NodeInfo {
             meta: meta(fields)?,
-            changed: changed(fields)?,
+            changed: snapshot_timestamp(fields)?,
             provider_id: fields.text("ProviderID")?,
             volumes: fields.number("AllocatableVolumes")?,
-            labels: fields.read("Labels", labels)?,
-            taints: fields.read("Taints", taints)?,
-            allocatable: fields.read("Allocatable", resources)?,
-            capacity: fields.read("Capacity", resources)?,
+            labels: fields.parse_with("Labels", labels)?,
+            taints: fields.parse_with("Taints", taints)?,
+            allocatable: fields.parse_with("Allocatable", resources)?,
+            capacity: fields.parse_with("Capacity", resources)?,
         };
         self.add(fields, &info.object())?;
         if info.volumes > 0 {
@@ -165,13 +169,15 @@ impl Snapshot {
         Ok(())
     }
 
-    /// One object a name. The recorder misses deletions, so a pod may be there beside the one that took its name.
-    fn without_doubles(mut self) -> Snapshot {
+    /// Keeps one object per name. The recorder misses deletions, so a pod and its successor of the same name may both
+    /// be in a snapshot.
+    fn without_duplicates(mut self) -> ReportSnapshot {
         let name = |object: &Object| {
             let meta = object.meta();
             (meta.kind.into_owned(), meta.namespace.into_owned(), meta.name.into_owned())
         };
-        let created = |object: &Object| Meta::of(&object.value().ok()?).ok().and_then(|meta| meta.created);
+        let created =
+            |object: &Object| SnapshotMeta::of(&object.value().ok()?).ok().and_then(|meta| meta.created);
         let mut kept: Vec<Object> = Vec::new();
         let mut places = BTreeMap::new();
         let mut doubles = 0;
@@ -194,37 +200,37 @@ impl Snapshot {
                 format!("{doubles} objects have the name of another: the one that was created last is taken");
             self.warnings.push(warning);
         }
-        Snapshot { objects: kept, ..self }
+        ReportSnapshot { objects: kept, ..self }
     }
 }
 
-/// An object as its text: a tree would take many times its room.
-fn parsed(fields: &Fields<'_>, object: &Value) -> Result<Object> {
-    Object::parse(&object.to_string()).map_err(|error| fields.unfit(error.to_string()))
+/// An object as text, which needs a fraction of a parsed value's memory.
+fn parse_object(fields: &ReportFields<'_>, object: &Value) -> Result<Object> {
+    Object::parse(&object.to_string()).map_err(|error| fields.object_error(error.to_string()))
 }
 
-fn meta(fields: &Fields<'_>) -> Result<Meta> {
-    Ok(Meta {
+fn meta(fields: &ReportFields<'_>) -> Result<SnapshotMeta> {
+    Ok(SnapshotMeta {
         name: fields.text("Name")?,
         namespace: fields.text("Namespace")?,
         created: fields.time("CreationTimestamp")?,
-        // Theirs is always Go's zero time: their own reader does not find the column.
+        // In Gardener's reports this is always Go's zero time: its own reader does not find the column.
         deleted: fields.time("DeletionTimestamp")?,
     })
 }
 
-fn changed(fields: &Fields<'_>) -> Result<Option<Moment>> {
+fn snapshot_timestamp(fields: &ReportFields<'_>) -> Result<Option<Moment>> {
     Ok(fields.time("SnapshotTimestamp")?.or(fields.time("CreationTimestamp")?))
 }
 
-fn read_pod(fields: &Fields<'_>, status: ScheduleStatus) -> Result<PodInfo> {
+fn read_pod(fields: &ReportFields<'_>, status: ScheduleStatus) -> Result<PodInfo> {
     let mut spec = fields.get::<Value>("Spec")?.unwrap_or_else(|| json!({}));
-    check_spec(&spec).map_err(|why| fields.bad("Spec", why))?;
+    check_spec(&spec).map_err(|why| fields.field_error("Spec", why))?;
     let node = fields.text("NodeName")?;
     if !node.is_empty() && spec.get("nodeName").is_none_or(Value::is_null) {
         spec["nodeName"] = json!(node);
     }
-    // The replayer unbinds pods whose node is gone, and leaves their status as it was recorded.
+    // The replayer unbinds pods whose node is gone, but keeps their recorded status.
     let bound = spec["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let status = match status {
         ScheduleStatus::Committed if !bound => ScheduleStatus::Unscheduled,
@@ -232,19 +238,19 @@ fn read_pod(fields: &Fields<'_>, status: ScheduleStatus) -> Result<PodInfo> {
     };
     Ok(PodInfo {
         meta: meta(fields)?,
-        changed: changed(fields)?,
+        changed: snapshot_timestamp(fields)?,
         uid: fields.text("UID")?,
         nominated: fields.text("NominatedNodeName")?,
         phase: if bound { fields.text("PodPhase")? } else { String::new() },
-        labels: fields.read("Labels", labels)?,
-        requests: fields.read("Requests", resources)?,
+        labels: fields.parse_with("Labels", labels)?,
+        requests: fields.parse_with("Requests", resources)?,
         spec,
         status,
     })
 }
 
-/// The object is inlined; what is not of it goes.
-fn priority_class(fields: &Fields<'_>) -> Result<Value> {
+/// The object's fields are inlined; the row's own fields are removed.
+fn priority_class(fields: &ReportFields<'_>) -> Result<Value> {
     let mut object = fields.values()?;
     for field in ["RowID", "SnapshotTimestamp", "Hash"] {
         object.remove(field);
@@ -254,26 +260,26 @@ fn priority_class(fields: &Fields<'_>) -> Result<Value> {
     Ok(Value::Object(object))
 }
 
-fn worker_pool(fields: &Fields<'_>) -> Result<WorkerPoolInfo> {
+fn worker_pool(fields: &ReportFields<'_>) -> Result<WorkerPoolInfo> {
     Ok(WorkerPoolInfo {
         meta: meta(fields)?,
-        changed: changed(fields)?,
+        changed: snapshot_timestamp(fields)?,
         machine_type: fields.text("MachineType")?,
         architecture: fields.text("Architecture")?,
         minimum: fields.number("Minimum")?,
         maximum: fields.number("Maximum")?,
-        max_surge: fields.number_or_text("MaxSurge")?,
-        max_unavailable: fields.number_or_text("MaxUnavailable")?,
+        max_surge: fields.int_or_string_text("MaxSurge")?,
+        max_unavailable: fields.int_or_string_text("MaxUnavailable")?,
         zones: fields.get("Zones")?.unwrap_or_default(),
     })
 }
 
-/// The machine deployment and class that a group and its template were made of. A group is called by the namespace and
-/// the deployment, the class by the deployment and a suffix that is lost.
-fn machines(
+/// The machine deployment and class from which a group and its template were derived. The group's name consists of the
+/// namespace and the deployment's name; the class's name is the deployment's and a suffix that is not recorded.
+fn machine_infos(
     name: &str,
-    group: &Fields<'_>,
-    template: Option<&Fields<'_>>,
+    group: &ReportFields<'_>,
+    template: Option<&ReportFields<'_>>,
 ) -> Result<(MachineDeploymentInfo, MachineClassInfo)> {
     let (namespace, deployment) = name.split_once('.').unwrap_or(("", name));
     let (pool, zone) = (group.text("PoolName")?, group.text("Zone")?);
@@ -282,9 +288,9 @@ fn machines(
         ("topology.kubernetes.io/zone".to_owned(), zone.clone()),
     ]);
     if let Some(template) = template {
-        found.extend(template.read("Labels", labels)?);
+        found.extend(template.parse_with("Labels", labels)?);
     }
-    let meta = |name: String| Meta {
+    let meta = |name: String| SnapshotMeta {
         name,
         namespace: namespace.to_owned(),
         created: group.time("CreationTimestamp").ok().flatten(),
@@ -302,7 +308,7 @@ fn machines(
             max_unavailable: String::new(),
             class: class.clone(),
             labels: found.clone(),
-            taints: template.map_or(Ok(Vec::new()), |template| template.read("Taints", taints))?,
+            taints: template.map_or(Ok(Vec::new()), |template| template.parse_with("Taints", taints))?,
         },
         MachineClassInfo {
             meta: meta(class),
@@ -312,15 +318,15 @@ fn machines(
             zone,
             labels: found,
             capacity: template
-                .map_or(Ok(BTreeMap::new()), |template| template.read("Capacity", resources))?,
+                .map_or(Ok(BTreeMap::new()), |template| template.parse_with("Capacity", resources))?,
         },
     ))
 }
 
-fn read_event(fields: &Fields<'_>) -> Result<EventInfo> {
+fn read_event(fields: &ReportFields<'_>) -> Result<EventInfo> {
     Ok(EventInfo {
         uid: fields.text("UID")?,
-        at: fields.time("EventTime")?.ok_or_else(|| fields.bad("EventTime", "is missing"))?,
+        at: fields.time("EventTime")?.ok_or_else(|| fields.field_error("EventTime", "is missing"))?,
         controller: fields.text("ReportingController")?,
         reason: fields.text("Reason")?,
         message: fields.text("Message")?,

@@ -1,6 +1,7 @@
-//! A report as Go prints it: fields in the order of its types, `null` for what is empty, the zero time for none.
+//! The writer of reports, as Go prints them: fields in the order of its types, `null` for empty lists and maps, the
+//! zero time for no time.
 
-mod shapes;
+mod report_json;
 #[cfg(test)]
 mod tests;
 
@@ -10,23 +11,24 @@ use std::io;
 use model::Moment;
 use serde_json::Value;
 
-use self::shapes::{
-    ClusterJson, ConfigJson, GroupJson, MetaJson, Nil, NodeJson, PodJson, PoolJson, PriorityClassJson,
-    ResultJson, ScenarioJson, SettingsJson, SizesJson, TemplateJson, Time,
+use self::report_json::{
+    ClusterJson, ConfigJson, GoTime, GroupJson, MetaJson, NodeJson, NullIfEmpty, PodJson, PoolJson,
+    PriorityClassJson, ResultJson, ScenarioJson, SettingsJson, SizesJson, TemplateJson,
 };
 use super::cluster::{ClusterSnapshot, NodeGroupInfo, NodeTemplate};
-use super::hashes::hash_of;
+use super::hashes::pod_hash;
 use super::report::{ScalingResult, Scenario};
 use crate::go_json;
 use crate::scaling_history::info::{
-    Meta, NodeInfo, PodInfo, PriorityClassInfo, ScheduleStatus, SettingsInfo, WorkerPoolInfo, number_or_text,
+    NodeInfo, PodInfo, PriorityClassInfo, ScheduleStatus, SettingsInfo, SnapshotMeta, WorkerPoolInfo,
+    int_or_string,
 };
 
-/// The mode in which their replayer keeps its autoscaler until all pods are there.
-const PAUSED: &str = "replay-mode-pause";
+/// The mode in which Gardener's replayer holds its autoscaler until all pods exist.
+const REPLAY_PAUSE_MODE: &str = "replay-mode-pause";
 
 impl Scenario {
-    /// Writes it as their replayer does. What they find in a database and no recording has is 0: numbers of rows.
+    /// Writes the report as Gardener's replayer does. Row IDs, which exist only in its database, are 0.
     pub fn write(&self, mut out: impl io::Write) -> io::Result<()> {
         let text = serde_json::to_string(&ScenarioJson::of(self))?;
         let mut escaped = Vec::with_capacity(text.len());
@@ -40,17 +42,19 @@ impl<'a> ScenarioJson<'a> {
         let Scenario { name, number, begin, cluster, result } = scenario;
         let (config_hash, pods) = (cluster.config_hash(), cluster.pods());
         ScenarioJson {
-            begin_time: Time(Some(*begin)),
+            begin_time: GoTime(Some(*begin)),
             cluster_snapshot: ClusterJson {
                 id: format!("{name}-{number}"),
                 number: *number,
-                snapshot_time: Time(Some(cluster.at)),
+                snapshot_time: GoTime(Some(cluster.at)),
                 hash: cluster.hash(&config_hash, &pods),
                 autoscaler_config: ConfigJson::of(cluster, config_hash),
-                worker_pools: Nil(cluster.worker_pools.iter().map(PoolJson::of).collect()),
-                priority_classes: Nil(cluster.priority_classes.iter().map(PriorityClassJson::of).collect()),
-                pods: Nil(pods.into_iter().map(PodJson::of).collect()),
-                nodes: Nil(cluster.nodes.iter().map(NodeJson::of).collect()),
+                worker_pools: NullIfEmpty(cluster.worker_pools.iter().map(PoolJson::of).collect()),
+                priority_classes: NullIfEmpty(
+                    cluster.priority_classes.iter().map(PriorityClassJson::of).collect(),
+                ),
+                pods: NullIfEmpty(pods.into_iter().map(PodJson::of).collect()),
+                nodes: NullIfEmpty(cluster.nodes.iter().map(NodeJson::of).collect()),
             },
             scaling_result: ResultJson::of(result),
         }
@@ -64,9 +68,9 @@ impl<'a> ConfigJson<'a> {
         ConfigJson {
             node_templates: templates.map(|it| (it.name.as_str(), TemplateJson::of(it))).collect(),
             node_groups: groups.map(|it| (it.name.as_str(), GroupJson::of(it))).collect(),
-            existing_nodes: Nil(cluster.nodes.iter().map(NodeJson::of).collect()),
+            existing_nodes: NullIfEmpty(cluster.nodes.iter().map(NodeJson::of).collect()),
             settings: SettingsJson::of(cluster.at, &cluster.autoscaler.clone().unwrap_or_default()),
-            mode: PAUSED,
+            mode: REPLAY_PAUSE_MODE,
             success_signal_path: "",
             error_signal_path: "",
             hash,
@@ -81,10 +85,10 @@ impl<'a> TemplateJson<'a> {
             instance_type: &template.instance_type,
             region: &template.region,
             zone: &template.zone,
-            capacity: Nil(&template.capacity),
-            allocatable: Nil(&template.allocatable),
-            labels: Nil(&template.labels),
-            taints: Nil(&template.taints),
+            capacity: NullIfEmpty(&template.capacity),
+            allocatable: NullIfEmpty(&template.allocatable),
+            labels: NullIfEmpty(&template.labels),
+            taints: NullIfEmpty(&template.taints),
             hash: template.hash(),
         }
     }
@@ -105,11 +109,11 @@ impl<'a> GroupJson<'a> {
 }
 
 impl<'a> MetaJson<'a> {
-    fn of(meta: &'a Meta, changed: Option<Moment>) -> MetaJson<'a> {
+    fn of(meta: &'a SnapshotMeta, changed: Option<Moment>) -> MetaJson<'a> {
         MetaJson {
             row_id: 0,
-            creation_timestamp: Time(meta.created),
-            snapshot_timestamp: Time(changed),
+            creation_timestamp: GoTime(meta.created),
+            snapshot_timestamp: GoTime(changed),
             name: &meta.name,
             namespace: &meta.namespace,
         }
@@ -122,11 +126,11 @@ impl<'a> NodeJson<'a> {
             meta: MetaJson::of(&node.meta, node.changed),
             provider_id: &node.provider_id,
             allocatable_volumes: node.volumes,
-            labels: Nil(&node.labels),
-            taints: Nil(&node.taints),
-            allocatable: Nil(&node.allocatable),
-            capacity: Nil(&node.capacity),
-            deletion_timestamp: Time(node.meta.deleted),
+            labels: NullIfEmpty(&node.labels),
+            taints: NullIfEmpty(&node.taints),
+            allocatable: NullIfEmpty(&node.allocatable),
+            capacity: NullIfEmpty(&node.capacity),
+            deletion_timestamp: GoTime(node.meta.deleted),
             hash: node.hash(),
         }
     }
@@ -139,17 +143,17 @@ impl<'a> PodJson<'a> {
             uid: &pod.uid,
             node_name: pod.node_name(),
             nominated_node_name: &pod.nominated,
-            labels: Nil(&pod.labels),
-            requests: Nil(&pod.requests),
+            labels: NullIfEmpty(&pod.labels),
+            requests: NullIfEmpty(&pod.requests),
             spec: &pod.spec,
-            // Their recorder waits until the scheduler has looked at a pod; whoever reads a report must place it.
+            // Gardener's recorder stores no pod that the scheduler has not attempted; here its reader has to place it.
             pod_schedule_status: match pod.status {
                 ScheduleStatus::Pending => ScheduleStatus::Unscheduled as i64,
                 status => status as i64,
             },
             pod_phase: &pod.phase,
-            deletion_timestamp: Time(pod.meta.deleted),
-            hash: hash_of(pod),
+            deletion_timestamp: GoTime(pod.meta.deleted),
+            hash: pod_hash(pod),
         }
     }
 }
@@ -162,12 +166,12 @@ impl<'a> PoolJson<'a> {
             architecture: &pool.architecture,
             minimum: pool.minimum,
             maximum: pool.maximum,
-            max_surge: number_or_text(&pool.max_surge),
-            max_unavailable: number_or_text(&pool.max_unavailable),
-            zones: Nil(&pool.zones),
+            max_surge: int_or_string(&pool.max_surge),
+            max_unavailable: int_or_string(&pool.max_unavailable),
+            zones: NullIfEmpty(&pool.zones),
             labels: (),
             taints: (),
-            deletion_timestamp: Time(pool.meta.deleted),
+            deletion_timestamp: GoTime(pool.meta.deleted),
             hash: pool.hash(),
         }
     }
@@ -182,7 +186,7 @@ impl PriorityClassJson {
         fields.retain(|field, _| field != "apiVersion" && field != "kind");
         PriorityClassJson {
             row_id: 0,
-            snapshot_timestamp: Time(class.meta.created),
+            snapshot_timestamp: GoTime(class.meta.created),
             hash: class.hash(),
             class: fields,
         }
@@ -194,11 +198,11 @@ impl SettingsJson {
         let nanos = |millis: i64| millis.saturating_mul(1_000_000);
         let sizes = settings.groups.iter();
         SettingsJson {
-            snapshot_timestamp: Time(Some(at)),
+            snapshot_timestamp: GoTime(Some(at)),
             expander: settings.expander.clone(),
-            node_groups_min_max: Nil(sizes
-                .map(|(name, (min, max))| (name.clone(), SizesJson { min: *min, max: *max }))
-                .collect()),
+            node_groups_min_max: NullIfEmpty(
+                sizes.map(|(name, (min, max))| (name.clone(), SizesJson { min: *min, max: *max })).collect(),
+            ),
             max_node_provision_time: nanos(settings.max_node_provision_millis),
             scan_interval: nanos(settings.scan_interval_millis),
             max_graceful_termination_seconds: settings.max_graceful_termination_seconds,
@@ -215,12 +219,14 @@ impl SettingsJson {
 impl<'a> ResultJson<'a> {
     fn of(result: &'a ScalingResult) -> ResultJson<'a> {
         ResultJson {
-            scaled_up_node_groups: Nil(&result.scaled_up_node_groups),
-            scaled_up_nodes: Nil(result.scaled_up_nodes.iter().map(NodeJson::of).collect()),
-            pending_unscheduled_pods: Nil(result.pending_unscheduled_pods.iter().map(PodJson::of).collect()),
-            nodes_utilization: Nil(&result.nodes_utilization),
-            empty_node_names: Nil(&result.empty_node_names),
-            scheduled_pods: Nil(result.scheduled_pods.iter().map(PodJson::of).collect()),
+            scaled_up_node_groups: NullIfEmpty(&result.scaled_up_node_groups),
+            scaled_up_nodes: NullIfEmpty(result.scaled_up_nodes.iter().map(NodeJson::of).collect()),
+            pending_unscheduled_pods: NullIfEmpty(
+                result.pending_unscheduled_pods.iter().map(PodJson::of).collect(),
+            ),
+            nodes_utilization: NullIfEmpty(&result.nodes_utilization),
+            empty_node_names: NullIfEmpty(&result.empty_node_names),
+            scheduled_pods: NullIfEmpty(result.scheduled_pods.iter().map(PodJson::of).collect()),
         }
     }
 }

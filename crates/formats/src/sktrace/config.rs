@@ -1,4 +1,4 @@
-//! What SimKube's tracer is told to track: kinds, where their pod templates are, whose pods' lives count.
+//! The configuration of SimKube's tracer: tracked kinds, the paths of their pod templates, lifecycle tracking.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,23 +9,23 @@ use serde_json::{Map, Value, json};
 
 use crate::{Error, Result};
 
-/// The `apiVersion` and `kind` of the object that keeps the configuration of a trace in a history.
-const KEPT: (&str, &str) = ("simkube.kinescope.io/v1", "TracerConfig");
+/// The `apiVersion` and `kind` of the object that stores the configuration of a trace in a history.
+const STORED_AS: (&str, &str) = ("simkube.kinescope.io/v1", "TracerConfig");
 
-/// What is tracked, by group, version and kind.
+/// The tracked objects, by group, version and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracerConfig {
-    tracked: BTreeMap<Gvk, Tracked>,
+    tracked: BTreeMap<Gvk, TrackedKind>,
 }
 
-/// How objects of one kind are tracked.
+/// The tracking of objects of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tracked {
-    /// JSON pointers to the pod templates, with `*` for every element of an array; none if the kind has no template.
+pub(super) struct TrackedKind {
+    /// JSON pointers to the pod templates, with `*` for every element of an array; empty if the kind has no template.
     pub(super) pod_spec_template_paths: Vec<String>,
-    /// Whether the lives of pods that such an object owns are recorded.
+    /// Whether the lifecycles of pods that such an object owns are recorded.
     pub(super) track_lifecycle: bool,
-    /// Whether objects of this kind that are owned by others are left out.
+    /// Whether objects of this kind that have an owner are left out.
     pub(super) skip_owned: bool,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Gvk {
     pub(super) kind: String,
 }
 
-/// The kinds whose templates SimKube knows itself. It refuses any other path for them, that of ReplicaSets included,
-/// which leads nowhere.
-const KNOWN: [(&str, &str, &str); 7] = [
+/// The kinds whose template paths SimKube knows itself. It rejects any other path for them, even for ReplicaSets, for
+/// which its own path is wrong.
+const KNOWN_TEMPLATE_PATHS: [(&str, &str, &str); 7] = [
     ("apps/v1", "DaemonSet", "/spec/template"),
     ("apps/v1", "Deployment", "/spec/template"),
     ("apps/v1", "ReplicaSet", "/spec"),
@@ -48,16 +48,16 @@ const KNOWN: [(&str, &str, &str); 7] = [
     ("v1", "Pod", ""),
 ];
 
-/// The text of a configuration.
+/// A configuration file.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
-    tracked_objects: BTreeMap<String, ToldOfKind>,
+struct ConfigFile {
+    tracked_objects: BTreeMap<String, TrackedKindInFile>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ToldOfKind {
+struct TrackedKindInFile {
     pod_spec_template_path: Option<String>,
     pod_spec_template_paths: Option<Vec<String>>,
     #[serde(default)]
@@ -66,11 +66,11 @@ struct ToldOfKind {
     skip_owned: bool,
 }
 
-/// The same in a trace, where older and newer fields stand too.
+/// The same in a trace, which may have older and newer fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct TracedOfKind {
-    /// To the pod's spec itself, in the first traces.
+struct TrackedKindInTrace {
+    /// The path of the pod spec instead of the template, in the first traces.
     pod_spec_path: Option<String>,
     pod_spec_template_path: Option<String>,
     pod_spec_template_paths: Option<Vec<String>>,
@@ -83,18 +83,18 @@ struct TracedOfKind {
 // === impl TracerConfig ===
 
 impl TracerConfig {
-    /// Reads a configuration as SimKube's tracer takes it, YAML or JSON, and what the user should know about it.
+    /// Parses a configuration file of SimKube's tracer, YAML or JSON, and returns it with warnings.
     pub fn parse(file: &str, text: &str) -> Result<(TracerConfig, Vec<String>)> {
-        let told: Told = serde_saphyr::from_str(text).map_err(|error| {
+        let told: ConfigFile = serde_saphyr::from_str(text).map_err(|error| {
             let line = error.location().map_or(1, |place| place.line());
             let why = error.without_snippet().to_string();
             let why = why.split(" at line ").next().unwrap_or(&why).to_owned();
-            Error::line(file, line, format!("not a tracer's configuration: {why}"))
+            Error::invalid_line(file, line, format!("not a tracer's configuration: {why}"))
         })?;
         let mut warnings = Vec::new();
         let mut tracked = BTreeMap::new();
         for (name, told) in told.tracked_objects {
-            let gvk = Gvk::parse(&name).map_err(|why| Error::unfit(file, why))?;
+            let gvk = Gvk::parse(&name).map_err(|why| Error::invalid_file(file, why))?;
             let mut paths = told.pod_spec_template_paths.unwrap_or_default();
             if let Some(path) = told.pod_spec_template_path {
                 let mut warning = format!("{gvk}: podSpecTemplatePath is deprecated");
@@ -111,7 +111,7 @@ impl TracerConfig {
                     let why = format!(
                         "Invalid path for {gvk}: SimKube takes {known:?} and no other, leave podSpecTemplatePaths out"
                     );
-                    return Err(Error::unfit(file, why));
+                    return Err(Error::invalid_file(file, why));
                 }
                 (Some(known), _) => paths = vec![known.to_owned()],
                 (None, None) => warnings.push(format!(
@@ -121,9 +121,9 @@ impl TracerConfig {
             }
             if let Some(path) = paths.iter().find(|path| !path.is_empty() && !path.starts_with('/')) {
                 let why = format!("{gvk}: {path:?} is no JSON pointer such as /spec/template");
-                return Err(Error::unfit(file, why));
+                return Err(Error::invalid_file(file, why));
             }
-            let told = Tracked {
+            let told = TrackedKind {
                 pod_spec_template_paths: paths,
                 track_lifecycle: told.track_lifecycle,
                 skip_owned: told.skip_owned,
@@ -133,9 +133,9 @@ impl TracerConfig {
         Ok((TracerConfig { tracked }, warnings))
     }
 
-    /// The kind of the object that keeps the configuration of an imported trace.
+    /// The kind of the object that stores the configuration of an imported trace.
     pub fn kind() -> Kind {
-        Kind::of(KEPT.0, KEPT.1)
+        Kind::of(STORED_AS.0, STORED_AS.1)
     }
 
     /// The kinds that are tracked.
@@ -143,36 +143,36 @@ impl TracerConfig {
         self.tracked.keys().map(|gvk| Kind::of(&gvk.api_version, &gvk.kind))
     }
 
-    /// Where the kinds that are tracked describe pods: pointers with `*` for every member of a list.
-    pub fn templates(&self) -> impl Iterator<Item = (Kind, Vec<String>)> {
-        let of = |(gvk, tracked): (&Gvk, &Tracked)| {
+    /// The tracked kinds with the JSON pointers to their pod templates, with `*` for every element of an array.
+    pub fn template_paths(&self) -> impl Iterator<Item = (Kind, Vec<String>)> {
+        let of = |(gvk, tracked): (&Gvk, &TrackedKind)| {
             (Kind::of(&gvk.api_version, &gvk.kind), tracked.pod_spec_template_paths.clone())
         };
         self.tracked.iter().map(of)
     }
 
-    /// The object that keeps it in a history.
-    pub fn kept(&self) -> Object {
-        kept(&self.to_json(|_| true)).expect("a map of kinds is an object")
+    /// The object that stores the configuration in a history.
+    pub fn to_object(&self) -> Object {
+        config_object(&self.to_json(|_| true)).expect("a map of kinds is an object")
     }
 
-    /// The configuration that an imported trace had, if this is the object that keeps it.
-    pub fn kept_in(object: &Object) -> Option<TracerConfig> {
-        if !is_kept(&object.meta()) {
+    /// The configuration of an imported trace; `None` if the object does not store one.
+    pub fn from_object(object: &Object) -> Option<TracerConfig> {
+        if !is_config_object(&object.meta()) {
             return None;
         }
-        TracerConfig::of_trace(&object.value().ok()?).ok()
+        TracerConfig::from_trace(&object.value().ok()?).ok()
     }
 
-    /// The configuration in a trace. Nothing that a recorded trace says is wrong, however old.
-    pub(super) fn of_trace(config: &Value) -> std::result::Result<TracerConfig, String> {
+    /// Parses the configuration in a trace. Template paths are not checked: SimKube has accepted them once.
+    pub(super) fn from_trace(config: &Value) -> std::result::Result<TracerConfig, String> {
         let Some(Value::Object(kinds)) = config.get("trackedObjects") else {
             return Err("trackedObjects must be a map".to_owned());
         };
         let mut tracked = BTreeMap::new();
         for (name, told) in kinds {
             let gvk = Gvk::parse(name)?;
-            let told: TracedOfKind =
+            let told: TrackedKindInTrace =
                 serde_json::from_value(told.clone()).map_err(|error| format!("{gvk}: {error}"))?;
             let mut paths = told.pod_spec_template_paths.unwrap_or_default();
             if paths.is_empty() {
@@ -185,7 +185,7 @@ impl TracerConfig {
             if paths.is_empty() {
                 paths.extend(gvk.known_path().map(str::to_owned));
             }
-            let told = Tracked {
+            let told = TrackedKind {
                 pod_spec_template_paths: paths,
                 track_lifecycle: told.track_lifecycle,
                 skip_owned: told.skip_owned,
@@ -196,18 +196,19 @@ impl TracerConfig {
     }
 
     /// How a kind is tracked; `None` if it is not.
-    pub(super) fn tracked(&self, gvk: &Gvk) -> Option<&Tracked> {
+    pub(super) fn tracked(&self, gvk: &Gvk) -> Option<&TrackedKind> {
         self.tracked.get(gvk)
     }
 
-    /// The only kind whose pods' lives are recorded, if it is one.
-    pub(super) fn only_with_lives(&self) -> Option<&Gvk> {
+    /// The kind whose pods' lifecycles are recorded, if there is exactly one.
+    pub(super) fn only_kind_with_lifecycles(&self) -> Option<&Gvk> {
         let mut kinds =
             self.tracked.iter().filter(|(_, tracked)| tracked.track_lifecycle).map(|(gvk, _)| gvk);
         kinds.next().filter(|_| kinds.next().is_none())
     }
 
-    /// What a trace says of it: SimKube refuses kinds without a template, and other templates for the kinds it knows.
+    /// The configuration as written in a trace: SimKube rejects kinds without a template path, and other paths for the
+    /// kinds it knows.
     pub(super) fn to_trace(&self) -> Value {
         self.to_json(|paths| !paths.is_empty())
     }
@@ -236,30 +237,31 @@ impl TracerConfig {
 }
 
 impl Default for TracerConfig {
-    /// The workloads that Kubernetes has, pods without an owner, and the lives of all their pods.
+    /// The built-in workloads, pods without an owner, and the lifecycles of all their pods.
     fn default() -> TracerConfig {
-        let tracked =
-            KNOWN.iter().filter(|(_, kind, _)| *kind != "ReplicaSet").map(|(api_version, kind, path)| {
+        let tracked = KNOWN_TEMPLATE_PATHS.iter().filter(|(_, kind, _)| *kind != "ReplicaSet").map(
+            |(api_version, kind, path)| {
                 let gvk = Gvk { api_version: (*api_version).to_owned(), kind: (*kind).to_owned() };
                 let paths = vec![(*path).to_owned()];
                 let skip_owned = *kind == "Pod";
-                (gvk, Tracked { pod_spec_template_paths: paths, track_lifecycle: true, skip_owned })
-            });
+                (gvk, TrackedKind { pod_spec_template_paths: paths, track_lifecycle: true, skip_owned })
+            },
+        );
         TracerConfig { tracked: tracked.collect() }
     }
 }
 
-/// The object that keeps a trace's configuration.
-pub(super) fn kept(config: &Value) -> std::result::Result<Object, BadObject> {
-    let (api_version, kind) = KEPT;
+/// The object that stores a trace's configuration.
+pub(super) fn config_object(config: &Value) -> std::result::Result<Object, BadObject> {
+    let (api_version, kind) = STORED_AS;
     let tracked = &config["trackedObjects"];
     let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "tracer"}, "trackedObjects": tracked});
     Object::parse(&object.to_string())
 }
 
-/// Whether an object is one that keeps a configuration.
-pub(super) fn is_kept(meta: &Meta<'_>) -> bool {
-    (&*meta.api_version, &*meta.kind) == KEPT
+/// Whether an object stores a configuration.
+pub(super) fn is_config_object(meta: &Meta<'_>) -> bool {
+    (&*meta.api_version, &*meta.kind) == STORED_AS
 }
 
 // === impl Gvk ===
@@ -287,7 +289,7 @@ impl Gvk {
     }
 
     fn known_path(&self) -> Option<&'static str> {
-        KNOWN
+        KNOWN_TEMPLATE_PATHS
             .iter()
             .find(|(api_version, kind, _)| *api_version == self.api_version && *kind == self.kind)
             .map(|(_, _, path)| *path)
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_path_counts_only_alone() {
+    fn the_deprecated_path_counts_only_alone() {
         check(
             "trackedObjects:\n  batch.volcano.sh/v1alpha1.Job: {podSpecTemplatePath: /spec/tasks/*/template}\n",
             json!({"batch.volcano.sh/v1alpha1.Job": {"podSpecTemplatePaths": ["/spec/tasks/*/template"]}}),
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_simkube_refuses_is_refused() {
+    fn configurations_that_simkube_refuses_are_refused() {
         refused(
             "trackedObjects:\n  apps/v1.ReplicaSet: {podSpecTemplatePaths: [/spec/template]}",
             "Invalid path for apps/v1.ReplicaSet: SimKube takes \"/spec\" and no other",
@@ -406,7 +408,7 @@ mod tests {
             "a.io/v1.B": {"podSpecPath": "/spec/tasks/*/template/spec", "unheard": 1},
             "apps/v1.ReplicaSet": {"podSpecTemplatePath": "/spec/template", "trackLifecycle": true},
         }});
-        let config = TracerConfig::of_trace(&old).unwrap();
+        let config = TracerConfig::from_trace(&old).unwrap();
         let paths = |name: &str| &config.tracked(&Gvk::parse(name).unwrap()).unwrap().pod_spec_template_paths;
         assert_eq!(paths("v1.Pod"), &[""]);
         assert_eq!(paths("a.io/v1.B"), &["/spec/tasks/*/template"]);
@@ -415,6 +417,6 @@ mod tests {
             config.to_trace()["trackedObjects"]["apps/v1.ReplicaSet"]["podSpecTemplatePaths"],
             json!(["/spec"])
         );
-        assert_eq!(config.only_with_lives().unwrap().kind, "ReplicaSet");
+        assert_eq!(config.only_kind_with_lifecycles().unwrap().kind, "ReplicaSet");
     }
 }

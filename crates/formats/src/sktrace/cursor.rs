@@ -1,65 +1,66 @@
-//! A walk through a file of nested values, whatever its encoding.
+//! A cursor in a file of nested values, independent of its encoding.
 
 use crate::{Error, Result};
 
-/// Where in a file of nested values the reading is.
-pub(super) trait Cursor: Send {
-    /// What comes next, without taking it.
-    fn kind(&mut self) -> Result<Kind>;
-    /// Goes into the map or the list that comes next.
+/// A position in a file of nested values.
+pub(super) trait ValueCursor: Send {
+    /// The kind of the next value, without reading it.
+    fn peek_kind(&mut self) -> Result<ValueKind>;
+    /// Enters the map or the list that comes next.
     fn enter(&mut self) -> Result<()>;
-    /// Whether there is another entry in the map or list that was entered last; leaves it if not.
-    fn more(&mut self) -> Result<bool>;
-    /// Takes the key of an entry of a map, as JSON. It comes before the entry's value.
-    fn key(&mut self, json: &mut Vec<u8>) -> Result<()>;
-    /// Takes a value, as JSON.
-    fn value(&mut self, json: &mut Vec<u8>) -> Result<()>;
-    /// Passes over a value, however long.
-    fn skip(&mut self) -> Result<()>;
-    /// How many bytes have been read.
-    fn place(&self) -> u64;
-    /// Goes where a value begins, or back to the end of one within the map or list entered last.
-    fn go_to(&mut self, place: u64) -> Result<()>;
-    /// An error about what was read last.
-    fn bad(&self, why: String) -> Error;
+    /// Whether the innermost map or list has another entry; leaves it if not.
+    fn next_entry(&mut self) -> Result<bool>;
+    /// Reads the key of a map's entry as JSON. It comes before the entry's value.
+    fn read_key(&mut self, json: &mut Vec<u8>) -> Result<()>;
+    /// Reads a value as JSON.
+    fn read_value(&mut self, json: &mut Vec<u8>) -> Result<()>;
+    /// Skips a value, whatever its length.
+    fn skip_value(&mut self) -> Result<()>;
+    /// The byte offset.
+    fn position(&self) -> u64;
+    /// Moves to the beginning of a value, or back to the end of a value in the innermost map or list.
+    fn seek(&mut self, place: u64) -> Result<()>;
+    /// An error about the value read last.
+    fn error(&self, why: String) -> Error;
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Map,
     List,
-    /// A number, a text, nothing.
-    Plain,
+    /// A number, a text, a boolean or null.
+    Scalar,
 }
 
-impl dyn Cursor + '_ {
-    /// Takes a value that is to be of a type.
-    pub(super) fn typed<T: serde::de::DeserializeOwned>(&mut self, what: &str) -> Result<T> {
+impl dyn ValueCursor + '_ {
+    /// Reads a value of the given type.
+    pub(super) fn read_typed<T: serde::de::DeserializeOwned>(&mut self, what: &str) -> Result<T> {
         let mut json = Vec::new();
-        self.value(&mut json)?;
-        serde_json::from_slice(&json).map_err(|error| self.bad(format!("{what}: {}", without_place(&error))))
+        self.read_value(&mut json)?;
+        serde_json::from_slice(&json)
+            .map_err(|error| self.error(format!("{what}: {}", message_without_position(&error))))
     }
 
-    /// Goes into the list that must come next.
+    /// Enters the list that must come next.
     pub(super) fn enter_list(&mut self, what: &str) -> Result<()> {
-        match self.kind()? {
-            Kind::List => self.enter(),
-            _ => Err(self.bad(format!("{what} must be a list"))),
+        match self.peek_kind()? {
+            ValueKind::List => self.enter(),
+            _ => Err(self.error(format!("{what} must be a list"))),
         }
     }
 
-    /// Goes into the map that must come next.
+    /// Enters the map that must come next.
     pub(super) fn enter_map(&mut self, what: &str) -> Result<()> {
-        match self.kind()? {
-            Kind::Map => self.enter(),
-            _ => Err(self.bad(format!("{what} must be a map"))),
+        match self.peek_kind()? {
+            ValueKind::Map => self.enter(),
+            _ => Err(self.error(format!("{what} must be a map"))),
         }
     }
 }
 
-/// What a parser says, without the line and column of a text that is no file.
-pub(super) fn without_place(error: &serde_json::Error) -> String {
+/// A parser's message without line and column, which do not refer to the file.
+pub(super) fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(why, _)| why.to_owned())
 }

@@ -1,70 +1,70 @@
-//! One event of a trace, and the objects in it.
+//! An event of a trace, and the objects in it.
 
 use model::{Moment, Object};
 
-use super::cursor::{Cursor, Kind};
-use super::outline::second;
+use super::cursor::{ValueCursor, ValueKind};
+use super::outline::read_seconds;
 use crate::Result;
 
-/// One event, by where its parts are.
+/// The time of an event, and the offsets of its lists and its end.
 #[derive(Clone, Copy)]
-pub(super) struct Event {
+pub(super) struct EventPositions {
     pub(super) at: Moment,
     pub(super) applied: u64,
     pub(super) deleted: u64,
     pub(super) end: u64,
 }
 
-// === impl Event ===
+// === impl EventPositions ===
 
-impl Event {
-    /// Goes through the event that comes next.
-    pub(super) fn look(cursor: &mut dyn Cursor) -> Result<Event> {
+impl EventPositions {
+    /// Scans the event that comes next.
+    pub(super) fn scan(cursor: &mut dyn ValueCursor) -> Result<EventPositions> {
         let (mut at, mut applied, mut deleted) = (None, None, None);
-        let list = |cursor: &mut dyn Cursor| -> Result<Option<u64>> {
-            let place = cursor.place();
-            cursor.skip()?;
+        let list = |cursor: &mut dyn ValueCursor| -> Result<Option<u64>> {
+            let place = cursor.position();
+            cursor.skip_value()?;
             Ok(Some(place))
         };
-        match cursor.kind()? {
-            Kind::Map => {
+        match cursor.peek_kind()? {
+            ValueKind::Map => {
                 cursor.enter()?;
                 let mut key = Vec::new();
-                while cursor.more()? {
-                    cursor.key(&mut key)?;
+                while cursor.next_entry()? {
+                    cursor.read_key(&mut key)?;
                     match &*key {
-                        b"\"ts\"" => at = Some(second(cursor)?),
+                        b"\"ts\"" => at = Some(read_seconds(cursor)?),
                         b"\"applied_objs\"" => applied = list(cursor)?,
                         b"\"deleted_objs\"" => deleted = list(cursor)?,
-                        _ => cursor.skip()?,
+                        _ => cursor.skip_value()?,
                     }
                 }
             }
-            // Without names.
-            Kind::List => {
+            // Without field names.
+            ValueKind::List => {
                 cursor.enter()?;
                 let mut part = 0;
-                while cursor.more()? {
+                while cursor.next_entry()? {
                     match part {
-                        0 => at = Some(second(cursor)?),
+                        0 => at = Some(read_seconds(cursor)?),
                         1 => applied = list(cursor)?,
                         2 => deleted = list(cursor)?,
-                        _ => cursor.skip()?,
+                        _ => cursor.skip_value()?,
                     }
                     part += 1;
                 }
             }
-            Kind::Plain => return Err(cursor.bad("an event must be a map".to_owned())),
+            ValueKind::Scalar => return Err(cursor.error("an event must be a map".to_owned())),
         }
         let (Some(at), Some(applied), Some(deleted)) = (at, applied, deleted) else {
-            return Err(cursor.bad("an event must have ts, applied_objs and deleted_objs".to_owned()));
+            return Err(cursor.error("an event must have ts, applied_objs and deleted_objs".to_owned()));
         };
-        Ok(Event { at, applied, deleted, end: cursor.place() })
+        Ok(EventPositions { at, applied, deleted, end: cursor.position() })
     }
 }
 
-/// An object by its text, which the cursor took last.
-pub(super) fn object(cursor: &dyn Cursor, json: &[u8]) -> Result<Object> {
-    let text = std::str::from_utf8(json).map_err(|_| cursor.bad("no UTF-8".to_owned()))?;
-    Object::parse(text).map_err(|error| cursor.bad(error.to_string()))
+/// Parses the object that the cursor read last.
+pub(super) fn parse_object(cursor: &dyn ValueCursor, json: &[u8]) -> Result<Object> {
+    let text = std::str::from_utf8(json).map_err(|_| cursor.error("no UTF-8".to_owned()))?;
+    Object::parse(text).map_err(|error| cursor.error(error.to_string()))
 }

@@ -1,30 +1,30 @@
-//! The number SimKube knows a value by, 64 bits of SipHash-1-3 with both keys zero.
+//! SimKube's hash of a JSON value, SipHash-1-3 with both keys zero.
 //!
-//! SimKube takes the standard library's default hasher, whose algorithm may change with the compiler; the crate used
-//! here stays with the one that existing traces were made with.
+//! SimKube uses the standard library's default hasher, whose algorithm may change with the compiler; the crate used
+//! here stays with the algorithm of the existing traces.
 
 use std::hash::Hasher;
 
 use serde_json::{Number, Value};
 use siphasher::sip::SipHasher13;
 
-/// The hash of a value. Its keys are taken in the order of their bytes, as every trace since SimKube 2.0 has them.
+/// The hash of a value. Keys are hashed in byte order, as in every trace since SimKube 2.0.
 ///
-/// Nothing marks where lists and maps begin and end: `{}` and `[]` have one hash, and so have `["a"]` and `"a"`.
+/// The bounds of lists and maps are not hashed: `{}` and `[]` have the same hash, and so have `["a"]` and `"a"`.
 pub(super) fn hash(value: &Value) -> u64 {
     let mut hasher = SipHasher13::new();
     feed(&mut hasher, value);
     hasher.finish()
 }
 
-/// The hash of a field that may be missing: then it counts as null.
+/// The hash of a field; a missing field counts as null.
 pub(super) fn hash_option(value: Option<&Value>) -> u64 {
     hash(value.unwrap_or(&Value::Null))
 }
 
 fn feed(hasher: &mut SipHasher13, value: &Value) {
     match value {
-        // What Rust hashes for `None`, on a machine of 64 bits.
+        // Rust's hash input for `None` on a 64-bit machine.
         Value::Null => hasher.write(&0_u64.to_le_bytes()),
         Value::Bool(truth) => hasher.write(&[u8::from(*truth)]),
         Value::Number(number) => feed_number(hasher, number),
@@ -49,7 +49,7 @@ fn feed_number(hasher: &mut SipHasher13, number: &Number) {
     let bytes = match (number.as_u64(), number.as_i64(), number.as_f64()) {
         (Some(whole), _, _) => whole.to_le_bytes(),
         (None, Some(negative), _) => negative.to_le_bytes(),
-        // Adding zero turns its negative into the positive one.
+        // Adding zero turns negative zero into zero.
         (None, None, fraction) => (fraction.unwrap_or_default() + 0.0).to_le_bytes(),
     };
     hasher.write(&bytes);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_counts_as_null() {
+    fn a_missing_field_counts_as_null() {
         assert_eq!(hash_option(None), 13646096770106105413);
     }
 

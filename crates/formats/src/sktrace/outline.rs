@@ -1,34 +1,34 @@
-//! What a trace holds besides its events, and where those are.
+//! The parts of a trace except its events, and the offset of the events.
 //!
-//! The lives of pods stand behind the events they belong among, so a trace is gone through twice. They are held in
-//! memory, some forty bytes each.
+//! The pod lifecycles come after the events with which they have to be merged, so a trace is read twice. They are held
+//! in memory, about forty bytes each.
 
-use kubernetes::pod_lives::Ran;
+use kubernetes::pod_lifecycles::PodLifecycleData;
 use model::Moment;
 use serde_json::Value;
 
 use super::config::Gvk;
-use super::cursor::{Cursor, Kind};
+use super::cursor::{ValueCursor, ValueKind};
 use crate::{Error, Result};
 
-/// How many lives are read, and of the pods of how many owners.
-const MAX_LIVES: usize = 10_000_000;
+/// The most lifecycles and owners that are read.
+const MAX_LIFECYCLES: usize = 10_000_000;
 const MAX_OWNERS: usize = 1_000_000;
-/// How long the name of an owner may be: a namespace, a name, a group and a kind of the longest sort.
-const MAX_NAME: usize = 1_024;
+/// The longest name of an owner: namespace, name, group and kind of maximum length.
+const MAX_OWNER_NAME_BYTES: usize = 1_024;
 
-pub(super) struct Outline {
-    /// The configuration as it stands there.
+pub(super) struct TraceOutline {
+    /// The configuration as written.
     pub(super) config: Value,
-    /// Where the list of events begins.
+    /// The offset of the list of events.
     pub(super) events: u64,
-    pub(super) owners: Vec<Owner>,
-    pub(super) lives: Vec<Life>,
+    pub(super) owners: Vec<PodOwner>,
+    pub(super) lifecycles: Vec<PodLifecycle>,
 }
 
-/// Whose pods' lives are recorded.
-pub(super) struct Owner {
-    /// Its kind, which traces before version 2 do not tell.
+/// An owner of pods with recorded lifecycles.
+pub(super) struct PodOwner {
+    /// Its kind; `None` in traces before version 2.
     pub(super) gvk: Option<Gvk>,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -36,60 +36,60 @@ pub(super) struct Owner {
     pub(super) shares_name: bool,
 }
 
-/// The life of one pod.
-pub(super) struct Life {
-    /// Its owner's place in the list of owners.
+/// The lifecycle of one pod.
+pub(super) struct PodLifecycle {
+    /// The index of its owner.
     pub(super) owner: u32,
-    /// Its place among the lives with the same owner and hash.
+    /// Its index among the lifecycles with the same owner and hash.
     pub(super) sequence: u32,
     /// The stable hash of its spec.
     pub(super) hash: u64,
-    pub(super) ran: Ran,
+    pub(super) ran: PodLifecycleData,
 }
 
-/// What has been found so far.
+/// The parts found so far.
 #[derive(Default)]
-struct Found {
+struct OutlineParts {
     version: Option<u64>,
     config: Option<Value>,
     events: Option<u64>,
     has_index: bool,
-    has_lives: bool,
-    owners: Vec<Owner>,
-    lives: Vec<Life>,
+    has_lifecycles: bool,
+    owners: Vec<PodOwner>,
+    lifecycles: Vec<PodLifecycle>,
 }
 
-/// Goes through a whole trace, of whatever version.
-pub(super) fn outline(cursor: &mut dyn Cursor) -> Result<Outline> {
-    let mut found = Found::default();
-    match cursor.kind()? {
-        Kind::Map => by_name(cursor, &mut found)?,
-        Kind::List => by_position(cursor, &mut found)?,
-        Kind::Plain => return Err(cursor.bad("a trace is a map or a list".to_owned())),
+/// Scans a whole trace of any version.
+pub(super) fn read_outline(cursor: &mut dyn ValueCursor) -> Result<TraceOutline> {
+    let mut found = OutlineParts::default();
+    match cursor.peek_kind()? {
+        ValueKind::Map => read_named(cursor, &mut found)?,
+        ValueKind::List => read_positional(cursor, &mut found)?,
+        ValueKind::Scalar => return Err(cursor.error("a trace is a map or a list".to_owned())),
     }
-    let Some(config) = found.config else { return Err(missing(cursor, "config")) };
-    let Some(events) = found.events else { return Err(missing(cursor, "events")) };
-    Ok(Outline { config, events, owners: found.owners, lives: found.lives })
+    let Some(config) = found.config else { return Err(missing_error(cursor, "config")) };
+    let Some(events) = found.events else { return Err(missing_error(cursor, "events")) };
+    Ok(TraceOutline { config, events, owners: found.owners, lifecycles: found.lifecycles })
 }
 
-/// Version 2, as SimKube writes it.
-fn by_name(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
+/// Scans version 2 with field names, as SimKube writes it.
+fn read_named(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
     cursor.enter()?;
     let mut key = Vec::new();
-    while cursor.more()? {
-        cursor.key(&mut key)?;
-        let twice = |name: &str, cursor: &dyn Cursor| Err(cursor.bad(format!("{name} stands twice")));
+    while cursor.next_entry()? {
+        cursor.read_key(&mut key)?;
+        let twice = |name: &str, cursor: &dyn ValueCursor| Err(cursor.error(format!("{name} stands twice")));
         match &*key {
             b"\"version\"" if found.version.is_some() => return twice("version", cursor),
             b"\"config\"" if found.config.is_some() => return twice("config", cursor),
             b"\"events\"" if found.events.is_some() => return twice("events", cursor),
-            b"\"pod_lifecycles\"" if found.has_lives => return twice("pod_lifecycles", cursor),
-            b"\"version\"" => version(cursor, found)?,
-            b"\"config\"" => config(cursor, found)?,
-            b"\"events\"" => events(cursor, found)?,
-            b"\"index\"" => index(cursor, found)?,
-            b"\"pod_lifecycles\"" => lives(cursor, found)?,
-            _ => cursor.skip()?,
+            b"\"pod_lifecycles\"" if found.has_lifecycles => return twice("pod_lifecycles", cursor),
+            b"\"version\"" => read_version(cursor, found)?,
+            b"\"config\"" => read_config(cursor, found)?,
+            b"\"events\"" => locate_events(cursor, found)?,
+            b"\"index\"" => skip_index(cursor, found)?,
+            b"\"pod_lifecycles\"" => read_lifecycles(cursor, found)?,
+            _ => cursor.skip_value()?,
         }
     }
     let there = [
@@ -97,63 +97,64 @@ fn by_name(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
         ("config", found.config.is_some()),
         ("events", found.events.is_some()),
         ("index", found.has_index),
-        ("pod_lifecycles", found.has_lives),
+        ("pod_lifecycles", found.has_lifecycles),
     ];
     match there.iter().find(|(_, there)| !there) {
-        Some((name, _)) => Err(missing(cursor, name)),
+        Some((name, _)) => Err(missing_error(cursor, name)),
         None => Ok(()),
     }
 }
 
-/// Version 2 without names, version 1 (which has no version), or version 0 (which has no index and no lives).
-fn by_position(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
+/// Scans version 2 without field names, version 1 (without a version), or version 0 (also without index and
+/// lifecycles).
+fn read_positional(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
     cursor.enter()?;
     let mut parts = 0;
-    let mut next = |cursor: &mut dyn Cursor| -> Result<bool> {
-        let more = cursor.more()?;
+    let mut next = |cursor: &mut dyn ValueCursor| -> Result<bool> {
+        let more = cursor.next_entry()?;
         parts += usize::from(more);
         Ok(more)
     };
-    let wrong = |cursor: &dyn Cursor, parts: usize| {
-        Err(cursor.bad(format!("a trace is a list of 2, 4 or 5, and this one of {parts}")))
+    let wrong = |cursor: &dyn ValueCursor, parts: usize| {
+        Err(cursor.error(format!("a trace is a list of 2, 4 or 5, and this one of {parts}")))
     };
     if !next(cursor)? {
         return wrong(cursor, 0);
     }
-    if cursor.kind()? == Kind::Plain {
-        version(cursor, found)?;
+    if cursor.peek_kind()? == ValueKind::Scalar {
+        read_version(cursor, found)?;
         if !next(cursor)? {
             return wrong(cursor, 1);
         }
     }
-    config(cursor, found)?;
+    read_config(cursor, found)?;
     if !next(cursor)? {
         return wrong(cursor, parts);
     }
-    events(cursor, found)?;
+    locate_events(cursor, found)?;
     if !next(cursor)? {
         return if found.version.is_none() { Ok(()) } else { wrong(cursor, 3) };
     }
-    index(cursor, found)?;
+    skip_index(cursor, found)?;
     if !next(cursor)? {
         return wrong(cursor, parts);
     }
-    lives(cursor, found)?;
+    read_lifecycles(cursor, found)?;
     if next(cursor)? { wrong(cursor, parts) } else { Ok(()) }
 }
 
-fn version(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
-    let version: u64 = cursor.typed("version")?;
+fn read_version(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
+    let version: u64 = cursor.read_typed("version")?;
     if version > 2 {
-        return Err(cursor.bad(format!("version {version} is not one that is read here: 0, 1 and 2 are")));
+        return Err(cursor.error(format!("version {version} is not one that is read here: 0, 1 and 2 are")));
     }
     found.version = Some(version);
     Ok(())
 }
 
-fn config(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
-    let config: Value = cursor.typed("config")?;
-    // Without names a structure of one field is a list of one.
+fn read_config(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
+    let config: Value = cursor.read_typed("config")?;
+    // Without field names a structure with one field is a list with one element.
     found.config = Some(match config {
         Value::Array(mut parts) if parts.len() == 1 => serde_json::json!({"trackedObjects": parts.remove(0)}),
         config => config,
@@ -161,44 +162,44 @@ fn config(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
     Ok(())
 }
 
-fn events(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
-    if cursor.kind()? != Kind::List {
-        return Err(cursor.bad("events must be a list".to_owned()));
+fn locate_events(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
+    if cursor.peek_kind()? != ValueKind::List {
+        return Err(cursor.error("events must be a list".to_owned()));
     }
-    found.events = Some(cursor.place());
-    cursor.skip()
+    found.events = Some(cursor.position());
+    cursor.skip_value()
 }
 
-fn index(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
+fn skip_index(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
     found.has_index = true;
-    cursor.skip()
+    cursor.skip_value()
 }
 
-fn lives(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
-    found.has_lives = true;
+fn read_lifecycles(cursor: &mut dyn ValueCursor, found: &mut OutlineParts) -> Result<()> {
+    found.has_lifecycles = true;
     cursor.enter_map("pod_lifecycles")?;
     let mut key = Vec::new();
-    while cursor.more()? {
-        cursor.key(&mut key)?;
+    while cursor.next_entry()? {
+        cursor.read_key(&mut key)?;
         if found.owners.len() == MAX_OWNERS {
-            return Err(cursor.bad(format!("pods of more than {MAX_OWNERS} owners")));
+            return Err(cursor.error(format!("pods of more than {MAX_OWNERS} owners")));
         }
         let owner = found.owners.len() as u32;
-        found.owners.push(named_owner(&key).map_err(|why| cursor.bad(why))?);
+        found.owners.push(parse_owner(&key).map_err(|why| cursor.error(why))?);
         cursor.enter_map("the lives of an owner's pods")?;
-        while cursor.more()? {
-            cursor.key(&mut key)?;
+        while cursor.next_entry()? {
+            cursor.read_key(&mut key)?;
             let hash: u64 = serde_json::from_slice(&key).map_err(|_| {
-                cursor.bad("pods are told apart by a hash, which is no number here".to_owned())
+                cursor.error("pods are told apart by a hash, which is no number here".to_owned())
             })?;
             cursor.enter_list("the lives of pods")?;
             let mut sequence = 0;
-            while cursor.more()? {
-                if found.lives.len() == MAX_LIVES {
-                    return Err(cursor.bad(format!("more than {MAX_LIVES} lives of pods")));
+            while cursor.next_entry()? {
+                if found.lifecycles.len() == MAX_LIFECYCLES {
+                    return Err(cursor.error(format!("more than {MAX_LIFECYCLES} lives of pods")));
                 }
-                let ran = ran(cursor)?;
-                found.lives.push(Life { owner, sequence, hash, ran });
+                let ran = read_run_interval(cursor)?;
+                found.lifecycles.push(PodLifecycle { owner, sequence, hash, ran });
                 sequence += 1;
             }
         }
@@ -206,11 +207,11 @@ fn lives(cursor: &mut dyn Cursor, found: &mut Found) -> Result<()> {
     Ok(())
 }
 
-/// `["apps/v1.Deployment", "shop/web"]`, or `"shop/web"` before version 2.
-fn named_owner(key: &[u8]) -> std::result::Result<Owner, String> {
+/// Parses `["apps/v1.Deployment", "shop/web"]`, or `"shop/web"` before version 2.
+fn parse_owner(key: &[u8]) -> std::result::Result<PodOwner, String> {
     let bad = || "the owner of pods must be [\"group/version.Kind\", \"namespace/name\"]".to_owned();
-    if key.len() > MAX_NAME {
-        return Err(format!("the name of an owner of pods is longer than {MAX_NAME} bytes"));
+    if key.len() > MAX_OWNER_NAME_BYTES {
+        return Err(format!("the name of an owner of pods is longer than {MAX_OWNER_NAME_BYTES} bytes"));
     }
     let (gvk, name) = match serde_json::from_slice(key) {
         Ok(Value::String(name)) => (None, name),
@@ -221,53 +222,58 @@ fn named_owner(key: &[u8]) -> std::result::Result<Owner, String> {
         _ => return Err(bad()),
     };
     let (namespace, name) = name.split_once('/').unwrap_or(("", &name));
-    Ok(Owner { gvk, namespace: namespace.to_owned(), name: name.to_owned(), shares_name: false })
+    Ok(PodOwner { gvk, namespace: namespace.to_owned(), name: name.to_owned(), shares_name: false })
 }
 
-/// `"Empty"`, `{"Running": start}` or `{"Finished": [start, end]}`; the words may also be 0, 1 and 2.
-fn ran(cursor: &mut dyn Cursor) -> Result<Ran> {
-    let bad = |cursor: &dyn Cursor| {
-        cursor
-            .bad("a life must be \"Empty\", {\"Running\": start} or {\"Finished\": [start, end]}".to_owned())
+/// Reads `"Empty"`, `{"Running": start}` or `{"Finished": [start, end]}`; the variants may also be 0, 1 and 2.
+fn read_run_interval(cursor: &mut dyn ValueCursor) -> Result<PodLifecycleData> {
+    let bad = |cursor: &dyn ValueCursor| {
+        cursor.error(
+            "a life must be \"Empty\", {\"Running\": start} or {\"Finished\": [start, end]}".to_owned(),
+        )
     };
     let mut word = Vec::new();
-    if cursor.kind()? != Kind::Map {
-        cursor.value(&mut word)?;
-        return if matches!(&*word, b"\"Empty\"" | b"0") { Ok(Ran::Not) } else { Err(bad(cursor)) };
+    if cursor.peek_kind()? != ValueKind::Map {
+        cursor.read_value(&mut word)?;
+        return if matches!(&*word, b"\"Empty\"" | b"0") {
+            Ok(PodLifecycleData::Empty)
+        } else {
+            Err(bad(cursor))
+        };
     }
     cursor.enter()?;
-    if !cursor.more()? {
+    if !cursor.next_entry()? {
         return Err(bad(cursor));
     }
-    cursor.key(&mut word)?;
+    cursor.read_key(&mut word)?;
     let ran = match &*word {
         b"\"Empty\"" | b"0" => {
-            cursor.skip()?;
-            Ran::Not
+            cursor.skip_value()?;
+            PodLifecycleData::Empty
         }
-        b"\"Running\"" | b"1" => Ran::Since(second(cursor)?),
+        b"\"Running\"" | b"1" => PodLifecycleData::Running(read_seconds(cursor)?),
         b"\"Finished\"" | b"2" => {
-            let times: [i64; 2] = cursor.typed("Finished")?;
-            Ran::Between(moment(cursor, times[0])?, moment(cursor, times[1])?)
+            let times: [i64; 2] = cursor.read_typed("Finished")?;
+            PodLifecycleData::Finished(to_moment(cursor, times[0])?, to_moment(cursor, times[1])?)
         }
         _ => return Err(bad(cursor)),
     };
-    if cursor.more()? { Err(bad(cursor)) } else { Ok(ran) }
+    if cursor.next_entry()? { Err(bad(cursor)) } else { Ok(ran) }
 }
 
-/// A time in whole seconds.
-pub(super) fn second(cursor: &mut dyn Cursor) -> Result<Moment> {
-    let seconds = cursor.typed("a time in seconds")?;
-    moment(cursor, seconds)
+/// Reads a time in whole seconds.
+pub(super) fn read_seconds(cursor: &mut dyn ValueCursor) -> Result<Moment> {
+    let seconds = cursor.read_typed("a time in seconds")?;
+    to_moment(cursor, seconds)
 }
 
-fn moment(cursor: &dyn Cursor, seconds: i64) -> Result<Moment> {
+fn to_moment(cursor: &dyn ValueCursor, seconds: i64) -> Result<Moment> {
     let nanos = seconds.checked_mul(1_000_000_000);
-    nanos
-        .map(Moment::from_nanos)
-        .ok_or_else(|| cursor.bad(format!("{seconds} seconds since 1970 lie outside the years 1677 to 2262")))
+    nanos.map(Moment::from_nanos).ok_or_else(|| {
+        cursor.error(format!("{seconds} seconds since 1970 lie outside the years 1677 to 2262"))
+    })
 }
 
-fn missing(cursor: &dyn Cursor, name: &str) -> Error {
-    cursor.bad(format!("{name} is missing"))
+fn missing_error(cursor: &dyn ValueCursor, name: &str) -> Error {
+    cursor.error(format!("{name} is missing"))
 }

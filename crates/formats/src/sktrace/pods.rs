@@ -1,46 +1,46 @@
-//! Pods that a trace knows only by their lives, made up from their owners' templates.
+//! Pods that a trace contains only as lifecycles, synthesised from their owners' templates.
 
 use std::sync::Arc;
 
-use kubernetes::pod_lives::Ran;
+use kubernetes::pod_lifecycles::PodLifecycleData;
 use model::{BadObject, Object};
 use serde_json::{Map, Value, json};
 
-use super::config::{Gvk, Tracked};
-use super::lives::start;
-use super::outline::{Life, Owner};
+use super::config::{Gvk, TrackedKind};
+use super::lifecycle_timeline::start_time;
+use super::outline::{PodLifecycle, PodOwner};
 use super::pointer;
 use super::stable_spec::stable_hash;
 
-/// The hash that a made-up pod's life stands under.
-pub(super) const HASH: &str = "kinescope.io/simkube-pod-hash";
-/// Its place among the lives that stand there.
-pub(super) const SEQUENCE: &str = "kinescope.io/simkube-sequence";
-/// `namespace/name` of an owner whose kind the trace does not tell.
-const OWNER: &str = "kinescope.io/simkube-owner";
+/// The annotation with the hash under which the pod's lifecycle was recorded.
+pub(super) const HASH_ANNOTATION: &str = "kinescope.io/simkube-pod-hash";
+/// The annotation with its index among the lifecycles with that hash.
+pub(super) const SEQUENCE_ANNOTATION: &str = "kinescope.io/simkube-sequence";
+/// The annotation with `namespace/name` of an owner whose kind the trace does not contain.
+const OWNER_ANNOTATION: &str = "kinescope.io/simkube-owner";
 
-/// How many paths to templates are followed: no kind has more than a few.
-const MAX_PATHS: usize = 16;
+/// The most template paths that are followed: no kind has more than a few.
+const MAX_TEMPLATE_PATHS: usize = 16;
 
-/// The specs that pods of one owner may have, with their stable hashes.
-pub(super) struct Templates(Vec<(Option<u64>, Arc<Value>)>);
+/// The possible pod specs of one owner, with their stable hashes.
+pub(super) struct PodTemplates(Vec<(Option<u64>, Arc<Value>)>);
 
-// === impl Templates ===
+// === impl PodTemplates ===
 
-impl Templates {
-    /// Those of an owner, as they are and as an API server completes them by default.
-    pub(super) fn of(owner: &Object, tracked: Option<&Tracked>) -> Templates {
+impl PodTemplates {
+    /// The specs of an owner's templates, as they are and with the API server's defaults.
+    pub(super) fn of(owner: &Object, tracked: Option<&TrackedKind>) -> PodTemplates {
         let value = owner.value().unwrap_or_default();
         let known = tracked.map_or(&[][..], |tracked| &tracked.pod_spec_template_paths);
-        // SimKube's own path for ReplicaSets misses the template.
-        let paths = known.iter().map(String::as_str).take(MAX_PATHS).chain(["/spec/template"]);
+        // SimKube's own path for ReplicaSets is wrong.
+        let paths = known.iter().map(String::as_str).take(MAX_TEMPLATE_PATHS).chain(["/spec/template"]);
         let mut specs = Vec::new();
         for path in paths {
             let templates = pointer::matches(&value, path).unwrap_or_default();
             for spec in
                 templates.iter().filter_map(|template| template.get("spec")).filter(|spec| spec.is_object())
             {
-                for spec in [spec.clone(), completed(spec)] {
+                for spec in [spec.clone(), with_defaults(spec)] {
                     specs.push((stable_hash(&spec).ok(), Arc::new(spec)));
                 }
             }
@@ -48,18 +48,18 @@ impl Templates {
                 break;
             }
         }
-        Templates(specs)
+        PodTemplates(specs)
     }
 
-    /// The spec with this hash, or else the likeliest.
+    /// The spec with this hash, or else the first one.
     pub(super) fn spec(&self, hash: u64) -> Option<Arc<Value>> {
         let exact = self.0.iter().find(|(found, _)| *found == Some(hash));
         exact.or(self.0.first()).map(|(_, spec)| spec.clone())
     }
 }
 
-/// A pod's spec as an API server with its default plugins makes it of a template's.
-fn completed(spec: &Value) -> Value {
+/// A template's spec with the fields that an API server with default admission plugins sets in pods.
+fn with_defaults(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
     fields.entry("enableServiceLinks").or_insert(true.into());
@@ -86,13 +86,13 @@ fn completed(spec: &Value) -> Value {
     spec
 }
 
-/// The pod of a life.
-pub(super) fn made_up(
-    owner: &Owner,
+/// The pod of a lifecycle.
+pub(super) fn synthesize_pod(
+    owner: &PodOwner,
     gvk: Option<&Gvk>,
-    life: &Life,
+    life: &PodLifecycle,
     spec: Option<&Value>,
-    ran: Ran,
+    ran: PodLifecycleData,
 ) -> Result<Object, BadObject> {
     let unknown = json!({"containers": [{"image": "unknown", "name": "unknown"}]});
     let spec = spec.unwrap_or(&unknown);
@@ -103,7 +103,7 @@ pub(super) fn made_up(
     if is_itself {
         metadata.insert("name".to_owned(), owner.name.clone().into());
     } else {
-        // A Deployment and a StatefulSet may have one name, and pods of one spec.
+        // A Deployment and a StatefulSet may share a name, and their pods a spec.
         let kind = gvk.filter(|_| owner.shares_name).map(|gvk| format!("-{}", gvk.kind.to_lowercase()));
         let name = format!("{}{}-{:x}-{}", owner.name, kind.unwrap_or_default(), life.hash, life.sequence);
         metadata.insert("name".to_owned(), name.into());
@@ -119,7 +119,7 @@ pub(super) fn made_up(
         }
         None => {
             let name = format!("{}/{}", owner.namespace, owner.name);
-            annotations.insert(OWNER.to_owned(), name.into());
+            annotations.insert(OWNER_ANNOTATION.to_owned(), name.into());
         }
     }
     metadata.insert("annotations".to_owned(), annotations.into());
@@ -130,18 +130,22 @@ pub(super) fn made_up(
     Object::parse(&pod.to_string())
 }
 
-/// A pod with what is known of its life.
-pub(super) fn with_life(pod: &Object, life: &Life, ran: Ran) -> Result<Object, BadObject> {
+/// A pod with status and annotations from its lifecycle.
+pub(super) fn with_lifecycle(
+    pod: &Object,
+    life: &PodLifecycle,
+    ran: PodLifecycleData,
+) -> Result<Object, BadObject> {
     let mut value = pod.value()?;
     let spec = value.get("spec").cloned().unwrap_or_default();
     let fields = value.as_object_mut().expect("an object is a map");
-    set_status(map_in(fields, "status"), &spec, ran);
-    annotate(map_in(map_in(fields, "metadata"), "annotations"), life);
+    set_status(map_field(fields, "status"), &spec, ran);
+    annotate(map_field(map_field(fields, "metadata"), "annotations"), life);
     Object::parse(&value.to_string())
 }
 
-/// The map of this name, which is there afterwards even if it was not.
-fn map_in<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+/// The map in this field, created if needed.
+fn map_field<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
     let field = fields.entry(name).or_insert_with(|| json!({}));
     if !field.is_object() {
         *field = json!({});
@@ -149,17 +153,19 @@ fn map_in<'a>(fields: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Str
     field.as_object_mut().expect("it was made one")
 }
 
-fn annotate(annotations: &mut Map<String, Value>, life: &Life) {
-    annotations.insert(HASH.to_owned(), life.hash.to_string().into());
-    annotations.insert(SEQUENCE.to_owned(), life.sequence.to_string().into());
+fn annotate(annotations: &mut Map<String, Value>, life: &PodLifecycle) {
+    annotations.insert(HASH_ANNOTATION.to_owned(), life.hash.to_string().into());
+    annotations.insert(SEQUENCE_ANNOTATION.to_owned(), life.sequence.to_string().into());
 }
 
-/// SimKube lets every pod succeed: that is all its traces know of how one ended.
-fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: Ran) {
+/// A finished pod has succeeded, as in SimKube: its traces do not contain how a pod ended.
+fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: PodLifecycleData) {
     let (phase, state) = match ran {
-        Ran::Not => ("Pending", None),
-        Ran::Since(start) => ("Running", Some(json!({"running": {"startedAt": start.to_string()}}))),
-        Ran::Between(start, end) => {
+        PodLifecycleData::Empty => ("Pending", None),
+        PodLifecycleData::Running(start) => {
+            ("Running", Some(json!({"running": {"startedAt": start.to_string()}})))
+        }
+        PodLifecycleData::Finished(start, end) => {
             let times = (start.to_string(), end.to_string());
             let terminated =
                 json!({"exitCode": 0, "finishedAt": times.1, "reason": "Completed", "startedAt": times.0});
@@ -180,5 +186,5 @@ fn set_status(status: &mut Map<String, Value>, spec: &Value, ran: Ran) {
         })
     });
     status.insert("containerStatuses".to_owned(), of_each.collect());
-    status.insert("startTime".to_owned(), start(ran).to_string().into());
+    status.insert("startTime".to_owned(), start_time(ran).to_string().into());
 }

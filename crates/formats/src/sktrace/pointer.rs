@@ -1,8 +1,8 @@
-//! JSON pointers with an extension: the segment `*` stands for every element of the array that is there.
+//! JSON pointers with an extension: the segment `*` stands for every element of an array.
 
 use serde_json::Value;
 
-/// The places a pointer leads to. What is missing on the way is no match; a `*` where there is no array is an error.
+/// The values that a pointer refers to. A missing field is no match; a `*` where there is no array is an error.
 pub(super) fn matches<'a>(value: &'a Value, pointer: &str) -> Result<Vec<&'a Value>, String> {
     let Some(rest) = pointer.strip_prefix('/') else {
         return match pointer {
@@ -19,7 +19,7 @@ pub(super) fn matches<'a>(value: &'a Value, pointer: &str) -> Result<Vec<&'a Val
                 ("*", _) => return Err(format!("the * of {pointer:?} stands where there is no array")),
                 (name, Value::Object(fields)) => next.extend(fields.get(&unescaped(name))),
                 (index, Value::Array(entries)) => {
-                    next.extend(place(index).and_then(|place| entries.get(place)))
+                    next.extend(parse_index(index).and_then(|place| entries.get(place)))
                 }
                 _ => {}
             }
@@ -35,7 +35,7 @@ fn unescaped(segment: &str) -> String {
 }
 
 /// An index is written without sign or leading zeros.
-fn place(segment: &str) -> Option<usize> {
+fn parse_index(segment: &str) -> Option<usize> {
     let plain = segment == "0" || !segment.starts_with(['0', '+']);
     segment.parse().ok().filter(|_| plain)
 }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_no_match() {
+    fn a_missing_field_is_no_match() {
         check("/spec/none/*/t", &[]);
         check("/spec/tasks/7", &[]);
         check("/spec/tasks/01", &[]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_pointer_is_the_whole() {
+    fn the_empty_pointer_is_the_whole_value() {
         assert_eq!(matches(&json!(1), "").unwrap(), [&json!(1)]);
     }
 

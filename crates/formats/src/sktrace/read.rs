@@ -1,300 +1,315 @@
-//! A trace as changes: its events, and among them what is known of pods that it has no objects of.
+//! The reader of traces, which merges events and pod lifecycles into changes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use kubernetes::pod_lives::Ran;
-use model::{BadObject, Key, Moment, Object, Observed, What};
+use kubernetes::pod_lifecycles::PodLifecycleData;
+use model::{BadObject, IncomingChange, Key, Moment, Object, What};
 use serde_json::Value;
 
-use super::bytes::Bytes;
-use super::config::{TracerConfig, kept};
-use super::cursor::Cursor;
-use super::event::{Event, object};
-use super::json::Json;
-use super::lives::{Lives, Turn, start};
-use super::msgpack::Msgpack;
-use super::outline::outline;
-use super::owners::Owners;
+use super::byte_reader::ByteReader;
+use super::config::{TracerConfig, config_object};
+use super::cursor::ValueCursor;
+use super::event::{EventPositions, parse_object};
+use super::json_cursor::JsonCursor;
+use super::lifecycle_timeline::{LifecycleChange, LifecycleTimeline, start_time};
+use super::msgpack_cursor::MsgpackCursor;
+use super::outline::read_outline;
+use super::pod_owners::PodOwners;
 use super::pods;
 use crate::input::FileOnDisk;
-use crate::{Error, Given, Input, Item, Result};
+use crate::{Error, ImportItem, Input, ReadOptions, Result};
 
 /// Reads a trace.
 ///
-/// It holds the lives, the objects that own them, and the names of all objects that are there.
-pub(super) struct Reader {
-    cursor: Box<dyn Cursor>,
-    /// Keeps a copy of the file alive.
+/// It holds the lifecycles, their owners' objects, and the names of all existing objects.
+pub(super) struct SktraceReader {
+    cursor: Box<dyn ValueCursor>,
+    /// Keeps the temporary copy of the file alive.
     _file: FileOnDisk,
     source: Arc<str>,
     config: TracerConfig,
-    owners: Owners,
-    lives: Lives,
-    /// The objects that are there.
+    owners: PodOwners,
+    lifecycles: LifecycleTimeline,
+    /// The existing objects.
     present: HashSet<Key>,
-    /// The specs of the pods made up whose lives have an end to come, by the life.
-    standing: HashMap<usize, Option<Arc<Value>>>,
-    step: Step,
-    /// What comes next.
-    ready: VecDeque<Item>,
+    /// The specs of synthesised pods that have not ended yet, by lifecycle.
+    open_specs: HashMap<usize, Option<Arc<Value>>>,
+    state: ReadState,
+    /// Items not yet returned.
+    ready: VecDeque<ImportItem>,
     json: Vec<u8>,
-    /// What keeps the configuration, until it is told.
-    kept: Option<Object>,
+    /// The object that stores the configuration, until it is returned.
+    config_object: Option<Object>,
     /// When the trace begins.
-    first: Moment,
+    trace_start: Moment,
 }
 
-/// Where in the events the reading is.
+/// The position in the events.
 #[derive(Clone, Copy)]
-enum Step {
-    /// Before an event, or at the end of all.
-    Between,
-    /// Before what an event applies.
-    Before(Event),
-    Applying(Event),
-    /// Before what it deletes.
-    Applied(Event),
-    Deleting(Event),
+enum ReadState {
+    /// Before an event, or at the end of the list.
+    NextEvent,
+    /// Before the applied objects of an event.
+    BeforeApplied(EventPositions),
+    Applying(EventPositions),
+    /// Before the deleted objects of an event.
+    BeforeDeleted(EventPositions),
+    Deleting(EventPositions),
     /// After all events.
-    After,
+    AfterEvents,
     End,
 }
 
-// === impl Reader ===
+// === impl SktraceReader ===
 
-impl Reader {
-    pub(super) fn new(input: Input, given: Given) -> Result<Reader> {
+impl SktraceReader {
+    pub(super) fn new(input: Input, given: ReadOptions) -> Result<SktraceReader> {
         let name = input.name.clone();
         let file = input.into_file()?;
-        let mut bytes = Bytes::open(&name, &file.path)?;
-        if bytes.some_more()?.starts_with(b"\xef\xbb\xbf") {
+        let mut bytes = ByteReader::open(&name, &file.path)?;
+        if bytes.require_chunk()?.starts_with(b"\xef\xbb\xbf") {
             bytes.consume(3);
         }
-        let mut cursor: Box<dyn Cursor> = match bytes.some_more()?[0] {
-            b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' => Box::new(Json::new(bytes)),
-            _ => Box::new(Msgpack::new(bytes)),
+        let mut cursor: Box<dyn ValueCursor> = match bytes.require_chunk()?[0] {
+            b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n' => Box::new(JsonCursor::new(bytes)),
+            _ => Box::new(MsgpackCursor::new(bytes)),
         };
-        let outline = outline(&mut *cursor)?;
-        let config = TracerConfig::of_trace(&outline.config)
-            .map_err(|why| Error::unfit(&name, format!("config: {why}")))?;
-        let mut owners = Owners::new(outline.owners);
+        let outline = read_outline(&mut *cursor)?;
+        let config = TracerConfig::from_trace(&outline.config)
+            .map_err(|why| Error::invalid_file(&name, format!("config: {why}")))?;
+        let mut owners = PodOwners::new(outline.owners);
         if !owners.list.is_empty() {
-            cursor.go_to(outline.events)?;
+            cursor.seek(outline.events)?;
             owners.find_in_events(&mut *cursor)?;
         }
-        cursor.go_to(outline.events)?;
+        cursor.seek(outline.events)?;
         cursor.enter()?;
-        let step = if cursor.more()? { Step::Before(Event::look(&mut *cursor)?) } else { Step::After };
+        let step = if cursor.next_entry()? {
+            ReadState::BeforeApplied(EventPositions::scan(&mut *cursor)?)
+        } else {
+            ReadState::AfterEvents
+        };
         let first_event = match step {
-            Step::Before(event) => Some(event.at),
+            ReadState::BeforeApplied(event) => Some(event.at),
             _ => None,
         };
         let first_life =
-            outline.lives.iter().map(|life| start(life.ran)).filter(|at| *at > Moment::MIN).min();
+            outline.lifecycles.iter().map(|life| start_time(life.ran)).filter(|at| *at > Moment::MIN).min();
         let first = first_event.into_iter().chain(first_life).min();
-        let kept = kept(&outline.config).map_err(|error| Error::unfit(&name, format!("config: {error}")))?;
-        Ok(Reader {
+        let kept = config_object(&outline.config)
+            .map_err(|error| Error::invalid_file(&name, format!("config: {error}")))?;
+        Ok(SktraceReader {
             cursor,
             _file: file,
             source: given.source,
             config,
             owners,
-            lives: Lives::new(outline.lives),
+            lifecycles: LifecycleTimeline::new(outline.lifecycles),
             present: HashSet::new(),
-            standing: HashMap::new(),
-            step,
+            open_specs: HashMap::new(),
+            state: step,
             ready: VecDeque::new(),
             json: Vec::new(),
-            kept: Some(kept),
-            first: first.or(given.at).unwrap_or(given.now),
+            config_object: Some(kept),
+            trace_start: first.or(given.at).unwrap_or(given.now),
         })
     }
 
-    fn read(&mut self) -> Result<Option<Item>> {
+    fn read(&mut self) -> Result<Option<ImportItem>> {
         while self.ready.is_empty() {
-            match self.step {
-                Step::Between => {
-                    self.step = if self.cursor.more()? {
-                        Step::Before(Event::look(&mut *self.cursor)?)
+            match self.state {
+                ReadState::NextEvent => {
+                    self.state = if self.cursor.next_entry()? {
+                        ReadState::BeforeApplied(EventPositions::scan(&mut *self.cursor)?)
                     } else {
-                        Step::After
+                        ReadState::AfterEvents
                     };
                 }
-                Step::Before(event) => {
-                    if self.turn(event.at.plus_nanos(-1))? {
+                ReadState::BeforeApplied(event) => {
+                    if self.apply_lifecycle_change(event.at.plus_nanos(-1))? {
                         continue;
                     }
-                    self.cursor.go_to(event.applied)?;
+                    self.cursor.seek(event.applied)?;
                     self.cursor.enter_list("applied_objs")?;
-                    self.step = Step::Applying(event);
+                    self.state = ReadState::Applying(event);
                 }
-                Step::Applying(event) => {
-                    if self.cursor.more()? {
-                        let object = self.object()?;
-                        self.applied(event.at, object)?;
+                ReadState::Applying(event) => {
+                    if self.cursor.next_entry()? {
+                        let object = self.read_object()?;
+                        self.apply_object(event.at, object)?;
                     } else {
-                        self.step = Step::Applied(event);
+                        self.state = ReadState::BeforeDeleted(event);
                     }
                 }
-                Step::Applied(event) => {
-                    // A pod that was created, ran and was deleted in one second did so in this order.
-                    if self.turn(event.at)? {
+                ReadState::BeforeDeleted(event) => {
+                    // Within one second a pod is created, runs and is deleted in this order.
+                    if self.apply_lifecycle_change(event.at)? {
                         continue;
                     }
-                    self.cursor.go_to(event.deleted)?;
+                    self.cursor.seek(event.deleted)?;
                     self.cursor.enter_list("deleted_objs")?;
-                    self.step = Step::Deleting(event);
+                    self.state = ReadState::Deleting(event);
                 }
-                Step::Deleting(event) => {
-                    if self.cursor.more()? {
-                        let object = self.object()?;
-                        self.deleted(event.at, object)?;
+                ReadState::Deleting(event) => {
+                    if self.cursor.next_entry()? {
+                        let object = self.read_object()?;
+                        self.delete_object(event.at, object)?;
                     } else {
-                        self.cursor.go_to(event.end)?;
-                        self.step = Step::Between;
+                        self.cursor.seek(event.end)?;
+                        self.state = ReadState::NextEvent;
                     }
                 }
-                Step::After => {
-                    if !self.turn(Moment::MAX)? {
-                        self.tell_kept(self.first);
-                        self.step = Step::End;
+                ReadState::AfterEvents => {
+                    if !self.apply_lifecycle_change(Moment::MAX)? {
+                        self.push_config(self.trace_start);
+                        self.state = ReadState::End;
                     }
                 }
-                Step::End => break,
+                ReadState::End => break,
             }
         }
         Ok(self.ready.pop_front())
     }
 
-    /// The object that comes next.
-    fn object(&mut self) -> Result<Object> {
-        self.cursor.value(&mut self.json)?;
-        object(&*self.cursor, &self.json)
+    /// Reads the object that comes next.
+    fn read_object(&mut self) -> Result<Object> {
+        self.cursor.read_value(&mut self.json)?;
+        parse_object(&*self.cursor, &self.json)
     }
 
-    fn applied(&mut self, at: Moment, object: Object) -> Result<()> {
+    fn apply_object(&mut self, at: Moment, object: Object) -> Result<()> {
         let key = object.key(&self.source);
         let what = if self.present.insert(key.clone()) { What::Added } else { What::Modified };
-        self.tell(at, key, what(object.clone()), false);
+        self.push_change(at, key, what(object.clone()), false);
         if let Some(place) = self.owners.find(&object) {
             let owner = &mut self.owners.list[place];
-            owner.is_now(&object);
-            if let Some((life, ran)) = owner.life {
-                let pod = pods::with_life(&object, self.lives.get(life), ran)
-                    .map_err(|error| self.unmade(&error))?;
-                self.infer(at, What::Modified(pod));
+            owner.update(&object);
+            if let Some((life, ran)) = owner.lifecycle {
+                let pod = pods::with_lifecycle(&object, self.lifecycles.get(life), ran)
+                    .map_err(|error| self.synthesis_error(&error))?;
+                self.push_inferred(at, What::Modified(pod));
             }
         }
         Ok(())
     }
 
-    fn deleted(&mut self, at: Moment, object: Object) -> Result<()> {
+    fn delete_object(&mut self, at: Moment, object: Object) -> Result<()> {
         let key = object.key(&self.source);
         if self.present.remove(&key)
             && let Some(place) = self.owners.find(&object)
-            && let Some((life, Ran::Since(_))) = self.owners.list[place].life.take()
+            && let Some((life, PodLifecycleData::Running(_))) = self.owners.list[place].lifecycle.take()
         {
-            // What ends with the deletion may be stamped a second later, by another clock.
-            let (owner, life) = (&self.owners.list[place], self.lives.get(life));
-            if let (Some(pod), Ran::Between(..)) = (&owner.object, life.ran) {
-                let pod = pods::with_life(pod, life, life.ran).map_err(|error| self.unmade(&error))?;
-                self.infer(at, What::Modified(pod));
+            // The end of a deleted pod may be a second after its deletion, by another clock.
+            let (owner, life) = (&self.owners.list[place], self.lifecycles.get(life));
+            if let (Some(pod), PodLifecycleData::Finished(..)) = (&owner.object, life.ran) {
+                let pod = pods::with_lifecycle(pod, life, life.ran)
+                    .map_err(|error| self.synthesis_error(&error))?;
+                self.push_inferred(at, What::Modified(pod));
             }
         }
-        self.tell(at, key, What::Deleted(object), false);
+        self.push_change(at, key, What::Deleted(object), false);
         Ok(())
     }
 
-    /// Takes the next turn in a pod's life up to and at this moment; `false` if there is none.
-    fn turn(&mut self, until: Moment) -> Result<bool> {
-        let Some(turn) = self.lives.next(until) else { return Ok(false) };
-        let place = self.lives.get(turn.life).owner as usize;
+    /// Applies the next start or end of a lifecycle that is not after `until`; returns false if there is none.
+    fn apply_lifecycle_change(&mut self, until: Moment) -> Result<bool> {
+        let Some(turn) = self.lifecycles.next(until) else { return Ok(false) };
+        let place = self.lifecycles.get(turn.lifecycle).owner as usize;
         let told = if self.owners.list[place].owner.is_pod() {
-            self.turn_of_itself(&turn, place)
+            self.bare_pod_change(&turn, place)
         } else {
-            self.turn_of_owned(&turn, place)
+            self.owned_pod_change(&turn, place)
         };
-        told.map_err(|error| self.unmade(&error))?;
+        told.map_err(|error| self.synthesis_error(&error))?;
         Ok(true)
     }
 
-    /// A pod without an owner. If the trace has it, its life is told of that object, and not before it is there.
-    fn turn_of_itself(&mut self, turn: &Turn, place: usize) -> std::result::Result<(), BadObject> {
-        let life = self.lives.get(turn.life);
+    /// The change of a pod without an owner. If the trace contains the pod, its lifecycle changes that object, and only
+    /// while it exists.
+    fn bare_pod_change(
+        &mut self,
+        turn: &LifecycleChange,
+        place: usize,
+    ) -> std::result::Result<(), BadObject> {
+        let life = self.lifecycles.get(turn.lifecycle);
         let known = &mut self.owners.list[place];
-        let ends = matches!(turn.ran, Ran::Between(..));
-        if ends && known.life.is_none_or(|(life, _)| life != turn.life) {
+        let ends = matches!(turn.ran, PodLifecycleData::Finished(..));
+        if ends && known.lifecycle.is_none_or(|(life, _)| life != turn.lifecycle) {
             return Ok(());
         }
-        known.life = Some((turn.life, turn.ran));
+        known.lifecycle = Some((turn.lifecycle, turn.ran));
         let what = match &known.object {
             None => {
-                let pod = pods::made_up(&known.owner, known.owner.gvk.as_ref(), life, None, turn.ran)?;
+                let pod = pods::synthesize_pod(&known.owner, known.owner.gvk.as_ref(), life, None, turn.ran)?;
                 known.object = Some(pod.clone());
                 self.present.insert(pod.key(&self.source));
                 What::Added(pod)
             }
             Some(pod) if self.present.contains(&pod.key(&self.source)) => {
-                What::Modified(pods::with_life(pod, life, turn.ran)?)
+                What::Modified(pods::with_lifecycle(pod, life, turn.ran)?)
             }
             Some(_) => return Ok(()),
         };
-        self.infer(turn.at.max(self.first), what);
+        self.push_inferred(turn.at.max(self.trace_start), what);
         Ok(())
     }
 
-    fn turn_of_owned(&mut self, turn: &Turn, place: usize) -> std::result::Result<(), BadObject> {
-        let life = self.lives.get(turn.life);
+    fn owned_pod_change(
+        &mut self,
+        turn: &LifecycleChange,
+        place: usize,
+    ) -> std::result::Result<(), BadObject> {
+        let life = self.lifecycles.get(turn.lifecycle);
         let known = &mut self.owners.list[place];
-        let ends = matches!(turn.ran, Ran::Between(..));
+        let ends = matches!(turn.ran, PodLifecycleData::Finished(..));
         let spec = if ends {
-            self.standing.remove(&turn.life).expect("a life ends after it began")
+            self.open_specs.remove(&turn.lifecycle).expect("a life ends after it began")
         } else {
             known.spec(life.hash, &self.config)
         };
         let gvk = known.gvk(&self.config);
-        let pod = pods::made_up(&known.owner, gvk.as_ref(), life, spec.as_deref(), turn.ran)?;
-        if !ends && matches!(life.ran, Ran::Between(..)) {
-            self.standing.insert(turn.life, spec);
+        let pod = pods::synthesize_pod(&known.owner, gvk.as_ref(), life, spec.as_deref(), turn.ran)?;
+        if !ends && matches!(life.ran, PodLifecycleData::Finished(..)) {
+            self.open_specs.insert(turn.lifecycle, spec);
         }
         let what = if ends { What::Modified(pod) } else { What::Added(pod) };
-        self.infer(turn.at.max(self.first), what);
+        self.push_inferred(turn.at.max(self.trace_start), what);
         Ok(())
     }
 
-    fn infer(&mut self, at: Moment, what: What) {
+    fn push_inferred(&mut self, at: Moment, what: What) {
         let key = what.object().key(&self.source);
-        self.tell(at, key, what, true);
+        self.push_change(at, key, what, true);
     }
 
-    fn tell(&mut self, seen: Moment, key: Key, what: What, inferred: bool) {
-        self.tell_kept(seen);
-        self.ready.push_back(Item::Change(Observed { seen, key, what, inferred }));
+    fn push_change(&mut self, seen: Moment, key: Key, what: What, inferred: bool) {
+        self.push_config(seen);
+        self.ready.push_back(ImportItem::Change(IncomingChange { seen, key, what, inferred }));
     }
 
-    /// Tells the configuration, once: with the first thing there is to tell, as the mark at a trace's beginning may lie
-    /// long before it.
-    fn tell_kept(&mut self, seen: Moment) {
-        if let Some(kept) = self.kept.take() {
+    /// Appends the configuration once, with the first change: the empty event at a trace's beginning may be much
+    /// earlier.
+    fn push_config(&mut self, seen: Moment) {
+        if let Some(kept) = self.config_object.take() {
             let key = kept.key(&self.source);
             let what = What::Added(kept);
-            self.ready.push_back(Item::Change(Observed { seen, key, what, inferred: true }));
+            self.ready.push_back(ImportItem::Change(IncomingChange { seen, key, what, inferred: true }));
         }
     }
 
-    fn unmade(&self, error: &BadObject) -> Error {
-        self.cursor.bad(format!("the pods of pod_lifecycles cannot be made up: {error}"))
+    fn synthesis_error(&self, error: &BadObject) -> Error {
+        self.cursor.error(format!("the pods of pod_lifecycles cannot be made up: {error}"))
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Item>;
+impl Iterator for SktraceReader {
+    type Item = Result<ImportItem>;
 
-    fn next(&mut self) -> Option<Result<Item>> {
+    fn next(&mut self) -> Option<Result<ImportItem>> {
         let read = self.read();
         if read.is_err() {
-            self.step = Step::End;
+            self.state = ReadState::End;
             self.ready.clear();
         }
         read.transpose()

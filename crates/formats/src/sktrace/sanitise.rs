@@ -1,11 +1,11 @@
-//! What SimKube takes out of an object before it keeps it.
+//! Removal of the fields that SimKube does not store.
 
 use serde_json::{Map, Value};
 
-use super::pods::{HASH, SEQUENCE};
+use super::pods::{HASH_ANNOTATION, SEQUENCE_ANNOTATION};
 
-/// Takes out what belongs to one life of an object in one cluster. Owners, labels, finalizers and status stay, and
-/// annotations are there afterwards even if they were not.
+/// Removes the fields that are specific to one cluster. Owners, labels, finalizers and status stay; `annotations` is
+/// added if missing.
 pub(super) fn sanitise(object: &mut Map<String, Value>, is_pod: bool) {
     if is_pod && let Some(Value::Object(spec)) = object.get_mut("spec") {
         spec.remove("nodeName");
@@ -31,8 +31,8 @@ pub(super) fn sanitise(object: &mut Map<String, Value>, is_pod: bool) {
         {
             annotations.remove(name);
         }
-        // Our own, on pods of an imported trace.
-        for name in [HASH, SEQUENCE] {
+        // Kinescope's own annotations on pods of an imported trace.
+        for name in [HASH_ANNOTATION, SEQUENCE_ANNOTATION] {
             annotations.remove(name);
         }
     }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_cluster_put_in_goes() {
+    fn fields_of_one_cluster_are_removed() {
         check(
             json!({"metadata": {
                 "name": "a", "uid": "u", "resourceVersion": "1", "generation": 1, "managedFields": [], "labels": {"l": "m"},
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_forget_their_node() {
+    fn pods_lose_their_node() {
         check(
             json!({"metadata": {"name": "a", "annotations": null}, "spec": {"nodeName": "n", "priority": 0}}),
             true,

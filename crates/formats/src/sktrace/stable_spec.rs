@@ -1,8 +1,8 @@
-//! What of a pod's spec SimKube recognises the pods of one template by, and its hash.
+//! SimKube's stable pod spec, the fields that pods of one template share, and its hash.
 //!
-//! SimKube holds a spec in the types of Kubernetes 1.30 before it hashes it, so the hash depends on which fields those
-//! have and which of them are written although they are empty. `podspec-1.30.json` names the fields of each type; a `?`
-//! marks one that is left out when it is absent.
+//! SimKube parses a spec into the types of Kubernetes 1.30 before hashing it, so the hash depends on the fields of
+//! those types and on which of them are serialised when empty. `podspec-1.30.json` lists the fields of each type; a `?`
+//! marks a field that is omitted when absent.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::hash::hash;
 
-/// A pod's spec without what differs between the pods of one template: the node, the service account, its token's
-/// volume, and the ports, which SimKube leaves out of its simulations.
+/// A pod's spec without the fields that differ between pods of one template: the node, the service account, its token's
+/// volume; and without the ports, which SimKube does not simulate.
 ///
-/// An error says what is not of its type; SimKube cannot read such a pod at all.
+/// The error names a field of the wrong type; SimKube cannot read such a pod at all.
 pub(super) fn stable_spec(spec: &Value) -> Result<Value, String> {
     let mut spec = typed_spec(spec)?;
     for differing in ["nodeName", "serviceAccount", "serviceAccountName"] {
@@ -34,12 +34,12 @@ pub(super) fn stable_spec(spec: &Value) -> Result<Value, String> {
     Ok(Value::Object(spec))
 }
 
-/// The hash that SimKube keeps a pod's lifetimes under.
+/// The hash under which SimKube stores a pod's lifecycle.
 pub(super) fn stable_hash(spec: &Value) -> Result<u64, String> {
     stable_spec(spec).map(|spec| hash(&spec))
 }
 
-/// Drops what belongs to the token of the service account; the list is there afterwards even if it was not.
+/// Removes the service account token's entries; the list is added if missing.
 fn drop_token_volumes(of: &mut Map<String, Value>, list: &str) {
     let entries = of.entry(list).or_insert_with(|| json!([]));
     if let Some(entries) = entries.as_array_mut() {
@@ -48,160 +48,174 @@ fn drop_token_volumes(of: &mut Map<String, Value>, list: &str) {
     }
 }
 
-/// The types of a pod's spec, by their place in this list.
-struct Types {
-    types: Vec<Vec<Field>>,
+/// The types of a pod's spec, by index.
+struct TypeTable {
+    types: Vec<Vec<TypeField>>,
     pod_spec: usize,
 }
 
-struct Field {
+struct TypeField {
     name: String,
-    of: Type,
+    field_type: FieldType,
     optional: bool,
 }
 
-/// What a field may hold.
-enum Type {
+/// The type of a field.
+enum FieldType {
     Bool,
     I32,
     I64,
     Text,
-    /// A text, or a whole number that becomes one.
+    /// A text, or an integer that is converted to one.
     Quantity,
     IntOrString,
-    /// Written in UTC and to the second.
+    /// Serialised in UTC with whole seconds.
     Time,
     Anything,
-    List(Box<Type>),
-    Map(Box<Type>),
+    List(Box<FieldType>),
+    Map(Box<FieldType>),
     Struct(usize),
 }
 
-static TYPES: LazyLock<Types> = LazyLock::new(|| {
-    Types::read(include_str!("podspec-1.30.json")).expect("the table names only what it has")
+static TYPES: LazyLock<TypeTable> = LazyLock::new(|| {
+    TypeTable::read(include_str!("podspec-1.30.json")).expect("the table names only what it has")
 });
 
-/// The spec as SimKube's types write it.
+/// The spec as SimKube's types serialise it.
 fn typed_spec(spec: &Value) -> Result<Map<String, Value>, String> {
-    TYPES.fields(TYPES.pod_spec, spec).map_err(|why| format!("spec{why}"))
+    TYPES.convert_struct(TYPES.pod_spec, spec).map_err(|why| format!("spec{why}"))
 }
 
-// === impl Types ===
+// === impl TypeTable ===
 
-impl Types {
-    fn read(table: &str) -> Option<Types> {
+impl TypeTable {
+    fn read(table: &str) -> Option<TypeTable> {
         let table: BTreeMap<String, BTreeMap<String, String>> = serde_json::from_str(table).ok()?;
         let names: Vec<&str> = table.keys().map(String::as_str).collect();
         let field = |(name, of): (&String, &String)| {
             let optional = of.ends_with('?');
-            Some(Field { name: name.clone(), of: Type::read(of.trim_end_matches('?'), &names)?, optional })
+            Some(TypeField {
+                name: name.clone(),
+                field_type: FieldType::read(of.trim_end_matches('?'), &names)?,
+                optional,
+            })
         };
         let types = table.values().map(|fields| fields.iter().map(field).collect()).collect::<Option<_>>()?;
-        Some(Types { types, pod_spec: names.binary_search(&"PodSpec").ok()? })
+        Some(TypeTable { types, pod_spec: names.binary_search(&"PodSpec").ok()? })
     }
 
-    /// The fields of a struct that its type knows. An error begins with the place of what is wrong.
-    fn fields(&self, of: usize, value: &Value) -> Result<Map<String, Value>, String> {
-        let Value::Object(given) = value else { return Err(wrong("a map", value)) };
+    /// The fields of a struct that its type has. An error begins with the path of the wrong field.
+    fn convert_struct(&self, of: usize, value: &Value) -> Result<Map<String, Value>, String> {
+        let Value::Object(given) = value else { return Err(type_error("a map", value)) };
         let mut fields = Map::new();
         for field in &self.types[of] {
             let value = match given.get(&field.name).filter(|value| !value.is_null()) {
-                Some(value) => self.typed(&field.of, value).map_err(|why| format!(".{}{why}", field.name))?,
+                Some(value) => {
+                    self.convert(&field.field_type, value).map_err(|why| format!(".{}{why}", field.name))?
+                }
                 None if field.optional => continue,
-                None => self.empty(&field.of),
+                None => self.default_value(&field.field_type),
             };
             fields.insert(field.name.clone(), value);
         }
         Ok(fields)
     }
 
-    fn typed(&self, of: &Type, value: &Value) -> Result<Value, String> {
+    fn convert(&self, of: &FieldType, value: &Value) -> Result<Value, String> {
         match (of, value) {
-            (Type::Anything, _)
-            | (Type::Bool, Value::Bool(_))
-            | (Type::Text | Type::Quantity | Type::IntOrString, Value::String(_)) => Ok(value.clone()),
-            (Type::I32 | Type::IntOrString, Value::Number(number)) => {
-                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
-                if fits { Ok(value.clone()) } else { Err(wrong("a whole number of 32 bits", value)) }
+            (FieldType::Anything, _)
+            | (FieldType::Bool, Value::Bool(_))
+            | (FieldType::Text | FieldType::Quantity | FieldType::IntOrString, Value::String(_)) => {
+                Ok(value.clone())
             }
-            (Type::I64, Value::Number(number)) if number.is_i64() => Ok(value.clone()),
-            (Type::Quantity, Value::Number(number)) if !number.is_f64() => Ok(json!(number.to_string())),
-            (Type::Time, Value::String(text)) => to_the_second(text).ok_or_else(|| wrong("a time", value)),
-            (Type::List(of), Value::Array(entries)) => {
-                let typed = |(n, entry)| self.typed(of, entry).map_err(|why| format!("[{n}]{why}"));
+            (FieldType::I32 | FieldType::IntOrString, Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+                if fits { Ok(value.clone()) } else { Err(type_error("a whole number of 32 bits", value)) }
+            }
+            (FieldType::I64, Value::Number(number)) if number.is_i64() => Ok(value.clone()),
+            (FieldType::Quantity, Value::Number(number)) if !number.is_f64() => Ok(json!(number.to_string())),
+            (FieldType::Time, Value::String(text)) => {
+                to_the_second(text).ok_or_else(|| type_error("a time", value))
+            }
+            (FieldType::List(of), Value::Array(entries)) => {
+                let typed = |(n, entry)| self.convert(of, entry).map_err(|why| format!("[{n}]{why}"));
                 entries.iter().enumerate().map(typed).collect()
             }
-            (Type::Map(of), Value::Object(entries)) => {
+            (FieldType::Map(of), Value::Object(entries)) => {
                 let typed = |(name, entry): (&String, &Value)| {
-                    let typed = self.typed(of, entry).map_err(|why| format!(".{name}{why}"))?;
+                    let typed = self.convert(of, entry).map_err(|why| format!(".{name}{why}"))?;
                     Ok((name.clone(), typed))
                 };
                 entries.iter().map(typed).collect::<Result<Map<_, _>, String>>().map(Value::Object)
             }
-            (Type::Struct(of), _) => self.fields(*of, value).map(Value::Object),
-            (of, _) => Err(wrong(of.word(), value)),
+            (FieldType::Struct(of), _) => self.convert_struct(*of, value).map(Value::Object),
+            (of, _) => Err(type_error(of.description(), value)),
         }
     }
 
-    /// What stands for a field that is always written but was not given.
-    fn empty(&self, of: &Type) -> Value {
+    /// The value of a missing field that is always serialised.
+    fn default_value(&self, of: &FieldType) -> Value {
         match of {
-            Type::Bool => json!(false),
-            Type::I32 | Type::I64 | Type::IntOrString => json!(0),
-            Type::Text | Type::Quantity => json!(""),
-            Type::Time => json!("1970-01-01T00:00:00Z"),
-            Type::Anything => Value::Null,
-            Type::List(_) => json!([]),
-            Type::Map(_) => json!({}),
-            Type::Struct(of) => {
+            FieldType::Bool => json!(false),
+            FieldType::I32 | FieldType::I64 | FieldType::IntOrString => json!(0),
+            FieldType::Text | FieldType::Quantity => json!(""),
+            FieldType::Time => json!("1970-01-01T00:00:00Z"),
+            FieldType::Anything => Value::Null,
+            FieldType::List(_) => json!([]),
+            FieldType::Map(_) => json!({}),
+            FieldType::Struct(of) => {
                 let written = self.types[*of].iter().filter(|field| !field.optional);
-                Value::Object(written.map(|field| (field.name.clone(), self.empty(&field.of))).collect())
+                Value::Object(
+                    written
+                        .map(|field| (field.name.clone(), self.default_value(&field.field_type)))
+                        .collect(),
+                )
             }
         }
     }
 }
 
-// === impl Type ===
+// === impl FieldType ===
 
-impl Type {
-    /// A type by its name in the table; `None` for one that is not there.
-    fn read(name: &str, structs: &[&str]) -> Option<Type> {
+impl FieldType {
+    /// A type by its name in the table; `None` if the table does not have it.
+    fn read(name: &str, structs: &[&str]) -> Option<FieldType> {
         if let Some(of) = name.strip_prefix("Vec<").and_then(|rest| rest.strip_suffix('>')) {
-            return Some(Type::List(Box::new(Type::read(of, structs)?)));
+            return Some(FieldType::List(Box::new(FieldType::read(of, structs)?)));
         }
         if let Some(of) = name.strip_prefix("BTreeMap<String, ").and_then(|rest| rest.strip_suffix('>')) {
-            return Some(Type::Map(Box::new(Type::read(of, structs)?)));
+            return Some(FieldType::Map(Box::new(FieldType::read(of, structs)?)));
         }
         Some(match name {
-            "bool" => Type::Bool,
-            "i32" => Type::I32,
-            "i64" => Type::I64,
-            "String" => Type::Text,
-            "Quantity" => Type::Quantity,
-            "IntOrString" => Type::IntOrString,
-            "Time" => Type::Time,
-            "FieldsV1" => Type::Anything,
-            _ => Type::Struct(structs.binary_search(&name).ok()?),
+            "bool" => FieldType::Bool,
+            "i32" => FieldType::I32,
+            "i64" => FieldType::I64,
+            "String" => FieldType::Text,
+            "Quantity" => FieldType::Quantity,
+            "IntOrString" => FieldType::IntOrString,
+            "Time" => FieldType::Time,
+            "FieldsV1" => FieldType::Anything,
+            _ => FieldType::Struct(structs.binary_search(&name).ok()?),
         })
     }
 
-    fn word(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         match self {
-            Type::Bool => "true or false",
-            Type::I32 => "a whole number of 32 bits",
-            Type::I64 => "a whole number of 64 bits",
-            Type::Text => "a text",
-            Type::Quantity => "a quantity",
-            Type::IntOrString => "a text or a whole number of 32 bits",
-            Type::Time => "a time",
-            Type::Anything => "anything",
-            Type::List(_) => "a list",
-            Type::Map(_) | Type::Struct(_) => "a map",
+            FieldType::Bool => "true or false",
+            FieldType::I32 => "a whole number of 32 bits",
+            FieldType::I64 => "a whole number of 64 bits",
+            FieldType::Text => "a text",
+            FieldType::Quantity => "a quantity",
+            FieldType::IntOrString => "a text or a whole number of 32 bits",
+            FieldType::Time => "a time",
+            FieldType::Anything => "anything",
+            FieldType::List(_) => "a list",
+            FieldType::Map(_) | FieldType::Struct(_) => "a map",
         }
     }
 }
 
-fn wrong(expected: &str, found: &Value) -> String {
+fn type_error(expected: &str, found: &Value) -> String {
     let mut found = found.to_string();
     if let Some((cut, _)) = found.char_indices().nth(80) {
         found.replace_range(cut.., "…");
@@ -231,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Printed by SimKube 2.7.0, as all hashes here.
+    /// Hashes printed by SimKube 2.7.0, as are all hashes here.
     #[test]
     fn ports_of_init_containers_count() {
         assert_eq!(stable_hash(&json!({})), Ok(17506812802394981455));
@@ -242,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_pods_of_one_template_is_left_out() {
+    fn fields_that_differ_between_pods_of_one_template_are_left_out() {
         let container = |token: &str| {
             json!({"name": "c", "ports": [{"containerPort": 80}],
                    "volumeMounts": [{"name": token, "mountPath": "/token"}, {"name": "data", "mountPath": "/data"}]})
@@ -261,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_type_is_named() {
+    fn a_field_of_another_type_is_named() {
         let error = |spec: Value| stable_spec(&spec).unwrap_err();
         assert_eq!(error(json!([])), "spec is [] and not a map");
         assert_eq!(

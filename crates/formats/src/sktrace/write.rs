@@ -1,158 +1,168 @@
-//! A trace made of changes, as SimKube's tracer would have exported it.
+//! The writer of traces, which exports changes as SimKube's tracer would.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 
-use kubernetes::owners::{Owners, owner_references};
-use kubernetes::pod_lives::{PodLives, Ran, ran};
+use kubernetes::owners::{OwnerIndex, owner_references};
+use kubernetes::pod_lifecycles::{PodLifecycleData, PodLifecycleTracker, lifecycle_data};
 use kubernetes::selector::Selector;
 use model::{Change, Gap, Meta, Moment, Object, What, Window};
 use serde_json::{Map, Value, json};
 
-use super::config::{Gvk, TracerConfig, is_kept};
+use super::config::{Gvk, TracerConfig, is_config_object};
 use super::hash::hash_option;
-use super::lived::{self, Lived};
-use super::names::{Name, above, seconds};
-use super::pack::Pack;
-use super::pods::HASH;
+use super::lifecycle_collector::{self, LifecycleCollector};
+use super::msgpack_writer::MsgpackWriter;
+use super::names::{ObjectName, owner_chain, unix_seconds};
+use super::pods::HASH_ANNOTATION;
 use super::pointer;
 use super::sanitise::sanitise;
-use crate::{Error, Result, Written};
+use crate::{Error, Result, WriteSummary};
 
-/// What is left out of a trace.
+/// The objects to be left out of a trace.
 #[derive(Clone, Debug, Default)]
-pub struct Filters {
+pub struct TraceFilters {
     /// Objects in these namespaces.
     pub excluded_namespaces: Vec<String>,
-    /// Objects that any of these selects.
+    /// Objects that any of these selectors matches.
     pub excluded_labels: Vec<Selector>,
 }
 
 /// Writes a trace.
 ///
-/// It is to be given all changes of one recording, from its beginning up to the window's end: what happened before the
-/// window becomes the state that the trace begins with. The events go through a temporary file; what is held in memory is
-/// the cluster, and what the format has at its end: the hash of every object there ever was, and the lives of pods.
-pub struct Writer<W> {
+/// It needs all changes of one recording from its beginning up to the window's end: changes before the window make the
+/// initial state of the trace. Events are spooled to a temporary file. In memory are the cluster and the parts that
+/// come at the end of a trace: the hash of every object that ever existed, and the pod lifecycles.
+pub struct SktraceWriter<W> {
     out: W,
     config: TracerConfig,
     window: Window,
-    filters: Filters,
-    owners: Owners,
-    lives: PodLives,
-    lived: Lived,
-    /// The objects that are there, with the hash of their spec.
-    hashes: HashMap<Name, u64>,
-    /// Those of them that are in the trace.
-    exported: HashSet<Name>,
+    filters: TraceFilters,
+    owners: OwnerIndex,
+    pod_lives: PodLifecycleTracker,
+    lifecycles: LifecycleCollector,
+    /// The hash of the spec of every existing object.
+    spec_hashes: HashMap<ObjectName, u64>,
+    /// The existing objects that are in the trace.
+    exported: HashSet<ObjectName>,
     index: BTreeMap<Gvk, BTreeMap<String, u64>>,
-    /// What the trace begins with; `None` once it has been written.
-    past: Option<BTreeMap<Name, Past>>,
-    event: Event,
+    /// The initial state of the trace; `None` once it has been written.
+    initial_state: Option<BTreeMap<ObjectName, InitialObject>>,
+    event: PendingEvent,
     spool: BufWriter<File>,
-    /// How many events are in the spool.
+    /// The number of events in the spool.
     events: usize,
-    written: Written,
+    written: WriteSummary,
 }
 
-/// An object of the time before the window.
-struct Past {
+/// An object of the initial state.
+struct InitialObject {
     packed: Vec<u8>,
     object: Object,
-    /// When it ended, if it is a pod that did.
+    /// When it finished, if it is a finished pod.
     ended: Option<Moment>,
 }
 
-/// What happened in one second.
+/// The changes of one second.
 #[derive(Default)]
-struct Event {
+struct PendingEvent {
     second: i64,
-    applied: Vec<Applied>,
-    deleted: Vec<Name>,
-    /// The same, to ask.
-    gone: HashSet<Name>,
+    applied: Vec<AppliedObject>,
+    deleted: Vec<ObjectName>,
+    /// The same as `deleted`, for lookup.
+    deleted_names: HashSet<ObjectName>,
 }
 
-struct Applied {
-    name: Name,
+struct AppliedObject {
+    name: ObjectName,
     hash: u64,
     packed: Vec<u8>,
     object: Object,
 }
 
-// === impl Writer ===
+// === impl SktraceWriter ===
 
-impl<W: Write> Writer<W> {
-    /// Writes to `out` what happened in the window to the objects that are tracked.
-    pub fn new(out: W, config: TracerConfig, window: Window, filters: Filters) -> Result<Writer<W>> {
-        Ok(Writer::with_spool(out, config, window, filters, tempfile::tempfile()?))
+impl<W: Write> SktraceWriter<W> {
+    /// Writes to `out` the changes of the tracked objects in the window.
+    pub fn new(
+        out: W,
+        config: TracerConfig,
+        window: Window,
+        filters: TraceFilters,
+    ) -> Result<SktraceWriter<W>> {
+        Ok(SktraceWriter::with_spool(out, config, window, filters, tempfile::tempfile()?))
     }
 
-    /// The same, with a file for what cannot be written before the end: it must be empty.
+    /// The same with a given spool file, which must be empty.
     pub fn with_spool(
         out: W,
         config: TracerConfig,
         window: Window,
-        filters: Filters,
+        filters: TraceFilters,
         spool: File,
-    ) -> Writer<W> {
-        Writer {
+    ) -> SktraceWriter<W> {
+        SktraceWriter {
             out,
             config,
             window,
             filters,
-            owners: Owners::new(),
-            lives: PodLives::new(),
-            lived: Lived::default(),
-            hashes: HashMap::new(),
+            owners: OwnerIndex::new(),
+            pod_lives: PodLifecycleTracker::new(),
+            lifecycles: LifecycleCollector::default(),
+            spec_hashes: HashMap::new(),
             exported: HashSet::new(),
             index: BTreeMap::new(),
-            past: Some(BTreeMap::new()),
-            event: Event::default(),
+            initial_state: Some(BTreeMap::new()),
+            event: PendingEvent::default(),
             spool: BufWriter::new(spool),
             events: 0,
-            written: Written::default(),
+            written: WriteSummary::default(),
         }
     }
 
-    fn take(&mut self, change: &Change) -> Result<()> {
+    fn process(&mut self, change: &Change) -> Result<()> {
         let object = change.what.object();
         let meta = object.meta();
-        if is_kept(&meta) {
+        if is_config_object(&meta) {
             return Ok(());
         }
         let gvk = Gvk::of(&meta);
         match &change.what {
-            // What a pod owns goes with it, and there are too many of them to remember.
-            What::Deleted(_) if gvk.is_pod() => self.owners.forget(&change.key),
-            what => self.owners.see(&change.key, what),
+            // Objects that a pod owns are deleted with it, and there are too many pods to remember them all.
+            What::Deleted(_) if gvk.is_pod() => self.owners.remove(&change.key),
+            what => self.owners.apply(&change.key, what),
         }
         if gvk.is_pod()
-            && let Some(life) = self.lives.pod(change.at, &change.key, &change.what)
+            && let Some(life) = self.pod_lives.apply(change.at, &change.key, &change.what)
         {
-            self.lived.take(&life, self.window, &self.config, &self.owners, &mut self.written.left_out);
+            self.lifecycles.add(&life, self.window, &self.config, &self.owners, &mut self.written.left_out);
         }
         let name = (gvk, format!("{}/{}", meta.namespace, meta.name));
-        match self.fits(&meta, &name.0, change) {
+        match self.check_exported(&meta, &name.0, change) {
             Err(why) => self.written.left_out.count(why),
             Ok(()) => match &change.what {
-                What::Deleted(_) => self.deleted(name),
+                What::Deleted(_) => self.delete_object(name),
                 What::Added(object) | What::Modified(object) => {
-                    self.applied(name, change.inferred, object)?
+                    self.apply_object(name, change.inferred, object)?
                 }
             },
         }
         Ok(())
     }
 
-    /// Whether an object belongs into the trace, or why not.
-    fn fits(&self, meta: &Meta<'_>, gvk: &Gvk, change: &Change) -> std::result::Result<(), &'static str> {
+    /// Checks whether an object belongs in the trace; the error is the category under which it is left out.
+    fn check_exported(
+        &self,
+        meta: &Meta<'_>,
+        gvk: &Gvk,
+        change: &Change,
+    ) -> std::result::Result<(), &'static str> {
         let Some(tracked) = self.config.tracked(gvk) else { return Err("changes of kinds not tracked") };
         if meta.namespace.is_empty() {
             return Err("changes of objects without a namespace");
         }
-        // What comes with a delete may be a stub; whether it is deleted from the trace is known by its name.
+        // The object of a deletion may be a stub; its name decides whether it is in the trace.
         let Some(object) = change.what.state() else { return Ok(()) };
         if self.filters.excluded_namespaces.iter().any(|excluded| *excluded == meta.namespace) {
             return Err("changes in excluded namespaces");
@@ -170,11 +180,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn applied(&mut self, name: Name, inferred: bool, object: &Object) -> Result<()> {
+    fn apply_object(&mut self, name: ObjectName, inferred: bool, object: &Object) -> Result<()> {
         let Ok(value) = object.value() else { return Ok(()) };
         if name.0.is_pod()
-            && let Some(past) = self.past.as_mut().and_then(|past| past.get_mut(&name))
-            && let Ran::Between(_, end) = ran(object)
+            && let Some(past) = self.initial_state.as_mut().and_then(|past| past.get_mut(&name))
+            && let PodLifecycleData::Finished(_, end) = lifecycle_data(object)
         {
             past.ended = Some(end);
         }
@@ -184,51 +194,52 @@ impl<W: Write> Writer<W> {
         sanitise(&mut value, name.0.is_pod());
         let hash = hash_option(value.get("spec"));
         if made_up {
-            // A trace that was imported had no such object: only lives that need it in the index.
-            if !self.hashes.contains_key(&name) && owner_references(object).is_empty() {
+            // The imported trace had no such object, only lifecycles whose owner has to be in the index.
+            if !self.spec_hashes.contains_key(&name) && owner_references(object).is_empty() {
                 self.index.entry(name.0).or_default().entry(name.1).or_insert(hash);
             }
             return Ok(());
         }
-        if self.hashes.insert(name.clone(), hash) == Some(hash) {
+        if self.spec_hashes.insert(name.clone(), hash) == Some(hash) {
             self.written.left_out.count("changes of status or metadata alone");
             return Ok(());
         }
-        if self.event.gone.contains(&name) {
-            // An event is applied before it is deleted: what comes again needs one of its own.
+        if self.event.deleted_names.contains(&name) {
+            // Within an event objects are applied before others are deleted, so a re-created object needs another
+            // event.
             self.finish_event()?;
         }
         let mut packed = Vec::new();
-        Pack(&mut packed).object(&value)?;
-        self.event.applied.push(Applied { name, hash, packed, object: object.clone() });
+        MsgpackWriter(&mut packed).object(&value)?;
+        self.event.applied.push(AppliedObject { name, hash, packed, object: object.clone() });
         Ok(())
     }
 
-    /// That the configured paths lead through the object: a simulation of the trace would fail where one does not.
-    fn check_templates(&self, (gvk, name): &Name, value: &Value) -> Result<()> {
+    /// Checks that the configured paths fit the object: otherwise a simulation of the trace would fail.
+    fn check_templates(&self, (gvk, name): &ObjectName, value: &Value) -> Result<()> {
         for path in self.config.tracked(gvk).iter().flat_map(|tracked| &tracked.pod_spec_template_paths) {
             pointer::matches(value, path).map_err(|why| {
-                Error::bad("the tracer's configuration", gvk, format!("{why}, as in {name}"))
+                Error::invalid_at("the tracer's configuration", gvk, format!("{why}, as in {name}"))
             })?;
         }
         Ok(())
     }
 
-    fn deleted(&mut self, name: Name) {
-        if self.hashes.remove(&name).is_some() {
-            self.event.gone.insert(name.clone());
+    fn delete_object(&mut self, name: ObjectName) {
+        if self.spec_hashes.remove(&name).is_some() {
+            self.event.deleted_names.insert(name.clone());
             self.event.deleted.push(name);
         } else {
             self.written.left_out.count("deletions of objects that are left out");
         }
     }
 
-    /// Ends the second: only now all owners of what was created in it have been seen.
+    /// Ends the second: only now all owners of the objects created in it are known.
     fn finish_event(&mut self) -> Result<()> {
-        let Event { second, applied, deleted, .. } = std::mem::take(&mut self.event);
+        let PendingEvent { second, applied, deleted, .. } = std::mem::take(&mut self.event);
         self.event.second = second;
-        let fits = self.admit(&applied);
-        let mut kept: Vec<Applied> = Vec::new();
+        let fits = self.select_exported(&applied);
+        let mut kept: Vec<AppliedObject> = Vec::new();
         for (applied, fits) in applied.into_iter().zip(fits) {
             if fits {
                 self.exported.insert(applied.name.clone());
@@ -245,13 +256,13 @@ impl<W: Write> Writer<W> {
                 self.written.left_out.count("deletions of objects that are left out");
             }
         }
-        if let Some(past) = &mut self.past {
-            for Applied { name, packed, object, .. } in kept {
-                let ended = match ran(&object) {
-                    Ran::Between(_, end) if name.0.is_pod() => Some(end),
+        if let Some(past) = &mut self.initial_state {
+            for AppliedObject { name, packed, object, .. } in kept {
+                let ended = match lifecycle_data(&object) {
+                    PodLifecycleData::Finished(_, end) if name.0.is_pod() => Some(end),
                     _ => None,
                 };
-                past.insert(name, Past { packed, object, ended });
+                past.insert(name, InitialObject { packed, object, ended });
             }
             for name in gone {
                 past.remove(&name);
@@ -263,35 +274,35 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Which objects of a second belong into the trace: those without an owner there. Each of them that has no owner
-    /// itself comes into the index before those that it owns are asked about.
-    fn admit(&mut self, applied: &[Applied]) -> Vec<bool> {
-        let above: Vec<Vec<Name>> =
-            applied.iter().map(|applied| above(&self.owners, &applied.object)).collect();
+    /// Which objects of a second belong in the trace: those without an owner in it. Owners are checked, and added to
+    /// the index, before the objects that they own.
+    fn select_exported(&mut self, applied: &[AppliedObject]) -> Vec<bool> {
+        let above: Vec<Vec<ObjectName>> =
+            applied.iter().map(|applied| owner_chain(&self.owners, &applied.object)).collect();
         let mut order: Vec<usize> = (0..applied.len()).collect();
         order.sort_by_key(|place| above[*place].len());
         let mut fits = vec![false; applied.len()];
         for place in order {
             fits[place] = !above[place].iter().any(|owner| self.is_indexed(owner));
             if fits[place] {
-                let Applied { name: (gvk, name), hash, .. } = &applied[place];
+                let AppliedObject { name: (gvk, name), hash, .. } = &applied[place];
                 self.index.entry(gvk.clone()).or_default().insert(name.clone(), *hash);
             }
         }
         fits
     }
 
-    fn is_indexed(&self, (gvk, name): &Name) -> bool {
+    fn is_indexed(&self, (gvk, name): &ObjectName) -> bool {
         self.index.get(gvk).is_some_and(|names| names.contains_key(name))
     }
 
-    /// Writes the state that the trace begins with.
-    fn finish_past(&mut self) -> Result<()> {
-        let Some(past) = self.past.take() else { return Ok(()) };
+    /// Writes the initial state of the trace.
+    fn write_initial_state(&mut self) -> Result<()> {
+        let Some(past) = self.initial_state.take() else { return Ok(()) };
         let mut packed = Vec::new();
         for (name, past) in past {
-            // A list may show what is owned seconds before its owner.
-            if above(&self.owners, &past.object).iter().any(|owner| self.is_indexed(owner)) {
+            // An owned object may have been listed seconds before its owner.
+            if owner_chain(&self.owners, &past.object).iter().any(|owner| self.is_indexed(owner)) {
                 self.exported.remove(&name);
                 self.index.get_mut(&name.0).and_then(|names| names.remove(&name.1));
             } else if past.ended.is_some_and(|end| end < self.window.from) {
@@ -300,11 +311,11 @@ impl<W: Write> Writer<W> {
                 packed.push(past.packed);
             }
         }
-        self.write_event(seconds(self.window.from), &packed, &[])
+        self.write_event(unix_seconds(self.window.from), &packed, &[])
     }
 
-    fn write_event(&mut self, second: i64, applied: &[Vec<u8>], deleted: &[Name]) -> Result<()> {
-        let mut pack = Pack(&mut self.spool);
+    fn write_event(&mut self, second: i64, applied: &[Vec<u8>], deleted: &[ObjectName]) -> Result<()> {
+        let mut pack = MsgpackWriter(&mut self.spool);
         pack.map(3)?;
         pack.text("ts")?;
         pack.signed(second)?;
@@ -313,32 +324,32 @@ impl<W: Write> Writer<W> {
         applied.iter().try_for_each(|packed| pack.0.write_all(packed))?;
         pack.text("deleted_objs")?;
         pack.list(deleted.len())?;
-        deleted.iter().try_for_each(|name| pack.object(&stub(name)))?;
+        deleted.iter().try_for_each(|name| pack.object(&deleted_stub(name)))?;
         self.events += 1;
         self.written.count += (applied.len() + deleted.len()) as u64;
         Ok(())
     }
 }
 
-impl<W: Write> crate::Writer for Writer<W> {
+impl<W: Write> crate::Writer for SktraceWriter<W> {
     fn change(&mut self, change: &Change) -> Result<()> {
         if change.at >= self.window.to {
             return Ok(());
         }
         if self.window.from == Moment::MIN {
-            // All of time begins with the first change.
+            // An unbounded window begins with the first change.
             self.window.from = change.at;
         }
-        let second = seconds(change.at);
-        let enters = self.past.is_some() && change.at >= self.window.from;
+        let second = unix_seconds(change.at);
+        let enters = self.initial_state.is_some() && change.at >= self.window.from;
         if second != self.event.second || enters {
             self.finish_event()?;
             self.event.second = second;
         }
         if enters {
-            self.finish_past()?;
+            self.write_initial_state()?;
         }
-        self.take(change)
+        self.process(change)
     }
 
     fn gap(&mut self, _: &Gap) -> Result<()> {
@@ -346,21 +357,22 @@ impl<W: Write> crate::Writer for Writer<W> {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Written> {
+    fn finish(mut self: Box<Self>) -> Result<WriteSummary> {
         if self.window.from == Moment::MIN {
             self.window.from = Moment::from_nanos(0);
         }
         self.finish_event()?;
-        self.finish_past()?;
+        self.write_initial_state()?;
         let left_out = &mut self.written.left_out;
-        for life in std::mem::take(&mut self.lives).finish() {
-            self.lived.take(&life, self.window, &self.config, &self.owners, left_out);
+        for life in std::mem::take(&mut self.pod_lives).finish() {
+            self.lifecycles.add(&life, self.window, &self.config, &self.owners, left_out);
         }
         let index = &self.index;
-        let is_there = |(gvk, name): &Name| index.get(gvk).is_some_and(|names| names.contains_key(name));
-        let lifecycles = std::mem::take(&mut self.lived).finish(is_there, left_out);
+        let is_there =
+            |(gvk, name): &ObjectName| index.get(gvk).is_some_and(|names| names.contains_key(name));
+        let lifecycles = std::mem::take(&mut self.lifecycles).finish(is_there, left_out);
 
-        let mut pack = Pack(&mut self.out);
+        let mut pack = MsgpackWriter(&mut self.out);
         pack.map(5)?;
         pack.text("version")?;
         pack.unsigned(2)?;
@@ -382,15 +394,15 @@ impl<W: Write> crate::Writer for Writer<W> {
             }
         }
         pack.text("pod_lifecycles")?;
-        lived::write(&lifecycles, &mut pack)?;
+        lifecycle_collector::write(&lifecycles, &mut pack)?;
         self.out.flush()?;
         Ok(self.written)
     }
 }
 
-// === impl Filters ===
+// === impl TraceFilters ===
 
-impl Filters {
+impl TraceFilters {
     fn excludes_labels_of(&self, object: &Object) -> bool {
         if self.excluded_labels.is_empty() {
             return false;
@@ -401,13 +413,13 @@ impl Filters {
     }
 }
 
-/// Whether this is a pod of an imported trace, made up or with its life made up.
+/// Whether this is a pod of an imported trace that was synthesised or got its status from a lifecycle.
 fn is_imported(object: &Map<String, Value>) -> bool {
-    object.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(HASH)).is_some()
+    object.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(HASH_ANNOTATION)).is_some()
 }
 
-/// What SimKube writes of an object that is deleted.
-fn stub((gvk, name): &Name) -> Map<String, Value> {
+/// The stub that SimKube writes for a deleted object.
+fn deleted_stub((gvk, name): &ObjectName) -> Map<String, Value> {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     let stub = json!({"apiVersion": gvk.api_version, "kind": gvk.kind,
                       "metadata": {"name": name, "namespace": namespace}});

@@ -1,14 +1,15 @@
-//! What the tests of formats share: data of other systems, where it is to be had, and a short form of changes.
+//! Helpers shared by the tests of formats: optional data of other systems, and a short form of changes.
 
 #![allow(dead_code, reason = "tests use parts of it")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use model::{Observed, What};
+use model::{IncomingChange, What};
 
-/// A file of `shared`, beside the checkout or where KINESCOPE_SHARED says; `None`, and a word about it, if it is not there.
-pub(crate) fn shared(file: &str) -> Option<PathBuf> {
+/// The path of a file in `shared`, beside the checkout or in the folder KINESCOPE_SHARED. `None`, with a message, if it
+/// does not exist.
+pub(crate) fn shared_file(file: &str) -> Option<PathBuf> {
     #[allow(clippy::disallowed_methods, reason = "a test is told by its environment where data lies")]
     let folder = std::env::var_os("KINESCOPE_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -16,13 +17,13 @@ pub(crate) fn shared(file: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    // Not by a macro, whose output the test runner would keep to itself.
+    // Not with a macro, whose output the test runner captures.
     let _ = writeln!(std::io::stderr(), "skipped: no {}", path.display());
     None
 }
 
-/// `second + Kind namespace/name`, or `~`, `-`; in brackets if made up.
-fn shown(observed: &Observed) -> String {
+/// `second + Kind namespace/name`, or with `~` or `-`; in brackets if inferred.
+fn describe_change(observed: &IncomingChange) -> String {
     let mark = match observed.what {
         What::Added(_) => "+",
         What::Modified(_) => "~",
@@ -33,6 +34,6 @@ fn shown(observed: &Observed) -> String {
     if observed.inferred { format!("[{text}]") } else { text }
 }
 
-pub(crate) fn all_shown(observed: &[Observed]) -> Vec<String> {
-    observed.iter().map(shown).collect()
+pub(crate) fn describe_changes(observed: &[IncomingChange]) -> Vec<String> {
+    observed.iter().map(describe_change).collect()
 }

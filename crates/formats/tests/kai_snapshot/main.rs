@@ -1,4 +1,4 @@
-//! Snapshots of the KAI scheduler: of every release, broken in every way, and our own.
+//! Tests of KAI scheduler snapshots: of every release, damaged ones, and those that are written here.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io::{Cursor, Write};
 
 use formats::kai_snapshot;
-use formats::{Input, Item};
+use formats::{ImportItem, Input};
 use serde_json::{Value, json};
 use testobjects::resource;
 use zip::ZipWriter;
@@ -19,7 +19,7 @@ use zip::write::SimpleFileOptions;
 mod writing;
 mod zips;
 
-/// The lists of v0.17 and what is in them.
+/// The lists of v0.17 and the kinds of their items.
 const KINDS: [(&str, &str, &str); 17] = [
     ("pods", "v1", "Pod"),
     ("nodes", "v1", "Node"),
@@ -40,7 +40,7 @@ const KINDS: [(&str, &str, &str); 17] = [
     ("nodeResourceTopologies", "topology.node.k8s.io/v1alpha2", "NodeResourceTopology"),
 ];
 
-fn read(bytes: Vec<u8>) -> Result<Vec<Item>, String> {
+fn read(bytes: Vec<u8>) -> Result<Vec<ImportItem>, String> {
     let input = Input::open("file", Box::new(Cursor::new(bytes))).map_err(|error| error.to_string())?;
     let items = kai_snapshot::read(input).map_err(|error| error.to_string())?;
     items.map(|item| item.map_err(|error| error.to_string())).collect()
@@ -50,7 +50,7 @@ fn zipped(name: &str, json: &[u8]) -> Vec<u8> {
     zipped_as(SimpleFileOptions::default(), &[(name, json)])
 }
 
-/// As Go writes it: a stream, the sizes behind the data.
+/// A ZIP as Go writes it: a stream with the sizes after the data.
 fn zipped_as(options: SimpleFileOptions, entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new_stream(Vec::new());
     for (name, json) in entries {
@@ -60,16 +60,16 @@ fn zipped_as(options: SimpleFileOptions, entries: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// `Pod.v1 d/p`, and warnings.
-fn told(items: &[Item]) -> Vec<String> {
+/// Objects as `v1 Pod d/p`, and warnings.
+fn describe_items(items: &[ImportItem]) -> Vec<String> {
     items
         .iter()
         .map(|item| match item {
-            Item::Object(object) => {
+            ImportItem::Object(object) => {
                 let meta = object.meta();
                 format!("{} {}", meta.api_version, object.key(&"s".into()))
             }
-            Item::Warning(why) => why.clone(),
+            ImportItem::Warning(why) => why.clone(),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -77,8 +77,12 @@ fn told(items: &[Item]) -> Vec<String> {
 
 #[track_caller]
 fn check(json: &str, expected: &[&str]) {
-    assert_eq!(told(&read(json.into()).unwrap()), expected);
-    assert_eq!(told(&read(zipped("snapshot.json", json.as_bytes())).unwrap()), expected, "the same in a ZIP");
+    assert_eq!(describe_items(&read(json.into()).unwrap()), expected);
+    assert_eq!(
+        describe_items(&read(zipped("snapshot.json", json.as_bytes())).unwrap()),
+        expected,
+        "the same in a ZIP"
+    );
 }
 
 #[track_caller]
@@ -92,7 +96,7 @@ fn items_get_the_kind_of_their_list() {
     let lists: serde_json::Map<String, Value> =
         KINDS.iter().map(|(key, ..)| ((*key).to_owned(), json!([{"metadata": {"name": "a"}}]))).collect();
     let items = read(json!({"rawObjects": lists}).to_string().into_bytes()).unwrap();
-    let found: BTreeSet<String> = told(&items).into_iter().collect();
+    let found: BTreeSet<String> = describe_items(&items).into_iter().collect();
     let expected = KINDS.map(|(_, api_version, kind)| {
         let key = resource(api_version, kind, "a").object().key(&"s".into());
         format!("{api_version} {key}")
@@ -101,7 +105,7 @@ fn items_get_the_kind_of_their_list() {
 }
 
 #[test]
-fn bytes_are_kept_and_kinds_that_are_there_too() {
+fn bytes_and_existing_kinds_are_kept() {
     let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a" , "x":1.50}}"#;
     let bare = r#"{"metadata":{"name":"b","annotations":{"h":"\u003c"}}}"#;
     let text = format!("{{\"config\":{{}}\n,\"rawObjects\":{{\"pods\":[{pod}\n,{bare}\n]}}}}");
@@ -109,7 +113,7 @@ fn bytes_are_kept_and_kinds_that_are_there_too() {
     let texts: Vec<&str> = items
         .iter()
         .map(|item| match item {
-            Item::Object(object) => object.as_str(),
+            ImportItem::Object(object) => object.as_str(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -123,7 +127,7 @@ fn bytes_are_kept_and_kinds_that_are_there_too() {
     );
 }
 
-/// Before v0.10 the configuration spelt out what was not disabled.
+/// Before v0.10 the configuration had explicit `disable…: false`.
 const OLD_CONFIG: &str = r#"{"actions":"allocate","tiers":[{"plugins":[{"name":"predicates","disableJobOrder":false,"arguments":null}]}]}"#;
 const CONFIG: &str = r#"{"actions":"allocate","tiers":[{"plugins":[{"name":"predicates"}]}]}"#;
 const PARAMS: &str =
@@ -194,7 +198,7 @@ fn since_v0_15_every_value_ends_its_line_and_lists_may_be_null() {
     );
     check(&text, &["v1 Pod d/p", "v1 Pod d/q", SETTINGS]);
     let items = read(text.into_bytes()).unwrap();
-    let Some(Item::Object(settings)) = items.last() else { panic!() };
+    let Some(ImportItem::Object(settings)) = items.last() else { panic!() };
     assert_eq!(
         settings.as_str(),
         format!(
@@ -204,7 +208,7 @@ fn since_v0_15_every_value_ends_its_line_and_lists_may_be_null() {
 }
 
 #[test]
-fn what_is_not_known_is_told() {
+fn unknown_keys_are_reported() {
     check(
         r#"{"rawObjects":{"pods":[],"gadgets":[{"metadata":{}}]},"taken":"now"}"#,
         &["file: gadgets is not known here and left out", "file: taken is not known here and left out"],
@@ -216,7 +220,7 @@ fn what_is_not_known_is_told() {
 }
 
 #[test]
-fn what_is_no_snapshot_is_refused() {
+fn other_files_are_refused() {
     refused(br#"{"snapshot":{"jobs":{}},"config":{}}"#.to_vec(), "before its first release");
     refused(br#"{"config":{}}"#.to_vec(), "no snapshot of KAI: it has no \"rawObjects\"");
     refused(b"[]".to_vec(), "rawObjects");

@@ -1,10 +1,10 @@
-//! Our own snapshots.
+//! Tests of writing snapshots.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
-use formats::kai_snapshot::{Partition, Writer};
-use formats::{Item, Written};
+use formats::kai_snapshot::{KaiSnapshotWriter, Partition};
+use formats::{ImportItem, WriteSummary};
 use model::{Change, Moment, Object, What};
 use serde_json::{Value, json};
 
@@ -21,9 +21,9 @@ fn labelled(api_version: &str, kind: &str, name: &str, pool: Option<&str>) -> Ob
     of_kind(api_version, kind, &json!({"metadata": {"name": name, "labels": labels}}))
 }
 
-fn write(objects: &[Object], partition: Option<Partition>) -> (Vec<u8>, Written) {
+fn write(objects: &[Object], partition: Option<Partition>) -> (Vec<u8>, WriteSummary) {
     let mut bytes = Vec::new();
-    let mut writer: Box<dyn formats::Writer + '_> = Box::new(Writer::new(&mut bytes, partition));
+    let mut writer: Box<dyn formats::Writer + '_> = Box::new(KaiSnapshotWriter::new(&mut bytes, partition));
     for object in objects {
         let at = Moment::from_nanos(0);
         let key = object.key(&"s".into());
@@ -46,13 +46,13 @@ fn written_json(bytes: &[u8]) -> Value {
     serde_json::from_str(&written_text(bytes)).unwrap()
 }
 
-fn left_out(written: &Written) -> BTreeMap<String, u64> {
+fn left_out(written: &WriteSummary) -> BTreeMap<String, u64> {
     written.left_out.iter().map(|(what, count)| (what.to_owned(), count)).collect()
 }
 
-/// What the scheduler's own tool relies on without looking.
+/// Checks what the scheduler's own tool relies on.
 #[track_caller]
-fn fit_for_the_tool(json: &Value) {
+fn assert_readable_by_kai(json: &Value) {
     for key in ["config", "schedulerParams", "rawObjects", "discovery"] {
         assert!(json[key].is_object(), "{key}");
     }
@@ -98,7 +98,7 @@ fn all_lists_are_written_and_read_back() {
     let (bytes, written) = write(&objects, None);
     assert_eq!((written.count, left_out(&written)), (17, BTreeMap::new()));
     let json = written_json(&bytes);
-    fit_for_the_tool(&json);
+    assert_readable_by_kai(&json);
     for (key, ..) in KINDS {
         assert_eq!(json["rawObjects"][key].as_array().unwrap().len(), 1, "{key}");
     }
@@ -110,17 +110,17 @@ fn all_lists_are_written_and_read_back() {
     let items = read(bytes).unwrap();
     assert_eq!(items.len(), 18, "and the settings");
     for (item, object) in items.iter().zip(&objects) {
-        let Item::Object(found) = item else { panic!("{item:?}") };
+        let ImportItem::Object(found) = item else { panic!("{item:?}") };
         assert_eq!(found.value().unwrap(), object.value().unwrap());
     }
 }
 
 #[test]
-fn nothing_is_still_a_snapshot() {
+fn an_empty_cluster_makes_a_snapshot() {
     let (bytes, written) = write(&[], None);
-    assert_eq!(written, Written::default());
+    assert_eq!(written, WriteSummary::default());
     let json = written_json(&bytes);
-    fit_for_the_tool(&json);
+    assert_readable_by_kai(&json);
     for (key, ..) in KINDS {
         let null = ["resourceClaims", "resourceSlices", "deviceClasses", "nodeResourceTopologies"];
         let expected = if null.contains(&key) { Value::Null } else { json!([]) };
@@ -132,20 +132,20 @@ fn nothing_is_still_a_snapshot() {
 }
 
 #[test]
-fn settings_come_back_as_they_were() {
+fn settings_round_trip() {
     let text = format!(
         r#"{{"config":{{"actions":"allocate, stalegangeviction","queueDepthPerAction":{{"allocate":5}},"tiers":[{{"plugins":[{{"arguments":{{"a":"<"}},"name":"predicates"}}]}}]}},"schedulerParams":{PARAMS},"rawObjects":{{"pods":[]}},"discovery":{{"resources":null,"serverVersion":{{"gitVersion":"v1.33.1","major":"1","minor":"33"}}}}}}"#
     );
     let items = read(text.clone().into_bytes()).unwrap();
-    let [Item::Object(settings)] = &items[..] else { panic!("{items:?}") };
+    let [ImportItem::Object(settings)] = &items[..] else { panic!("{items:?}") };
     let (bytes, written) = write(std::slice::from_ref(settings), None);
     assert_eq!(written.count, 1);
     let (mut json, was) = (written_json(&bytes), serde_json::from_str::<Value>(&text).unwrap());
-    fit_for_the_tool(&json);
+    assert_readable_by_kai(&json);
     json["rawObjects"] = was["rawObjects"].clone();
     assert_eq!(json, was);
     let again = read(bytes).unwrap();
-    let Some(Item::Object(kept)) = again.last() else { panic!() };
+    let Some(ImportItem::Object(kept)) = again.last() else { panic!() };
     assert_eq!(kept.value().unwrap(), settings.value().unwrap());
 }
 
@@ -167,7 +167,7 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
     let names = |partition: Option<&str>| {
         let (bytes, written) = write(&objects, partition.map(|text| text.parse().unwrap()));
         let json = written_json(&bytes);
-        fit_for_the_tool(&json);
+        assert_readable_by_kai(&json);
         let of = |key: &str| {
             let items = json["rawObjects"][key].as_array().unwrap().iter();
             items.map(|item| item["metadata"]["name"].as_str().unwrap()).collect::<Vec<_>>().join(" ")
@@ -193,7 +193,7 @@ fn a_partition_holds_its_own_nodes_queues_and_pod_groups() {
 }
 
 #[test]
-fn what_has_no_place_is_counted() {
+fn objects_outside_the_snapshot_are_counted() {
     let phase = |name: &str, phase: &str| {
         of_kind("v1", "Pod", &json!({"metadata": {"name": name}, "status": {"phase": phase}}))
     };
@@ -221,7 +221,7 @@ fn what_has_no_place_is_counted() {
         .map(|(what, count)| (what.to_owned(), count))
         .into()
     );
-    fit_for_the_tool(&written_json(&bytes));
+    assert_readable_by_kai(&written_json(&bytes));
 }
 
 #[test]
@@ -233,13 +233,13 @@ fn objects_of_older_releases_are_written_as_v1() {
         .unwrap()
         .into_iter()
         .map(|item| match item {
-            Item::Object(object) => object,
+            ImportItem::Object(object) => object,
             other => panic!("{other:?}"),
         })
         .collect();
     let (bytes, _) = write(&objects, None);
     let json = written_json(&bytes);
-    fit_for_the_tool(&json);
+    assert_readable_by_kai(&json);
     let lists: Value = serde_json::from_str(&format!("{{{CLAIMS},{TOPOLOGIES}}}")).unwrap();
     for (key, expected) in lists.as_object().unwrap() {
         assert_eq!(&json["rawObjects"][key], expected, "{key}");

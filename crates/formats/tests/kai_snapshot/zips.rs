@@ -1,20 +1,20 @@
-//! What can be said of the ZIP itself.
+//! Tests of the ZIP itself.
 
 use std::io::{Cursor, Write};
 
-use formats::{Input, Item, MAX_VALUE, kai_snapshot};
+use formats::{ImportItem, Input, MAX_VALUE_BYTES, kai_snapshot};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::{OLD_CLAIMS, OLD_CONFIG, PARAMS, TOPOLOGIES, read, refused, told, zipped, zipped_as};
+use super::{OLD_CLAIMS, OLD_CONFIG, PARAMS, TOPOLOGIES, describe_items, read, refused, zipped, zipped_as};
 
 const SMALL: &[u8] = br#"{"config":{},"rawObjects":{"pods":[{"metadata":{"name":"p","namespace":"d"}}]}}"#;
 
 #[track_caller]
-fn whole(bytes: Vec<u8>) {
-    assert_eq!(told(&read(bytes).unwrap())[0], "v1 Pod d/p");
+fn assert_read(bytes: Vec<u8>) {
+    assert_eq!(describe_items(&read(bytes).unwrap())[0], "v1 Pod d/p");
 }
 
 fn stored() -> SimpleFileOptions {
@@ -23,15 +23,15 @@ fn stored() -> SimpleFileOptions {
 
 #[test]
 fn every_way_to_write_the_zip_is_read() {
-    whole(zipped("snapshot.json", SMALL));
-    whole(zipped_as(stored(), &[("snapshot.json", SMALL)]));
-    // Sizes of 64 bits behind the data, as beyond 4 GiB.
-    whole(zipped_as(SimpleFileOptions::default().large_file(true), &[("snapshot.json", SMALL)]));
+    assert_read(zipped("snapshot.json", SMALL));
+    assert_read(zipped_as(stored(), &[("snapshot.json", SMALL)]));
+    // 64-bit sizes after the data, as beyond 4 GiB.
+    assert_read(zipped_as(SimpleFileOptions::default().large_file(true), &[("snapshot.json", SMALL)]));
     let mut seekable = ZipWriter::new(Cursor::new(Vec::new()));
     seekable.start_file("snapshot.json", SimpleFileOptions::default()).unwrap();
     seekable.write_all(SMALL).unwrap();
     seekable.set_comment("a comment").unwrap();
-    whole(seekable.finish().unwrap().into_inner());
+    assert_read(seekable.finish().unwrap().into_inner());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn the_entry_is_found_by_its_exact_name() {
     );
     let mut entries = others.to_vec();
     entries.push(("snapshot.json", SMALL));
-    whole(zipped_as(options, &entries));
+    assert_read(zipped_as(options, &entries));
     refused(ZipWriter::new_stream(Vec::new()).finish().unwrap().into_inner(), "it is empty");
     let long = "x".repeat(60_000);
     let error = read(zipped_as(options, &[(&long, b"")])).unwrap_err();
@@ -58,7 +58,7 @@ fn the_entry_is_found_by_its_exact_name() {
 
 #[test]
 fn of_two_entries_of_one_name_the_first_counts() {
-    // The crate refuses to write one name twice: the second is renamed afterwards.
+    // The zip crate refuses duplicate names, so the second is renamed afterwards.
     let second = SMALL.to_vec();
     let second = String::from_utf8(second).unwrap().replace("\"p\"", "\"z\"");
     let mut bytes = zipped_as(stored(), &[("snapshot.json", SMALL), ("snapshot.jsox", second.as_bytes())]);
@@ -68,22 +68,22 @@ fn of_two_entries_of_one_name_the_first_counts() {
     for at in found {
         bytes[at + 12] = b'n';
     }
-    whole(bytes);
+    assert_read(bytes);
 }
 
 #[test]
-fn a_full_directory_is_gone_through() {
+fn a_full_directory_is_read() {
     let mut zip = ZipWriter::new_stream(Vec::new());
     for index in 0..65_534 {
         zip.start_file(format!("{index}"), stored()).unwrap();
     }
     zip.start_file("snapshot.json", stored()).unwrap();
     zip.write_all(SMALL).unwrap();
-    whole(zip.finish().unwrap().into_inner());
+    assert_read(zip.finish().unwrap().into_inner());
 }
 
 #[test]
-fn a_snapshot_that_ends_early_is_not_a_zip_that_does() {
+fn a_truncated_snapshot_is_distinguished_from_a_truncated_zip() {
     for cut in [1, 20, SMALL.len() - 1] {
         let ends = format!("the ZIP is whole, but snapshot.json ends early (byte {cut}, at ");
         refused(zipped("snapshot.json", &SMALL[..cut]), &ends);
@@ -95,7 +95,7 @@ fn a_snapshot_that_ends_early_is_not_a_zip_that_does() {
 }
 
 #[test]
-fn a_damaged_zip_is_told_by_its_checksum() {
+fn a_damaged_zip_is_detected_by_its_checksum() {
     for options in [SimpleFileOptions::default(), stored()] {
         let zip = zipped_as(options, &[("snapshot.json", SMALL)]);
         let data = 30 + "snapshot.json".len();
@@ -117,7 +117,7 @@ fn a_damaged_zip_is_told_by_its_checksum() {
 }
 
 #[test]
-fn what_cannot_be_unpacked_is_refused_by_name() {
+fn unsupported_compression_and_encryption_are_refused() {
     let zip = zipped("snapshot.json", SMALL);
     let directory = zip.windows(4).position(|four| four == b"PK\x01\x02").unwrap();
     let set = |offset: usize, value: u8| {
@@ -131,13 +131,13 @@ fn what_cannot_be_unpacked_is_refused_by_name() {
 }
 
 #[test]
-fn a_bomb_is_refused_without_holding_it() {
+fn a_zip_bomb_is_refused_without_holding_it() {
     let mut zip = ZipWriter::new_stream(Vec::new());
     zip.start_file("snapshot.json", SimpleFileOptions::default()).unwrap();
     zip.write_all(br#"{"config":{},"rawObjects":{"pods":[{"metadata":{"name":"p","namespace":"d"}},""#)
         .unwrap();
     let zeros = vec![b'0'; 1 << 20];
-    for _ in 0..(MAX_VALUE >> 20) + 2 {
+    for _ in 0..(MAX_VALUE_BYTES >> 20) + 2 {
         zip.write_all(&zeros).unwrap();
     }
     zip.write_all(br#""]}}"#).unwrap();
@@ -145,7 +145,10 @@ fn a_bomb_is_refused_without_holding_it() {
     assert!(bytes.len() < 1 << 20);
     let input = Input::open("file", Box::new(Cursor::new(bytes))).unwrap();
     let mut items = kai_snapshot::read(input).unwrap();
-    assert!(matches!(items.next(), Some(Ok(Item::Object(_)))), "what comes before is given as it comes");
+    assert!(
+        matches!(items.next(), Some(Ok(ImportItem::Object(_)))),
+        "what comes before is given as it comes"
+    );
     let error = items.next().unwrap().unwrap_err().to_string();
     assert!(error.contains("rawObjects.pods[1] is longer than 64 MiB"), "{error}");
     assert!(items.next().is_none());
@@ -174,7 +177,7 @@ fn mutated_zips_are_read_or_refused() {
                     0 => bytes[place] ^= 1 << rng.random_range(0..8),
                     1 => bytes[place] = rng.random(),
                     2 => drop(bytes.remove(place)),
-                    // Lengths and places in a ZIP are four bytes.
+                    // Lengths and offsets in a ZIP are four bytes.
                     _ => bytes.iter_mut().skip(place).take(4).for_each(|byte| *byte = 0xff),
                 }
             }

@@ -1,4 +1,4 @@
-//! Gardener's scaling history against what its real recorder wrote, and against files of all kinds of harm.
+//! Tests of Gardener's scaling history: against files of its real recorder, and with damaged files.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,17 +6,17 @@
     reason = "a test stops where something is not as it should be, and prints its seed"
 )]
 
-mod film;
-mod harm;
+mod damaged;
+mod recording;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use formats::{Format, Given, Input, Item, Writer, Written, scaling_history};
+use formats::{Format, ImportItem, Input, ReadOptions, WriteSummary, Writer, scaling_history};
 use kubernetes::quantity::Quantity;
-use model::{Change, Gap, Moment, Observed, What};
+use model::{Change, Gap, IncomingChange, Moment, What};
 use rand::{RngExt, SeedableRng};
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -38,26 +38,28 @@ const TABLES: [&str; 11] = [
     "ca_settings_info",
 ];
 
-/// A history and the rows that the recorder made of it.
+/// A history and the recorder's rows for it.
 #[derive(Default)]
-struct Recorded {
+struct RecordedCase {
     changes: Vec<Change>,
     rows: BTreeMap<String, Vec<Value>>,
 }
 
 type Rows = BTreeMap<String, Vec<Value>>;
 
-fn recorded() -> Vec<Recorded> {
-    let mut all: Vec<Recorded> = Vec::new();
+fn recorded_cases() -> Vec<RecordedCase> {
+    let mut all: Vec<RecordedCase> = Vec::new();
     for line in RECORDER.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         if line.get("history").is_some() {
-            all.push(Recorded::default());
+            all.push(RecordedCase::default());
             continue;
         }
         let last = all.last_mut().unwrap();
         match line["table"].as_str() {
-            Some(table) => last.rows.entry(table.to_owned()).or_default().push(meaning(&line["row"])),
+            Some(table) => {
+                last.rows.entry(table.to_owned()).or_default().push(parse_json_columns(&line["row"]))
+            }
             None => {
                 let seq = last.changes.len() as i64;
                 last.changes.push(change(seq, &line));
@@ -75,16 +77,16 @@ fn change(seq: i64, line: &Value) -> Change {
         _ => What::Deleted(object),
     };
     let at = Moment::from_micros(line["at"].as_i64().unwrap()).unwrap();
-    numbered(seq, Observed::received(at, &"garden".into(), what))
+    numbered(seq, IncomingChange::received(at, &"garden".into(), what))
 }
 
-fn numbered(seq: i64, observed: Observed) -> Change {
-    let Observed { seen, key, what, inferred } = observed;
+fn numbered(seq: i64, observed: IncomingChange) -> Change {
+    let IncomingChange { seen, key, what, inferred } = observed;
     Change { seq, at: seen, seen, key, what, inferred }
 }
 
-/// A row whose JSON columns are compared by what they mean.
-fn meaning(row: &Value) -> Value {
+/// A row with its JSON columns parsed, for comparison.
+fn parse_json_columns(row: &Value) -> Value {
     let mut row = row.clone();
     for column in ["Labels", "Taints", "Requests", "Spec", "Allocatable", "Capacity", "NodeGroupsMinMax"] {
         if let Some(text) = row[column].as_str().filter(|text| !text.is_empty()) {
@@ -96,9 +98,9 @@ fn meaning(row: &Value) -> Value {
     row
 }
 
-fn write(folder: &Path, name: &str, changes: &[Change], gaps: &[Gap]) -> (PathBuf, Written) {
+fn write(folder: &Path, name: &str, changes: &[Change], gaps: &[Gap]) -> (PathBuf, WriteSummary) {
     let path = folder.join(name);
-    let mut writer: Box<dyn Writer> = Box::new(scaling_history::Writer::create(&path).unwrap());
+    let mut writer: Box<dyn Writer> = Box::new(scaling_history::ScalingHistoryWriter::create(&path).unwrap());
     let mut gaps = gaps.iter().peekable();
     for change in changes {
         while let Some(gap) = gaps.next_if(|gap| gap.to <= change.at) {
@@ -137,28 +139,28 @@ fn select(db: &Connection, sql: &str, values: &[i64]) -> Vec<Value> {
             };
             (name.clone(), value)
         };
-        all.push(meaning(&Value::Object(names.iter().enumerate().map(cell).collect())));
+        all.push(parse_json_columns(&Value::Object(names.iter().enumerate().map(cell).collect())));
     }
     all
 }
 
-/// The recorder writes the pools of a Worker in the order of a Go map, which is none.
-fn without_order(mut rows: Rows) -> Rows {
+/// The recorder writes the pools of a Worker in the random order of a Go map.
+fn without_pool_order(mut rows: Rows) -> Rows {
     for (table, rows) in &mut rows {
         if table == "worker_pool_info" {
-            unnumber(rows);
+            clear_row_ids(rows);
         }
     }
     rows
 }
 
-fn unnumber(rows: &mut [Value]) {
+fn clear_row_ids(rows: &mut [Value]) {
     rows.iter_mut().for_each(|row| row["RowID"] = json!(0));
     rows.sort_by_key(Value::to_string);
 }
 
-/// The first container decides how a sum is written, and the rows have them in another order.
-fn amounts(rows: &mut [Value]) {
+/// The first container determines the format of a sum, and the rows have the containers in another order.
+fn normalize_amounts(rows: &mut [Value]) {
     for requests in rows.iter_mut().filter_map(|row| row.get_mut("Requests")?.as_object_mut()) {
         for amount in requests.values_mut() {
             *amount = json!(Quantity::parse(amount.as_str().unwrap()).unwrap().scaled_value(-9));
@@ -166,28 +168,28 @@ fn amounts(rows: &mut [Value]) {
     }
 }
 
-fn given() -> Given {
-    Given { source: "garden".into(), at: None, now: Moment::from_nanos(0) }
+fn read_options() -> ReadOptions {
+    ReadOptions { source: "garden".into(), at: None, now: Moment::from_nanos(0) }
 }
 
 fn open(path: &Path) -> Input {
     let file = std::fs::File::open(path).unwrap();
-    Input::open("file.db", Box::new(file)).unwrap().lying_at(path)
+    Input::open("file.db", Box::new(file)).unwrap().with_path(path)
 }
 
-fn read(path: &Path) -> Result<Vec<Item>, String> {
-    let items =
-        formats::read(open(path), Format::ScalingHistory, given()).map_err(|error| error.to_string())?;
+fn read(path: &Path) -> Result<Vec<ImportItem>, String> {
+    let items = formats::read(open(path), Format::ScalingHistory, read_options())
+        .map_err(|error| error.to_string())?;
     items.map(|item| item.map_err(|error| error.to_string())).collect()
 }
 
-fn changes(items: &[Item]) -> (Vec<Change>, Vec<Gap>) {
+fn changes(items: &[ImportItem]) -> (Vec<Change>, Vec<Gap>) {
     let (mut changes, mut gaps) = (Vec::new(), Vec::new());
     for item in items {
         match item {
-            Item::Change(observed) => changes.push(numbered(changes.len() as i64, observed.clone())),
-            Item::Gap(gap) => gaps.push(gap.clone()),
-            Item::Warning(_) => {}
+            ImportItem::Change(observed) => changes.push(numbered(changes.len() as i64, observed.clone())),
+            ImportItem::Gap(gap) => gaps.push(gap.clone()),
+            ImportItem::Warning(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -199,11 +201,11 @@ fn changes(items: &[Item]) -> (Vec<Change>, Vec<Gap>) {
 #[test]
 fn an_export_has_the_rows_that_the_recorder_writes() {
     let folder = tempfile::tempdir().unwrap();
-    let histories = recorded();
+    let histories = recorded_cases();
     assert!(!histories.is_empty());
     for (number, history) in histories.into_iter().enumerate() {
         let (path, written) = write(folder.path(), &format!("{number}.db"), &history.changes, &[]);
-        let (ours, theirs) = (without_order(rows(&path)), without_order(history.rows));
+        let (ours, theirs) = (without_pool_order(rows(&path)), without_pool_order(history.rows));
         for table in TABLES {
             let (ours, theirs) = (ours.get(table), theirs.get(table));
             for (ours, theirs) in ours.into_iter().flatten().zip(theirs.into_iter().flatten()) {
@@ -217,9 +219,9 @@ fn an_export_has_the_rows_that_the_recorder_writes() {
 }
 
 #[test]
-fn a_finished_file_is_alone_and_in_rollback_mode() {
+fn a_finished_file_is_a_single_file_in_rollback_mode() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, _) = write(folder.path(), "a.db", &recorded()[0].changes, &[]);
+    let (path, _) = write(folder.path(), "a.db", &recorded_cases()[0].changes, &[]);
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(&bytes[18..20], [1, 1]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -231,13 +233,13 @@ fn a_finished_file_is_alone_and_in_rollback_mode() {
     // The only index is SQLite's own, of the events' uid.
     assert_eq!(select(&db, "SELECT name FROM sqlite_schema WHERE type = 'index'", &[]).len(), 1);
     assert!(
-        scaling_history::Writer::create(&path)
+        scaling_history::ScalingHistoryWriter::create(&path)
             .is_err_and(|error| error.to_string().contains("is there already"))
     );
 }
 
-/// The replayer's questions about a moment.
-const QUESTIONS: [(&str, usize); 7] = [
+/// The replayer's queries about a moment.
+const REPLAYER_QUERIES: [(&str, usize); 7] = [
     ("SELECT * FROM mcc_info WHERE SnapshotTimestamp <= ?1 GROUP BY Name HAVING max(RowID)", 1),
     ("SELECT * FROM mcd_info WHERE SnapshotTimestamp <= ?1 GROUP BY Name HAVING max(RowID)", 1),
     ("SELECT * FROM worker_pool_info WHERE SnapshotTimestamp <= ?1 GROUP BY Name HAVING max(RowID)", 1),
@@ -263,22 +265,22 @@ const QUESTIONS: [(&str, usize); 7] = [
     ),
 ];
 
-fn answers(path: &Path, moments: &[i64]) -> Vec<Vec<Value>> {
+fn query_moments(path: &Path, moments: &[i64]) -> Vec<Vec<Value>> {
     let db = Connection::open(path).unwrap();
     let ask = |moment: &i64| {
-        QUESTIONS
+        REPLAYER_QUERIES
             .iter()
             .map(|(sql, values)| {
                 let mut rows = select(&db, sql, &[*moment, *moment][..*values]);
-                amounts(&mut rows);
-                unnumber(&mut rows);
+                normalize_amounts(&mut rows);
+                clear_row_ids(&mut rows);
                 rows
             })
             .collect::<Vec<_>>()
     };
     let mut all: Vec<Vec<Value>> = moments.iter().flat_map(ask).collect();
     let mut settings = select(&db, "SELECT * FROM ca_settings_info ORDER BY RowID DESC LIMIT 1", &[]);
-    unnumber(&mut settings);
+    clear_row_ids(&mut settings);
     all.push(settings);
     all.push(select(
         &db,
@@ -289,11 +291,11 @@ fn answers(path: &Path, moments: &[i64]) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn what_is_exported_imported_and_exported_again_is_the_same() {
+fn an_exported_file_round_trips() {
     let folder = tempfile::tempdir().unwrap();
-    for history in recorded() {
+    for history in recorded_cases() {
         let (once, _) = write(folder.path(), "once.db", &history.changes, &[]);
-        // After an object that it could not read, the recorder writes what its newest row says already.
+        // After an object that it could not parse, the recorder repeats its latest row.
         for table in ["mcd_info", "mcc_info"] {
             let sql = format!(
                 "DELETE FROM {table} AS row WHERE Hash = (SELECT Hash FROM {table} AS before
@@ -307,15 +309,15 @@ fn what_is_exported_imported_and_exported_again_is_the_same() {
         let (thrice, _) = write(folder.path(), "thrice.db", &again, &gaps);
         assert!(rows(&twice) == rows(&thrice), "the second time it is not the same");
         let (mut first, mut second) = (rows(&once), rows(&twice));
-        // A recording begins with its first change, and of that the recorder may have kept nothing.
+        // A recording begins with its first change, which the recorder may not have stored.
         first.remove("recorder_state_info");
         assert_eq!(second.remove("recorder_state_info").unwrap().len(), 1);
         for table in TABLES {
             let (first, second) =
                 (first.entry(table.to_owned()).or_default(), second.entry(table.to_owned()).or_default());
             for rows in [&mut *first, second] {
-                amounts(rows);
-                unnumber(rows);
+                normalize_amounts(rows);
+                clear_row_ids(rows);
             }
             for (first, second) in first.iter().zip(second.iter()) {
                 assert_eq!(first, second, "{table}");
@@ -325,7 +327,7 @@ fn what_is_exported_imported_and_exported_again_is_the_same() {
         let (begin, end) = (history.changes[0].at, history.changes.last().unwrap().at);
         let step = end.nanos_since(begin) / 40_000;
         let moments: Vec<i64> = (-2..44).map(|index| begin.nanos() / 1_000 + index * step).collect();
-        for (one, other) in answers(&once, &moments).iter().zip(answers(&twice, &moments)) {
+        for (one, other) in query_moments(&once, &moments).iter().zip(query_moments(&twice, &moments)) {
             assert_eq!(*one, other);
         }
         for path in [once, twice, thrice] {
@@ -334,9 +336,9 @@ fn what_is_exported_imported_and_exported_again_is_the_same() {
     }
 }
 
-/// A file as the recorder makes it, with these statements on top.
-fn made(folder: &Path, name: &str, sql: &str) -> PathBuf {
-    let (path, _) = write(folder, name, &recorded()[0].changes, &[]);
+/// A file as the recorder creates it, with these statements executed on it.
+fn database_with(folder: &Path, name: &str, sql: &str) -> PathBuf {
+    let (path, _) = write(folder, name, &recorded_cases()[0].changes, &[]);
     let db = Connection::open(&path).unwrap();
     db.execute_batch(sql).unwrap();
     path
@@ -345,7 +347,7 @@ fn made(folder: &Path, name: &str, sql: &str) -> PathBuf {
 #[test]
 fn a_file_of_milliseconds_is_read_without_phases_and_volumes_come_with_the_nodes() {
     let folder = tempfile::tempdir().unwrap();
-    let path = made(
+    let path = database_with(
         folder.path(),
         "old.db",
         "ALTER TABLE pod_info DROP COLUMN Phase;
@@ -366,16 +368,17 @@ fn a_file_of_milliseconds_is_read_without_phases_and_volumes_come_with_the_nodes
             '{\"containers\":null}', 1, NULL, 'h');",
     );
     let items = read(&path).unwrap();
-    let warnings: Vec<&Item> = items.iter().filter(|item| matches!(item, Item::Warning(_))).collect();
+    let warnings: Vec<&ImportItem> =
+        items.iter().filter(|item| matches!(item, ImportItem::Warning(_))).collect();
     assert_eq!(
         warnings,
         [
-            &Item::Warning("file.db has no table pc_info".to_owned()),
-            &Item::Warning("file.db has no table csi_node_info".to_owned())
+            &ImportItem::Warning("file.db has no table pc_info".to_owned()),
+            &ImportItem::Warning("file.db has no table csi_node_info".to_owned())
         ]
     );
     let (changes, _) = changes(&items);
-    let shown = |change: &Change| format!("{} {} {}", change.at, change.what.word(), change.key);
+    let shown = |change: &Change| format!("{} {} {}", change.at, change.what.event_type(), change.key);
     let shown: Vec<String> = changes
         .iter()
         .filter(|change| matches!(&*change.key.kind.kind, "Node" | "CSINode" | "Pod"))
@@ -397,7 +400,7 @@ fn a_file_of_milliseconds_is_read_without_phases_and_volumes_come_with_the_nodes
 }
 
 #[test]
-fn a_name_that_comes_back_ends_its_former_life_before() {
+fn an_object_is_deleted_before_the_next_of_its_name_is_added() {
     let folder = tempfile::tempdir().unwrap();
     let row = |row: i64, created: i64, uid: &str, deleted: &str| {
         format!(
@@ -410,14 +413,14 @@ fn a_name_that_comes_back_ends_its_former_life_before() {
         row(1, 1_728_700_000, "one", "1728700040000000"),
         row(2, 1_728_700_012, "two", "NULL"),
     ];
-    let path = made(folder.path(), "a.db", &sql.concat());
+    let path = database_with(folder.path(), "a.db", &sql.concat());
     let (imported, gaps) = changes(&read(&path).unwrap());
     let shown: Vec<String> = imported
         .iter()
         .filter(|change| &*change.key.kind.kind == "Pod")
         .map(|change| {
             let object = change.what.object();
-            format!("{} {} {}", change.at, change.what.word(), object.meta().uid.unwrap())
+            format!("{} {} {}", change.at, change.what.event_type(), object.meta().uid.unwrap())
         })
         .collect();
     assert_eq!(
@@ -441,9 +444,9 @@ fn a_name_that_comes_back_ends_its_former_life_before() {
 }
 
 #[test]
-fn a_second_start_is_a_gap_and_comes_out_as_one() {
+fn a_second_start_is_a_gap_and_round_trips() {
     let folder = tempfile::tempdir().unwrap();
-    let history = &recorded()[0];
+    let history = &recorded_cases()[0];
     let half = history.changes[history.changes.len() / 2].at;
     let gap = Gap {
         source: "garden".into(),
@@ -454,10 +457,10 @@ fn a_second_start_is_a_gap_and_comes_out_as_one() {
     };
     let (path, _) = write(folder.path(), "a.db", &history.changes, std::slice::from_ref(&gap));
     let items = read(&path).unwrap();
-    let place = items.iter().position(|item| matches!(item, Item::Gap(_))).unwrap();
-    let Item::Gap(found) = &items[place] else { unreachable!() };
+    let place = items.iter().position(|item| matches!(item, ImportItem::Gap(_))).unwrap();
+    let ImportItem::Gap(found) = &items[place] else { unreachable!() };
     assert_eq!((found.to, &*found.why), (half, "recorder restarted"));
-    let Item::Change(before) = &items[place - 1] else { panic!("{:?}", items[place - 1]) };
+    let ImportItem::Change(before) = &items[place - 1] else { panic!("{:?}", items[place - 1]) };
     assert_eq!(found.from, before.seen);
     let (_, gaps) = changes(&items);
     assert_eq!(gaps.len(), 1);
@@ -468,7 +471,7 @@ fn a_second_start_is_a_gap_and_comes_out_as_one() {
     drop(db);
     let items = read(&path).unwrap();
     assert!(
-        matches!(&items[0], Item::Warning(text) if text.contains("connected anew 1 times")),
+        matches!(&items[0], ImportItem::Warning(text) if text.contains("connected anew 1 times")),
         "{:?}",
         items[0]
     );
@@ -477,23 +480,23 @@ fn a_second_start_is_a_gap_and_comes_out_as_one() {
 #[test]
 fn a_file_that_is_being_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, _) = write(folder.path(), "a.db", &recorded()[0].changes, &[]);
+    let (path, _) = write(folder.path(), "a.db", &recorded_cases()[0].changes, &[]);
     let before = read(&path).unwrap();
     let db = Connection::open(&path).unwrap();
     db.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; DELETE FROM node_info")
         .unwrap();
     assert!(folder.path().join("a.db-wal").metadata().unwrap().len() > 0);
     let after = read(&path).unwrap();
-    let nodes = |items: &[Item]| {
+    let nodes = |items: &[ImportItem]| {
         items
             .iter()
-            .filter(|item| matches!(item, Item::Change(change) if &*change.key.kind.kind == "Node"))
+            .filter(|item| matches!(item, ImportItem::Change(change) if &*change.key.kind.kind == "Node"))
             .count()
     };
     assert!(nodes(&before) > 0);
     assert_eq!(nodes(&after), 0);
     drop(db);
-    // Left in write-ahead mode by a recorder that ended well, it is read without a trace beside it.
+    // A file left in WAL mode by a recorder that ended cleanly is read without creating files beside it.
     read(&path).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -501,8 +504,8 @@ fn a_file_that_is_being_written_is_read() {
 #[test]
 fn two_clusters_do_not_go_into_one_file() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = scaling_history::Writer::create(&folder.path().join("a.db")).unwrap();
-    let change = recorded()[0].changes[0].clone();
+    let mut writer = scaling_history::ScalingHistoryWriter::create(&folder.path().join("a.db")).unwrap();
+    let change = recorded_cases()[0].changes[0].clone();
     writer.change(&change).unwrap();
     let mut other = change;
     other.key.source = "other".into();

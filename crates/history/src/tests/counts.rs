@@ -1,27 +1,27 @@
-//! The counts that are kept with the data.
+//! Tests of the stored stream counts.
 
 use std::path::Path;
 
-use model::{Moment, Observed};
+use model::{IncomingChange, Moment};
 use rusqlite::Connection;
 use testobjects::pod;
 
 use crate::{Batch, History, Summary, Writer, doctor};
 
-/// Pods that come, change and go; more than fill a block, and some that are not packed.
+/// Writes pods that are created, changed and deleted: more than fill a block, and some that stay unpacked.
 fn written(path: &Path) -> Writer {
     let writer = Writer::open(path).unwrap();
     for n in 0..100 {
         let pod = pod(&format!("pod-{}", n % 7)).namespace("web");
         let what = if n % 5 == 0 { pod.deleted() } else { pod.modified() };
-        let changes = vec![Observed::received(Moment::from_nanos(n), &"east".into(), what)];
+        let changes = vec![IncomingChange::received(Moment::from_nanos(n), &"east".into(), what)];
         writer.append(Batch { changes, ..Batch::default() }).unwrap();
     }
     writer.flush().unwrap();
     writer
 }
 
-/// What is in it, without the size of the file.
+/// The summary without the file size.
 fn summary(path: &Path) -> Summary {
     Summary { file_bytes: 0, ..History::open(path).unwrap().summary().unwrap() }
 }
@@ -54,7 +54,7 @@ fn a_wrong_count_is_found() {
     assert!(!doctor(&path).unwrap().is_clean());
 }
 
-/// A file of the first version is one of today without the counts.
+/// A file of schema version 1 is a current one without the counts.
 #[test]
 fn a_file_without_counts_is_read_as_it_is_and_gets_them_when_it_is_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,29 +1,29 @@
-//! Histories with flipped, cut and zeroed bytes: the doctor finds what readers would see, and salvage brings back what
-//! was not hit, as it was, and nothing else.
+//! Histories with flipped, cut and zeroed bytes: the doctor finds all visible damage, and salvage recovers exactly
+//! what was not damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use model::{Change, Gap, Kind, Moment, Object, Observed, What, Window};
+use model::{Change, Gap, IncomingChange, Kind, Moment, Object, What, Window};
 use rusqlite::{Connection, params};
 use testobjects::resource;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::schema::PAGE_BYTES;
 use crate::wal;
-use crate::{Batch, Bulk, Error, History, Position, Selection, Writer, doctor, prune, salvage};
+use crate::{Batch, BulkWriter, Error, History, Selection, WatchPosition, Writer, doctor, prune, salvage};
 
-/// So many histories of each kind are damaged.
+/// Number of histories of each sort that are damaged.
 const SEEDS: u64 = 70;
-/// Tables and indexes, each of which has its first page at the beginning of the file.
+/// Number of tables and indexes, each of which has its root page at the beginning of the file.
 const TABLES: usize = 31;
 
-/// xorshift: the same on every machine, so that a seed tells all.
-struct Chance(u64);
+/// xorshift: the same on every machine, so that a seed reproduces a case.
+struct XorShift(u64);
 
-impl Chance {
-    fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl XorShift {
+    fn new(seed: u64) -> XorShift {
+        XorShift(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -34,31 +34,31 @@ impl Chance {
     }
 }
 
-/// All that readers of a history can be told.
+/// Everything a reader can see of a history.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
+struct VisibleHistory {
     changes: Vec<Change>,
     gaps: Vec<Gap>,
-    positions: Vec<Position>,
+    positions: Vec<WatchPosition>,
     span: Option<(Moment, Moment)>,
     pruned_to: Option<Moment>,
     inferred: Vec<(String, bool)>,
     middle: Vec<(i64, String)>,
 }
 
-/// A history and the log beside it, as bytes.
-struct Film {
+/// A history file and its write-ahead log, as bytes.
+struct HistoryImage {
     file: Vec<u8>,
     log: Vec<u8>,
-    told: Told,
+    visible: VisibleHistory,
 }
 
-/// What is done to a film, and which pages of its file that hits.
+/// The damage done to a history image, and the pages it affects.
 struct Damage {
     pages: BTreeSet<usize>,
-    /// The last transaction of the log, which may look as if it was never finished.
+    /// Whether the last transaction of the log is affected, which may then look unfinished.
     end_is_hit: bool,
-    /// Cut so short that not even the first page of every table is left.
+    /// Whether the file was cut so short that the root pages are incomplete.
     tables_are_cut: bool,
 }
 
@@ -75,20 +75,20 @@ fn whatever_is_damaged_the_doctor_finds_it_and_the_rest_is_salvaged() {
 }
 
 #[test]
-fn what_is_whole_is_salvaged_whole() {
+fn an_intact_history_is_salvaged_completely() {
     for film in [closed(), pruned(), left_open()] {
         let folder = folder();
         let path = film.put(folder.path());
         let into = folder.path().join("new.kine");
         let salvaged = salvage(&path, &into).unwrap();
-        assert_eq!(salvaged.changes, film.told.changes.len() as u64);
-        let ats = || film.told.changes.iter().map(|change| change.at);
-        assert_eq!(film.told.span, ats().min().zip(ats().max()));
+        assert_eq!(salvaged.changes, film.visible.changes.len() as u64);
+        let ats = || film.visible.changes.iter().map(|change| change.at);
+        assert_eq!(film.visible.span, ats().min().zip(ats().max()));
         assert_eq!((salvaged.lost, salvaged.gaps, salvaged.notes), (vec![], 0, vec![]));
-        Told::by(&into).unwrap().must_be(&film.told);
+        VisibleHistory::read(&into).unwrap().assert_equals(&film.visible);
         assert!(doctor(&into).unwrap().is_clean());
-        // Writing goes on where it stopped.
-        let end = film.told.changes.iter().map(|change| change.seq).max().unwrap();
+        // Writing continues where it stopped.
+        let end = film.visible.changes.iter().map(|change| change.seq).max().unwrap();
         let writer = Writer::open(&into).unwrap();
         writer.append(Batch { changes: vec![seen(9_999, "east", 0, 0, 0)], ..Batch::default() }).unwrap();
         assert!(writer.flush().unwrap() > end);
@@ -96,7 +96,7 @@ fn what_is_whole_is_salvaged_whole() {
 }
 
 #[test]
-fn a_lost_block_is_told_of_from_a_keyframe_as_far_as_that_goes() {
+fn changes_of_a_lost_block_are_salvaged_from_a_keyframe_where_possible() {
     let film = closed();
     let folder = folder();
     let path = film.put(folder.path());
@@ -120,38 +120,38 @@ fn a_lost_block_is_told_of_from_a_keyframe_as_far_as_that_goes() {
     let lost: i64 = salvaged.lost.iter().map(|(first, last)| last - first + 1).sum();
     assert!((1..8).contains(&lost), "{lost} lost");
     assert!(salvaged.gaps > 0);
-    let left = Told::by(&into).unwrap();
+    let left = VisibleHistory::read(&into).unwrap();
     assert!(left.changes.iter().any(|change| change.seq == last), "the keyframe has the last change");
 }
 
 #[test]
-fn a_place_that_is_taken_and_a_file_that_is_none_are_refused() {
+fn an_existing_target_and_a_file_that_is_no_history_are_rejected() {
     let folder = folder();
     let path = closed().put(folder.path());
     assert!(matches!(salvage(&path, &path), Err(Error::Exists(_))));
     let (other, into) = (folder.path().join("other"), folder.path().join("new.kine"));
     assert!(matches!(salvage(&other, &into), Err(Error::Missing(_))));
     std::fs::write(&other, "no history at all").unwrap();
-    assert!(matches!(salvage(&other, &into), Err(Error::NotOurs { .. })));
+    assert!(matches!(salvage(&other, &into), Err(Error::NotAHistory { .. })));
     assert!(!into.exists());
     let writer = Writer::open(&path).unwrap();
     assert!(matches!(salvage(&path, &into), Err(Error::Busy { .. })));
     drop(writer);
 }
 
-// === impl Film ===
+// === impl HistoryImage ===
 
-impl Film {
-    fn of(path: &Path) -> Film {
-        let log = std::fs::read(wal::beside(path)).unwrap_or_default();
-        Film { file: std::fs::read(path).unwrap(), log, told: Told::by(path).unwrap() }
+impl HistoryImage {
+    fn of(path: &Path) -> HistoryImage {
+        let log = std::fs::read(wal::wal_path(path)).unwrap_or_default();
+        HistoryImage { file: std::fs::read(path).unwrap(), log, visible: VisibleHistory::read(path).unwrap() }
     }
 
     fn put(&self, folder: &Path) -> PathBuf {
         let path = folder.join("h.kine");
         std::fs::write(&path, &self.file).unwrap();
         if !self.log.is_empty() {
-            std::fs::write(wal::beside(&path), &self.log).unwrap();
+            std::fs::write(wal::wal_path(&path), &self.log).unwrap();
         }
         path
     }
@@ -161,22 +161,22 @@ impl Film {
         let path = self.put(folder.path());
         let damage = self.damage(seed, &path);
 
-        // The doctor may change nothing, so salvage sees the same.
+        // The doctor must not change anything, so that salvage sees the same file.
         let report = doctor(&path);
         if report.is_ok_and(|report| report.is_clean()) {
-            let told = Told::by(&path).unwrap();
+            let told = VisibleHistory::read(&path).unwrap();
             if damage.end_is_hit {
                 // A log that ends early is what a killed writer leaves: a history that ends early.
-                assert!(told.changes.iter().all(|change| self.told.changes.contains(change)));
+                assert!(told.changes.iter().all(|change| self.visible.changes.contains(change)));
             } else {
-                told.must_be(&self.told);
+                told.assert_equals(&self.visible);
             }
         }
 
         let into = folder.path().join("new.kine");
         let salvaged = match salvage(&path, &into) {
             Ok(salvaged) => salvaged,
-            Err(Error::NotOurs { .. }) => {
+            Err(Error::NotAHistory { .. }) => {
                 let hit = |pages: &BTreeSet<usize>| !pages.is_disjoint(&damage.pages);
                 assert!(held.values().all(hit), "something was there");
                 return;
@@ -185,19 +185,19 @@ impl Film {
         };
         let report = doctor(&into).unwrap();
         assert!(report.is_clean(), "{:?}", report.findings);
-        let left = Told::by(&into).unwrap();
+        let left = VisibleHistory::read(&into).unwrap();
         assert_eq!(salvaged.changes, left.changes.len() as u64);
         let left_seqs: BTreeSet<i64> = left.changes.iter().map(|change| change.seq).collect();
         for change in &left.changes {
-            assert!(self.told.changes.contains(change), "{change:?} is invented");
+            assert!(self.visible.changes.contains(change), "{change:?} is invented");
         }
         for gap in &left.gaps {
             assert!(
-                self.told.gaps.contains(gap) || gap.why == "lost to damage of the file",
+                self.visible.gaps.contains(gap) || gap.why == "lost to damage of the file",
                 "{gap:?} is invented"
             );
         }
-        for change in &self.told.changes {
+        for change in &self.visible.changes {
             if left_seqs.contains(&change.seq) {
                 continue;
             }
@@ -206,10 +206,10 @@ impl Film {
                 "change {} was not hit and is lost",
                 change.seq
             );
-            // What was before the beginning of a pruned history shows at its beginning.
-            let at = self.told.pruned_to.map_or(change.at, |begins| begins.max(change.at));
+            // Changes before the beginning of a pruned history show at its beginning.
+            let at = self.visible.pruned_to.map_or(change.at, |begins| begins.max(change.at));
             let is_told = |gap: &Gap| gap.source == change.key.source && gap.from <= at && at <= gap.to;
-            // Where nothing is left that says how long a source went on, nothing can be said of its end.
+            // If nothing is left that has the end of a source, its end is unknown.
             assert!(
                 damage.end_is_hit || damage.tables_are_cut || left.gaps.iter().any(is_told),
                 "change {} at {} is lost in silence: {salvaged:?}",
@@ -220,7 +220,7 @@ impl Film {
     }
 
     fn damage(&self, seed: u64, path: &Path) -> Damage {
-        let mut chance = Chance::new(seed);
+        let mut chance = XorShift::new(seed);
         let log_is_hit = !self.log.is_empty() && chance.below(2) == 0;
         let mut bytes = if log_is_hit { self.log.clone() } else { self.file.clone() };
         let whole = bytes.len();
@@ -246,9 +246,9 @@ impl Film {
                 }
             }
         }
-        std::fs::write(if log_is_hit { wal::beside(path) } else { path.to_owned() }, &bytes).unwrap();
+        std::fs::write(if log_is_hit { wal::wal_path(path) } else { path.to_owned() }, &bytes).unwrap();
         match log_is_hit {
-            // Which pages the log has is not followed here: any may be hit.
+            // The pages in the log are not tracked here: any page may be affected.
             true => Damage {
                 pages: (0..=self.file.len() / PAGE_BYTES).collect(),
                 end_is_hit: is_cut || bytes[end..] != self.log[end..],
@@ -262,17 +262,17 @@ impl Film {
         }
     }
 
-    /// Where in the log the last transaction begins, and the checksum before it that it goes on from.
+    /// The offset in the log of the commit frame before the last transaction, whose checksum that one continues.
     fn last_transaction(&self, path: &Path) -> usize {
         let size = 24 + PAGE_BYTES;
-        let pages = wal::read(&wal::beside(path), PAGE_BYTES).pages.len();
+        let pages = wal::read(&wal::wal_path(path), PAGE_BYTES).pages.len();
         let ends = |page: &usize| self.log[32 + page * size + 4..][..4] != [0; 4];
-        // The last but one ends where the last begins.
+        // The last transaction follows the last but one commit frame.
         (0..pages).filter(ends).rev().nth(1).map_or(0, |page| 32 + page * size)
     }
 
-    /// Which pages hold each change: where its frame lies, as SQLite's own statistics tell. Pages count from 0 here.
-    /// Rows and what is only in the log are left out.
+    /// The pages that hold each change's frame, from SQLite's `dbstat`. Pages count from 0 here. Rows and pages that
+    /// are only in the log are excluded.
     fn held_by_pages(&self) -> BTreeMap<i64, BTreeSet<usize>> {
         let folder = folder();
         let path = self.put(folder.path());
@@ -300,7 +300,7 @@ impl Film {
                 place.extend(on.map(|(_, page, _)| *page as usize - 1));
             }
         }
-        for change in &self.told.changes {
+        for change in &self.visible.changes {
             let sql = format!(
                 "SELECT frame FROM block JOIN stream ON stream.id = stream JOIN source ON source.id = source
                  WHERE kind = '{}' AND name = '{}' AND {} BETWEEN first_seq AND last_seq",
@@ -315,21 +315,21 @@ impl Film {
     }
 }
 
-// === impl Told ===
+// === impl VisibleHistory ===
 
-impl Told {
-    /// Compares with the original, part by part for the sake of who reads the difference.
+impl VisibleHistory {
+    /// Compares with the original, part by part for readable failures.
     #[track_caller]
-    fn must_be(&self, original: &Told) {
+    fn assert_equals(&self, original: &VisibleHistory) {
         let gone = original.changes.iter().find(|change| !self.changes.contains(change));
         let new = self.changes.iter().find(|change| !original.changes.contains(change));
         assert_eq!((gone, new), (None, None));
         assert_eq!(self.changes.len(), original.changes.len());
-        let rest = |told: &Told| Told { changes: Vec::new(), ..told.clone() };
+        let rest = |told: &VisibleHistory| VisibleHistory { changes: Vec::new(), ..told.clone() };
         assert_eq!(rest(self), rest(original));
     }
 
-    fn by(path: &Path) -> Result<Told, Error> {
+    fn read(path: &Path) -> Result<VisibleHistory, Error> {
         let history = History::open(path)?;
         let changes = history.between(Window::ALL, &Selection::default())?.collect::<Result<_, _>>()?;
         let summary = history.summary()?;
@@ -345,7 +345,7 @@ impl Told {
         let mut inferred: Vec<(String, bool)> =
             summary.sources.iter().map(|source| (source.name.to_string(), source.times_inferred)).collect();
         inferred.sort();
-        Ok(Told {
+        Ok(VisibleHistory {
             changes,
             gaps: history.gaps()?,
             positions: history.positions()?,
@@ -357,27 +357,27 @@ impl Told {
     }
 }
 
-/// Written by a recorder and an import, closed.
-fn closed() -> Film {
+/// Written by a recorder and an import, then closed.
+fn closed() -> HistoryImage {
     let folder = folder();
     let path = folder.path().join("h.kine");
     record(&path, 0..400);
     import(&path);
-    Film::of(&path)
+    HistoryImage::of(&path)
 }
 
-fn pruned() -> Film {
+fn pruned() -> HistoryImage {
     let folder = folder();
     let path = folder.path().join("h.kine");
     record(&path, 0..300);
     prune(&path, Moment::from_nanos(1_500)).unwrap();
     record(&path, 300..400);
     import(&path);
-    Film::of(&path)
+    HistoryImage::of(&path)
 }
 
-/// As a killed recorder leaves it: rows that are not packed, and a log that is not in the file.
-fn left_open() -> Film {
+/// As a killed recorder leaves it: unpacked rows, and a log that is not checkpointed.
+fn left_open() -> HistoryImage {
     let folder = folder();
     let path = folder.path().join("h.kine");
     record(&path, 0..200);
@@ -394,19 +394,19 @@ fn left_open() -> Film {
     let writer = Writer::open(&path).unwrap();
     let copy = folder.path().join("copy.kine");
     append(&writer, 200..300);
-    // Until the packer has nothing to do and stays away from the file while it is copied.
+    // Waits until the packer is idle and does not touch the file while it is copied.
     loop {
         std::fs::copy(&path, &copy).unwrap();
-        std::fs::copy(wal::beside(&path), wal::beside(&copy)).unwrap();
+        std::fs::copy(wal::wal_path(&path), wal::wal_path(&copy)).unwrap();
         let still = || {
             let same = |a: &Path, b: &Path| std::fs::read(a).unwrap() == std::fs::read(b).unwrap();
-            same(&path, &copy) && same(&wal::beside(&path), &wal::beside(&copy))
+            same(&path, &copy) && same(&wal::wal_path(&path), &wal::wal_path(&copy))
         };
         if still() && doctor(&copy).is_ok_and(|report| report.is_clean()) && still() {
             break;
         }
     }
-    let film = Film::of(&copy);
+    let film = HistoryImage::of(&copy);
     let connection = Connection::open(&copy).unwrap();
     let rows = numbers(&connection, "SELECT count(*) FROM change WHERE dictionary IS NOT NULL");
     assert!(rows[0] > 2 && film.log.len() > PAGE_BYTES && film.file.len() > PAGE_BYTES, "{rows:?}");
@@ -422,11 +422,11 @@ fn record(path: &Path, numbers: std::ops::Range<usize>) {
 fn append(writer: &Writer, numbers: std::ops::Range<usize>) {
     let all: Vec<usize> = numbers.collect();
     for batch in all.chunks(7) {
-        let changes: Vec<Observed> = batch
+        let changes: Vec<IncomingChange> = batch
             .iter()
             .map(|&n| {
                 let source = if n.is_multiple_of(5) { "west" } else { "east" };
-                let mut chance = Chance::new(n as u64);
+                let mut chance = XorShift::new(n as u64);
                 seen(n as i64 * 10, source, chance.below(4), chance.below(9), n)
             })
             .collect();
@@ -434,7 +434,7 @@ fn append(writer: &Writer, numbers: std::ops::Range<usize>) {
         let kind = Kind::new("", "Pod");
         let resource_version = format!("{}", end.nanos());
         let mut batch = Batch { changes, ..Batch::default() };
-        batch.positions.push(Position {
+        batch.positions.push(WatchPosition {
             source: "east".into(),
             kind: kind.clone(),
             resource_version,
@@ -456,31 +456,31 @@ fn append(writer: &Writer, numbers: std::ops::Range<usize>) {
 }
 
 fn import(path: &Path) {
-    let mut bulk = Bulk::into(path).unwrap();
-    bulk.note_inferred_times(&"old".into()).unwrap();
+    let mut bulk = BulkWriter::open(path).unwrap();
+    bulk.mark_times_inferred(&"old".into()).unwrap();
     for n in 0..60 {
         bulk.push(&seen(n as i64 * 7, "old", n % 2, n % 5, n)).unwrap();
     }
     bulk.finish().unwrap();
 }
 
-fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> Observed {
+fn seen(moment: i64, source: &str, kind: usize, name: usize, n: usize) -> IncomingChange {
     let object = object(n, kind, name);
     let what = match n % 6 {
         0 => What::Added(object),
         5 => What::Deleted(object),
         _ => What::Modified(object),
     };
-    Observed {
+    IncomingChange {
         inferred: n.is_multiple_of(17),
-        ..Observed::received(Moment::from_nanos(moment), &source.into(), what)
+        ..IncomingChange::received(Moment::from_nanos(moment), &source.into(), what)
     }
 }
 
-/// Some are small, some fill more than a page.
+/// Some objects are small, some fill more than a page.
 fn object(n: usize, kind: usize, name: usize) -> Object {
     let kind = ["Pod", "Node", "Event", "Service"][kind];
-    let mut chance = Chance::new(n as u64 + 1000);
+    let mut chance = XorShift::new(n as u64 + 1000);
     let length = if n.is_multiple_of(13) { 3000 } else { 60 };
     let filler: String = (0..length).map(|_| char::from(b'a' + chance.below(26) as u8)).collect();
     resource("v1", kind, &format!("n{name}"))
@@ -494,7 +494,7 @@ fn numbers(connection: &Connection, sql: &str) -> Vec<i64> {
     connection.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
 }
 
-/// In memory where there is such a place.
+/// A temporary directory, in memory where available.
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()

@@ -1,8 +1,8 @@
-//! A history against a list: whatever is done to both, they answer alike. And against damage.
+//! Tests that compare a history with a naive model, and tests of damaged files.
 
-mod came;
 mod counts;
 mod damage;
-mod forgetting;
+mod first_seen;
 mod naive;
+mod pruning;
 mod random_histories;

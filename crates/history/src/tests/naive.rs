@@ -1,28 +1,28 @@
-//! The simplest thing that could be called a history: a list that is gone through from the start.
+//! A naive model of a history: a list of changes, scanned from the start.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use model::{Change, Key, Moment, Observed, Version, Window};
+use model::{Change, IncomingChange, Key, Moment, ObjectVersion, Window};
 
 #[derive(Default)]
-pub(super) struct Naive {
+pub(super) struct NaiveHistory {
     changes: Vec<Change>,
     next_seq: i64,
     ends: HashMap<Arc<str>, Moment>,
     begins: Option<Moment>,
 }
 
-impl Naive {
-    pub(super) fn push(&mut self, observed: &Observed) {
-        let Observed { seen, key, what, inferred } = observed.clone();
+impl NaiveHistory {
+    pub(super) fn push(&mut self, observed: &IncomingChange) {
+        let IncomingChange { seen, key, what, inferred } = observed.clone();
         let end = self.ends.entry(key.source.clone()).or_insert(Moment::MIN);
         *end = seen.max(*end);
         self.next_seq += 1;
         self.changes.push(Change { seq: self.next_seq, at: *end, seen, key, what, inferred });
     }
 
-    pub(super) fn at(&self, moment: Moment) -> Vec<Version> {
+    pub(super) fn at(&self, moment: Moment) -> Vec<ObjectVersion> {
         let mut state: BTreeMap<&Key, &Change> = BTreeMap::new();
         for change in self.changes.iter().filter(|change| change.at <= moment) {
             match change.what.state() {
@@ -30,7 +30,7 @@ impl Naive {
                 None => state.remove(&change.key),
             };
         }
-        let version = |change: &Change| Version {
+        let version = |change: &Change| ObjectVersion {
             seq: change.seq,
             at: change.at,
             key: change.key.clone(),
@@ -50,7 +50,7 @@ impl Naive {
         self.changes.iter().filter(|change| change.key == *key).cloned().collect()
     }
 
-    /// Forgets what was before a moment, while nobody writes.
+    /// Prunes without a concurrent writer.
     pub(super) fn prune(&mut self, moment: Moment) {
         if self.begin_at(moment) {
             let state: Vec<i64> = self.at(moment).into_iter().map(|version| version.seq).collect();
@@ -58,7 +58,7 @@ impl Naive {
         }
     }
 
-    /// Forgets what was before a moment as a writer does: of a source that ended before, its last moment stays.
+    /// Prunes as a writer does: the last moment of a source that ended earlier is kept.
     pub(super) fn forget(&mut self, moment: Moment) {
         if self.begin_at(moment) {
             let cut = |key: &Key| moment.min(self.ends[&key.source].plus_nanos(-1));
@@ -79,7 +79,7 @@ impl Naive {
         is_later
     }
 
-    /// Where it begins when it is told to begin at a moment.
+    /// The beginning after a prune to `moment`.
     pub(super) fn beginning(&self, moment: Moment) -> Moment {
         let wanted = self.end().map_or(moment, |end| end.min(moment));
         self.begins.map_or(wanted, |begins| begins.max(wanted))

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use model::{Moment, Observed, What, Window};
+use model::{IncomingChange, Moment, What, Window};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use testobjects::resource;
 
-use super::naive::Naive;
-use crate::forget::{Cut, ForgetStep, forget as forget_in_steps};
-use crate::intake::Intake;
-use crate::schema::{self, Safety};
-use crate::state::Tools;
-use crate::{Batch, Bulk, Error, History, Selection, Writer, doctor, forget, prune};
+use super::naive::NaiveHistory;
+use crate::change_indexer::ChangeIndexer;
+use crate::prune_steps::{PruneBound, PruneStep, run_prune as forget_in_steps};
+use crate::schema::{self, Durability};
+use crate::stream_state::VersionReader;
+use crate::{Batch, BulkWriter, Error, History, Selection, Writer, doctor, prune, prune_incrementally};
 
-/// One change of a small world: few names, so that they come again; few moments, so that they coincide.
+/// One change of a small cluster: few names, so that they recur; few moments, so that they coincide.
 #[derive(Clone, Debug)]
-struct Seen {
+struct RandomChange {
     source: u8,
     kind: u8,
     name: u8,
@@ -27,22 +27,22 @@ struct Seen {
     inferred: bool,
 }
 
-/// What is done to a history.
+/// An operation on a history.
 #[derive(Clone, Debug)]
-enum Step {
-    /// Appended by a writer that is opened and closed for it, in batches of so many.
-    Record(Vec<Seen>, usize),
-    /// Imported, later than all there is.
-    Import(Vec<Seen>),
+enum HistoryOperation {
+    /// Appended by a writer opened and closed for it, in batches of this size.
+    Record(Vec<RandomChange>, usize),
+    /// Imported, later than all existing changes.
+    Import(Vec<RandomChange>),
     Prune(i64),
-    /// Forgotten in steps by a process that is killed after so many of them, and then by a writer to which these are
-    /// appended meanwhile.
-    Forget(i64, usize, Vec<Seen>),
+    /// Pruned in steps by a process that is killed after this many of them, then by a writer while these changes are
+    /// appended.
+    PruneInterrupted(i64, usize, Vec<RandomChange>),
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn random_change() -> impl Strategy<Value = RandomChange> {
     (0u8..2, 0u8..3, 0u8..4, 0u8..3, 0u8..4, 0i64..60, 0u8..3, prop::bool::weighted(0.1)).prop_map(
-        |(source, kind, name, uid, word, moment, filler, inferred)| Seen {
+        |(source, kind, name, uid, word, moment, filler, inferred)| RandomChange {
             source,
             kind,
             name,
@@ -55,20 +55,20 @@ fn seen() -> impl Strategy<Value = Seen> {
     )
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let changes = || proptest::collection::vec(seen(), 0..60);
+fn operation() -> impl Strategy<Value = HistoryOperation> {
+    let changes = || proptest::collection::vec(random_change(), 0..60);
     prop_oneof![
-        4 => (changes(), 1usize..20).prop_map(|(changes, size)| Step::Record(changes, size)),
-        2 => changes().prop_map(Step::Import),
-        1 => (0i64..80).prop_map(Step::Prune),
-        2 => (0i64..80, 0usize..30, changes()).prop_map(|(moment, steps, changes)| Step::Forget(moment, steps, changes)),
+        4 => (changes(), 1usize..20).prop_map(|(changes, size)| HistoryOperation::Record(changes, size)),
+        2 => changes().prop_map(HistoryOperation::Import),
+        1 => (0i64..80).prop_map(HistoryOperation::Prune),
+        2 => (0i64..80, 0usize..30, changes()).prop_map(|(moment, steps, changes)| HistoryOperation::PruneInterrupted(moment, steps, changes)),
     ]
 }
 
-impl Seen {
-    fn observed(&self, after: Moment) -> Observed {
+impl RandomChange {
+    fn observed(&self, after: Moment) -> IncomingChange {
         let (kind, namespace) = [("Pod", "shop"), ("Node", ""), ("Event", "shop")][usize::from(self.kind)];
-        // The last uid is none, as in a manifest.
+        // The last uid stands for none, as in a manifest.
         let uid = if self.uid == 2 { String::new() } else { format!("u{}", self.uid) };
         let filler = "x".repeat(usize::from(self.filler) * 30);
         let name = format!("n{}", self.name);
@@ -80,7 +80,7 @@ impl Seen {
         };
         let source = format!("s{}", self.source).into();
         let moment = after.plus_nanos(self.moment);
-        Observed { inferred: self.inferred, ..Observed::received(moment, &source, what) }
+        IncomingChange { inferred: self.inferred, ..IncomingChange::received(moment, &source, what) }
     }
 }
 
@@ -88,15 +88,15 @@ impl Seen {
 fn a_history_answers_as_a_list_does() {
     let cases = 2_000;
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&proptest::collection::vec(step(), 1..5), |steps| {
+    let outcome = runner.run(&proptest::collection::vec(operation(), 1..5), |steps| {
         let folder = folder();
         let path = folder.path().join("h.kine");
-        let mut naive = Naive::default();
+        let mut naive = NaiveHistory::default();
         for step in &steps {
             apply(step, &path, &mut naive)?;
         }
         if path.exists() {
-            agree(&path, &naive)?;
+            assert_same(&path, &naive)?;
             let report = doctor(&path).unwrap();
             prop_assert!(report.is_clean(), "{:?}", report.findings);
             let alone: Vec<_> =
@@ -108,31 +108,31 @@ fn a_history_answers_as_a_list_does() {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// In memory where there is such a place: thousands of histories are written to be forgotten.
+/// A temporary directory, in memory where available: thousands of histories are written.
 fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseError> {
+fn apply(step: &HistoryOperation, path: &Path, naive: &mut NaiveHistory) -> Result<(), TestCaseError> {
     match step {
-        Step::Record(changes, size) => {
+        HistoryOperation::Record(changes, size) => {
             let writer = Writer::open(path).unwrap();
             for batch in changes.chunks(*size) {
-                // Clocks jump back here: moments count from the same zero in every step.
-                let changes: Vec<Observed> =
+                // Clocks jump back here: moments count from the same zero in every operation.
+                let changes: Vec<IncomingChange> =
                     batch.iter().map(|seen| seen.observed(Moment::from_nanos(0))).collect();
                 changes.iter().for_each(|observed| naive.push(observed));
                 writer.append(Batch { changes, ..Batch::default() }).unwrap();
             }
             writer.flush().unwrap();
-            // While rows, blocks and keyframes are half made by the packer.
-            agree(path, naive)?;
+            // Compares while the packer may be in the middle of its work.
+            assert_same(path, naive)?;
             writer.close().unwrap();
         }
-        Step::Import(changes) => {
+        HistoryOperation::Import(changes) => {
             let after = naive.end().map_or(Moment::from_nanos(0), |end| end.plus_nanos(1));
-            let mut bulk = Bulk::into(path).unwrap();
+            let mut bulk = BulkWriter::open(path).unwrap();
             for seen in changes {
                 let observed = seen.observed(after);
                 bulk.push(&observed).unwrap();
@@ -140,11 +140,12 @@ fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseErro
             }
             prop_assert_eq!(bulk.finish().unwrap(), changes.len() as u64);
         }
-        Step::Prune(moment) if path.exists() => {
+        HistoryOperation::Prune(moment) if path.exists() => {
             let moment = Moment::from_nanos(*moment);
             let begins = naive.beginning(moment);
-            let prune_naive = if moment.nanos() % 2 == 0 { Naive::prune } else { Naive::forget };
-            let prune = if moment.nanos() % 2 == 0 { prune } else { forget };
+            let prune_naive =
+                if moment.nanos() % 2 == 0 { NaiveHistory::prune } else { NaiveHistory::forget };
+            let prune = if moment.nanos() % 2 == 0 { prune } else { prune_incrementally };
             let pruned = prune(path, moment).unwrap();
             prop_assert_eq!(pruned.begins, begins);
             if naive.end().is_some() {
@@ -152,52 +153,52 @@ fn apply(step: &Step, path: &Path, naive: &mut Naive) -> Result<(), TestCaseErro
             }
             prop_assert_eq!(pruned.changes.1, naive.len() as u64);
         }
-        Step::Forget(moment, steps, changes) if naive.end().is_some() => {
+        HistoryOperation::PruneInterrupted(moment, steps, changes) if naive.end().is_some() => {
             let moment = Moment::from_nanos(*moment);
             let begins = naive.beginning(moment);
-            forget_until_killed(path, moment, *steps);
-            agree_behind(path, naive, begins)?;
+            prune_until_killed(path, moment, *steps);
+            assert_same_after(path, naive, begins)?;
             let writer = Writer::open(path).unwrap();
-            // Not the moment, which may be later than the end that moves from here on.
-            let forgetting = writer.forget(begins).unwrap();
+            // Uses the new beginning, because `moment` may be later than the end, which moves from here on.
+            let forgetting = writer.prune(begins).unwrap();
             let after = naive.end().unwrap_or_default();
-            // A new one, so that there is one answer to what is kept of each.
+            // A new source, so that the versions kept of each are unambiguous.
             let source = naive.sources() as u8 + 2;
             naive.forget(begins);
             for seen in changes {
-                let observed = Seen { source, ..seen.clone() }.observed(after.plus_nanos(1));
+                let observed = RandomChange { source, ..seen.clone() }.observed(after.plus_nanos(1));
                 naive.push(&observed);
                 writer.append(Batch { changes: vec![observed], ..Batch::default() }).unwrap();
             }
             prop_assert_eq!(forgetting.wait().unwrap(), begins);
             writer.flush().unwrap();
-            agree(path, naive)?;
+            assert_same(path, naive)?;
             writer.close().unwrap();
         }
-        Step::Prune(_) | Step::Forget(..) => {}
+        HistoryOperation::Prune(_) | HistoryOperation::PruneInterrupted(..) => {}
     }
     Ok(())
 }
 
-/// Forgets as a writer does, but for so many steps only.
-pub(super) fn forget_until_killed(path: &Path, moment: Moment, steps: usize) {
-    let connection = schema::open_writable(path, Safety::Durable).unwrap();
-    let last_seq = Intake::open(&connection, path).unwrap().last_seq();
+/// Prunes as a writer does, but stops after this many steps.
+pub(super) fn prune_until_killed(path: &Path, moment: Moment, steps: usize) {
+    let connection = schema::open_writable(path, Durability::EveryCommit).unwrap();
+    let last_seq = ChangeIndexer::open(&connection, path).unwrap().last_seq();
     let mut left = steps;
-    let mut step = |step: ForgetStep| {
-        left = left.checked_sub(1).ok_or_else(Error::ended)?;
+    let mut step = |step: PruneStep| {
+        left = left.checked_sub(1).ok_or_else(Error::writer_ended)?;
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         step.apply(&connection, path, last_seq).unwrap();
         connection.execute_batch("COMMIT").unwrap();
         Ok(())
     };
-    let cut = Cut::BehindWriter;
-    // Killed or not, it is correct.
-    let _ = forget_in_steps(&connection, path, &mut Tools::new(), moment, cut, &mut step);
+    let cut = PruneBound::BehindWriter;
+    // The history must be correct whether or not the prune was interrupted.
+    let _ = forget_in_steps(&connection, path, &mut VersionReader::new(), moment, cut, &mut step);
 }
 
-/// What every step of forgetting must keep: all that is later than the new beginning.
-fn agree_behind(path: &Path, naive: &Naive, begins: Moment) -> Result<(), TestCaseError> {
+/// Checks what every prune step must keep: everything after the new beginning.
+fn assert_same_after(path: &Path, naive: &NaiveHistory, begins: Moment) -> Result<(), TestCaseError> {
     let history = History::open(path).unwrap();
     let end = naive.end().map_or(0, Moment::nanos);
     for nanos in [begins.nanos(), i64::midpoint(begins.nanos(), end), end] {
@@ -214,12 +215,12 @@ fn agree_behind(path: &Path, naive: &Naive, begins: Moment) -> Result<(), TestCa
     Ok(())
 }
 
-fn agree(path: &Path, naive: &Naive) -> Result<(), TestCaseError> {
+fn assert_same(path: &Path, naive: &NaiveHistory) -> Result<(), TestCaseError> {
     let history = History::open(path).unwrap();
     let begins = history.summary().unwrap().pruned_to.map_or(-1, Moment::nanos);
     let end = naive.end().map_or(0, Moment::nanos);
     let length = (end + 1 - begins).max(1);
-    // A few of everything: it is the number of histories that finds what is rare.
+    // Few checks of each sort: the number of histories is what finds rare cases.
     for nanos in [begins, begins + length / 3, begins + length * 2 / 3, end, end + 1] {
         let moment = Moment::from_nanos(nanos);
         let cluster = history.at(moment, &Selection::default()).unwrap();

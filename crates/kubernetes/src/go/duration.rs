@@ -1,8 +1,8 @@
-//! Spans of time as Go writes them: `1h30m`, `-1.5s`, `10ms`.
+//! Go's `time.Duration` text format: `1h30m`, `-1.5s`, `10ms`.
 
 const LARGEST: u64 = 1 << 63;
 
-/// How many nanoseconds a text means to Go's `time.ParseDuration`; `None` where that gives an error.
+/// The nanoseconds that Go's `time.ParseDuration` returns; `None` where it returns an error.
 pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),
@@ -17,7 +17,7 @@ pub fn parse(text: &str) -> Option<i64> {
     let mut total = 0u64;
     while !rest.is_empty() {
         let (nanos, after) = term(rest)?;
-        // Two halves of everything make nothing: Go's sum wraps here as well.
+        // Go's sum wraps here as well, so two halves of the whole range add up to zero.
         total = total.wrapping_add(nanos);
         if total > LARGEST {
             return None;
@@ -59,7 +59,7 @@ fn term(text: &str) -> Option<(u64, &str)> {
     Some((nanos, rest))
 }
 
-/// The digits after a point as a number, and what to divide it by. Those beyond what fits do not count.
+/// The digits after the point as a number, and its divisor. Digits that would overflow are ignored.
 fn fraction_of(digits: &str) -> (u64, f64) {
     let (mut value, mut scale) = (0u64, 1.0);
     for digit in digits.bytes() {
@@ -82,7 +82,7 @@ fn split_digits(text: &str) -> (&str, &str) {
 fn nanos_of(unit: &str) -> Option<u64> {
     Some(match unit {
         "ns" => 1,
-        // The micro sign, and the Greek letter that looks like it.
+        // The micro sign, and the Greek letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -92,7 +92,7 @@ fn nanos_of(unit: &str) -> Option<u64> {
     })
 }
 
-/// A duration of so many nanoseconds as Go writes it: `15m0s`, `1h0m0.5s`, `20ms`.
+/// A duration as Go prints it: `15m0s`, `1h0m0.5s`, `20ms`.
 pub fn format(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let all = nanos.unsigned_abs();
@@ -129,7 +129,7 @@ fn decimal(all: u64, unit: u64) -> String {
 mod tests {
     use super::*;
 
-    /// What Go says.
+    /// Results of Go.
     #[test]
     fn texts_mean_what_they_mean_to_go() {
         for (text, nanos) in [

@@ -1,16 +1,16 @@
-//! What Go's standard library does where kube-scheduler's decisions depend on it: which of equal nodes is chosen,
-//! the last bit of a logarithm, the order of equal pods.
+//! Functions of Go's standard library on which kube-scheduler's decisions depend: which of several equally scored
+//! nodes is chosen, the last bit of a logarithm, the order of equal pods.
 
 pub mod duration;
 mod sort;
 
 pub use sort::sort;
 
-/// The index of the highest score, as `container/heap` puts it on top. Among equals that is neither the first nor the
-/// last, but what the shape of the heap makes of their order.
+/// The index of the highest score, as `container/heap` puts it on top. Among equal scores that is neither the first
+/// nor the last; it depends on the heap's structure.
 ///
-/// `heap` is room to work in; what is in it does not matter.
-pub fn top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
+/// `heap` is a scratch buffer; its contents are overwritten.
+pub fn heap_top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
     let count = scores.len();
     heap.clear();
     heap.extend(0..count as u32);
@@ -35,8 +35,8 @@ pub fn top(scores: &[i64], heap: &mut Vec<u32>) -> Option<usize> {
     heap.first().map(|&first| first as usize)
 }
 
-/// The natural logarithm of a positive number. Go's differs from the C library's in the last bit here and there, and a
-/// sum of such bits can decide between two nodes.
+/// The natural logarithm of a positive number. Go's differs from the C library's in the last bit for some inputs, and
+/// a sum of such bits can decide between two nodes.
 pub fn ln(x: f64) -> f64 {
     const LN2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
     const LN2_LOW: f64 = f64::from_bits(0x3dea_39ef_3579_3c76);
@@ -72,10 +72,9 @@ pub fn ln(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Takes the top again and again, as Go's `heap.Pop` would, by its own rule for what comes up next.
     #[track_caller]
     fn check_first(scores: &[i64], first: usize) {
-        assert_eq!(top(scores, &mut Vec::new()), Some(first), "{scores:?}");
+        assert_eq!(heap_top(scores, &mut Vec::new()), Some(first), "{scores:?}");
     }
 
     #[test]
@@ -87,7 +86,7 @@ mod tests {
         check_first(&[1, 1, 1, 1, 1, 1, 9, 9, 9, 9], 7);
         check_first(&[1, 9, 9], 1);
         check_first(&[1, 1, 9, 9, 9, 1, 9], 3);
-        assert_eq!(top(&[], &mut Vec::new()), None);
+        assert_eq!(heap_top(&[], &mut Vec::new()), None);
     }
 
     #[test]

@@ -1,77 +1,81 @@
-//! `sort.Slice`: a pattern-defeating quicksort. It is not stable, so the order of equals is part of what it does; and
-//! kube-scheduler sorts by a rule that calls each of two pods the lesser, so every comparison counts.
+//! Go's `sort.Slice`: a pattern-defeating quicksort. It is not stable, so the order of equal items depends on the
+//! algorithm; and kube-scheduler's comparison calls each of two equal pods the lesser, so every comparison counts.
 
-/// Sorts as Go's `sort.Slice` does, step by step; `less` need not make sense.
+/// Sorts as Go's `sort.Slice` does, step by step; `less` need not be a consistent order.
 pub fn sort<T>(items: &mut [T], less: impl Fn(&T, &T) -> bool) {
     let (end, bad_pivots_allowed) = (items.len(), usize::BITS - items.len().leading_zeros());
-    Sorting { items, less }.quick(0, end, bad_pivots_allowed);
+    Sorter { items, less }.pdqsort(0, end, bad_pivots_allowed);
 }
 
-const INSERTION_UP_TO: usize = 12;
-const NINE_PIVOTS_FROM: usize = 50;
-const SHIFTING_FROM: usize = 50;
-const SHIFTS: usize = 5;
+const MAX_INSERTION: usize = 12;
+const SHORTEST_NINTHER: usize = 50;
+const SHORTEST_SHIFTING: usize = 50;
+const MAX_STEPS: usize = 5;
 
-struct Sorting<'a, T, F> {
+struct Sorter<'a, T, F> {
     items: &'a mut [T],
     less: F,
 }
 
 #[derive(PartialEq)]
-enum Looks {
+enum SortedHint {
     Increasing,
     Decreasing,
-    Random,
+    Unknown,
 }
 
-impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
+impl<T, F: Fn(&T, &T) -> bool> Sorter<'_, T, F> {
     fn less(&self, a: usize, b: usize) -> bool {
         (self.less)(&self.items[a], &self.items[b])
     }
 
-    fn quick(&mut self, mut start: usize, mut end: usize, mut bad_pivots_allowed: u32) {
+    fn pdqsort(&mut self, mut start: usize, mut end: usize, mut bad_pivots_allowed: u32) {
         let (mut balanced, mut partitioned) = (true, true);
         loop {
             let length = end - start;
-            if length <= INSERTION_UP_TO {
-                return self.insert(start, end);
+            if length <= MAX_INSERTION {
+                return self.insertion_sort(start, end);
             }
             if bad_pivots_allowed == 0 {
-                return self.heap(start, end);
+                return self.heap_sort(start, end);
             }
             if !balanced {
                 self.break_patterns(start, end);
                 bad_pivots_allowed -= 1;
             }
             let (mut pivot, mut looks) = self.choose_pivot(start, end);
-            if looks == Looks::Decreasing {
+            if looks == SortedHint::Decreasing {
                 self.items[start..end].reverse();
                 pivot = (end - 1) - (pivot - start);
-                looks = Looks::Increasing;
+                looks = SortedHint::Increasing;
             }
-            if balanced && partitioned && looks == Looks::Increasing && self.shift_a_few(start, end) {
+            if balanced
+                && partitioned
+                && looks == SortedHint::Increasing
+                && self.partial_insertion_sort(start, end)
+            {
                 return;
             }
-            // What lies before is a pivot of an earlier round: nothing here is less than it.
+            // The item before is a pivot of an earlier round: nothing here is less than it.
             if start > 0 && !self.less(start - 1, pivot) {
-                start = self.part_equals(start, end, pivot);
+                start = self.partition_equal(start, end, pivot);
                 continue;
             }
             let middle;
-            (middle, partitioned) = self.part(start, end, pivot);
+            (middle, partitioned) = self.partition(start, end, pivot);
             let (left, right) = (middle - start, end - middle);
             balanced = left.min(right) >= length / 8;
             if left < right {
-                self.quick(start, middle, bad_pivots_allowed);
+                self.pdqsort(start, middle, bad_pivots_allowed);
                 start = middle + 1;
             } else {
-                self.quick(middle + 1, end, bad_pivots_allowed);
+                self.pdqsort(middle + 1, end, bad_pivots_allowed);
                 end = middle;
             }
         }
     }
 
-    fn insert(&mut self, start: usize, end: usize) {
+    fn insertion_sort(&mut self, start: usize, end: usize) {
         for next in start + 1..end {
             let mut place = next;
             while place > start && self.less(place, place - 1) {
@@ -81,18 +85,18 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         }
     }
 
-    fn heap(&mut self, start: usize, end: usize) {
+    fn heap_sort(&mut self, start: usize, end: usize) {
         let length = end - start;
         for root in (0..=(length - 1) / 2).rev() {
-            self.sift(root, length, start);
+            self.sift_down(root, length, start);
         }
         for last in (0..length).rev() {
             self.items.swap(start, start + last);
-            self.sift(0, last, start);
+            self.sift_down(0, last, start);
         }
     }
 
-    fn sift(&mut self, mut root: usize, length: usize, start: usize) {
+    fn sift_down(&mut self, mut root: usize, length: usize, start: usize) {
         loop {
             let mut child = 2 * root + 1;
             if child >= length {
@@ -109,8 +113,9 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         }
     }
 
-    /// What is less than the pivot goes before it; says where the pivot is, and whether all was so already.
-    fn part(&mut self, start: usize, end: usize, pivot: usize) -> (usize, bool) {
+    /// Moves items less than the pivot before it; returns the pivot's index, and whether the range was already
+    /// partitioned.
+    fn partition(&mut self, start: usize, end: usize, pivot: usize) -> (usize, bool) {
         self.items.swap(start, pivot);
         let (mut low, mut high) = (start + 1, end - 1);
         let mut swapped = false;
@@ -132,8 +137,8 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         }
     }
 
-    /// What equals the pivot goes before what is greater; says where that begins.
-    fn part_equals(&mut self, start: usize, end: usize, pivot: usize) -> usize {
+    /// Moves items equal to the pivot before greater ones; returns the index of the first greater one.
+    fn partition_equal(&mut self, start: usize, end: usize, pivot: usize) -> usize {
         self.items.swap(start, pivot);
         let (mut low, mut high) = (start + 1, end - 1);
         loop {
@@ -152,22 +157,22 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         }
     }
 
-    /// Whether it is sorted once a few have been shifted.
-    fn shift_a_few(&mut self, start: usize, end: usize) -> bool {
+    /// Shifts up to [`MAX_STEPS`] items; returns whether the range is sorted then.
+    fn partial_insertion_sort(&mut self, start: usize, end: usize) -> bool {
         let mut at = start + 1;
-        for _ in 0..SHIFTS {
+        for _ in 0..MAX_STEPS {
             while at < end && !self.less(at, at - 1) {
                 at += 1;
             }
             if at == end {
                 return true;
             }
-            if end - start < SHIFTING_FROM {
+            if end - start < SHORTEST_SHIFTING {
                 return false;
             }
             self.items.swap(at, at - 1);
             if at - start >= 2 {
-                // Down to the very first item, wherever this part begins.
+                // Down to the first item of the slice, wherever this range begins.
                 let mut place = at - 1;
                 while place >= 1 && self.less(place, place - 1) {
                     self.items.swap(place, place - 1);
@@ -185,7 +190,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         false
     }
 
-    /// Scatters three items, always the same way.
+    /// Scatters three items, deterministically.
     fn break_patterns(&mut self, start: usize, end: usize) {
         let length = end - start;
         let mut random = length as u64;
@@ -201,19 +206,19 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
         }
     }
 
-    fn choose_pivot(&mut self, start: usize, end: usize) -> (usize, Looks) {
+    fn choose_pivot(&mut self, start: usize, end: usize) -> (usize, SortedHint) {
         let (quarter, mut swaps) = ((end - start) / 4, 0);
         let mut places = [start + quarter, start + quarter * 2, start + quarter * 3];
-        if end - start >= NINE_PIVOTS_FROM {
+        if end - start >= SHORTEST_NINTHER {
             for place in &mut places {
                 *place = self.median([*place - 1, *place, *place + 1], &mut swaps);
             }
         }
         let pivot = self.median(places, &mut swaps);
         let looks = match swaps {
-            0 => Looks::Increasing,
-            12 => Looks::Decreasing,
-            _ => Looks::Random,
+            0 => SortedHint::Increasing,
+            12 => SortedHint::Decreasing,
+            _ => SortedHint::Unknown,
         };
         (pivot, looks)
     }
@@ -236,7 +241,7 @@ impl<T, F: Fn(&T, &T) -> bool> Sorting<'_, T, F> {
 mod tests {
     use super::*;
 
-    /// Length, pattern, and the hash of what Go's `sort.Slice` makes of it.
+    /// Length, pattern, and the hash of the result of Go's `sort.Slice`.
     const PRINTED_BY_GO: [(u32, u32, u64); 14] = [
         (5, 0, 0x3a29_8c78_3292_5147),
         (13, 0, 0x3492_8e5f_2e50_ebb7),
@@ -269,7 +274,7 @@ mod tests {
                     key << 16 | index
                 })
                 .collect();
-            // The last pattern calls each of two equals the lesser.
+            // The last pattern calls each of two equal items the lesser.
             sort(&mut items, |a, b| if pattern == 3 { a >> 16 <= b >> 16 } else { a >> 16 < b >> 16 });
             let hash = items.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &item| {
                 (hash ^ u64::from(item)).wrapping_mul(0x100_0000_01b3)

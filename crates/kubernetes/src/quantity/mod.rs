@@ -1,6 +1,6 @@
-//! Amounts of resources, as Kubernetes writes, rounds, adds and compares them: `500m`, `1.5Gi`, `12e6`.
+//! Resource quantities as Kubernetes writes, rounds, adds and compares them: `500m`, `1.5Gi`, `12e6`.
 //!
-//! Everything follows `resource.Quantity` to the last digit, its oddities included, since schedulers decide by them.
+//! Everything follows `resource.Quantity` to the last digit, quirks included, because schedulers decide by them.
 
 mod text;
 
@@ -8,24 +8,24 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{AddAssign, Neg, SubAssign};
 
-/// An amount of some resource: a decimal number and the family of suffixes it is written with.
+/// A quantity: a decimal number and the suffix format it is written with.
 ///
-/// Two quantities are equal if they are the same number, however written. Numbers are exact to 38 digits; what lies
-/// beyond is rounded away from zero, where Kubernetes would keep all digits.
+/// Two quantities are equal if they are the same number, however written. Numbers are exact to 38 digits; further
+/// digits are rounded away from zero, where Kubernetes would keep all digits.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     /// The number is `mantissa * 10^exponent`.
     mantissa: i128,
     exponent: i32,
-    /// Whether Kubernetes holds it as a decimal of any length rather than as an `int64`. The two round negative
-    /// numbers and overflow differently.
-    long: bool,
+    /// Whether Kubernetes holds it as an arbitrary-precision decimal (`infDecAmount`) rather than as an `int64`. The
+    /// two round negative numbers and overflow differently.
+    is_long: bool,
     format: Format,
-    /// The text it was read from, where Kubernetes keeps that instead of the canonical form.
-    written: Option<Box<str>>,
+    /// The original text, where Kubernetes keeps it instead of the canonical form.
+    original_text: Option<Box<str>>,
 }
 
-/// The family of suffixes a quantity is written with.
+/// The suffix format of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `n u m k M G T P E`
@@ -36,57 +36,57 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// Why a text is no quantity.
+/// The error for a text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a quantity: {why}; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6"
 )]
 pub struct BadQuantity {
-    /// What was given.
+    /// The rejected text.
     pub text: String,
     /// What is wrong with it.
-    pub why: BadQuantityWhy,
+    pub why: BadQuantityReason,
 }
 
-/// What is wrong with a text that is no quantity.
+/// The reason why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadQuantityWhy {
+pub enum BadQuantityReason {
     /// It is not a number followed by a suffix.
     Format,
-    /// The suffix is none of the known ones, nor an exponent.
+    /// The suffix is neither a known one nor an exponent.
     Suffix,
-    /// There are no digits where there must be some.
+    /// Required digits are missing.
     Digits,
 }
 
-/// Thousandths of a processor.
+/// Millicores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MilliCpu(pub i64);
 
-/// An amount of memory or storage.
+/// A number of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub i64);
 
 // === impl Quantity ===
 
 impl Quantity {
-    /// Nothing of it.
+    /// Zero.
     pub const ZERO: Quantity = Quantity::new(0, 0, Format::DecimalSi);
 
     /// `value * 10^power`.
     pub const fn new(value: i64, power: i32, format: Format) -> Quantity {
-        Quantity { mantissa: value as i128, exponent: power, long: false, format, written: None }
+        Quantity { mantissa: value as i128, exponent: power, is_long: false, format, original_text: None }
     }
 
-    /// Reads a quantity as Kubernetes does.
+    /// Parses a quantity as Kubernetes does.
     ///
-    /// What is smaller than `1n` is rounded up to it, away from zero; a number with a binary suffix is capped at
-    /// the largest `int64`. A missing number counts as zero, except with `Pi`, `Ei` and exponents below -9.
+    /// Numbers smaller than `1n` are rounded up to it, away from zero; a number with a binary suffix is capped at the
+    /// largest `int64`. A missing number counts as zero, except with `Pi`, `Ei` and exponents below -9.
     pub fn parse(text: &str) -> Result<Quantity, BadQuantity> {
         text::parse(text).map_err(|why| BadQuantity { text: text.chars().take(80).collect(), why })
     }
 
-    /// The family of suffixes it is written with.
+    /// Its suffix format.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -103,12 +103,12 @@ impl Quantity {
 
     /// The number in units of `10^power`, rounded away from zero.
     ///
-    /// What does not fit an `int64` is answered as Kubernetes answers it: by zero or by the low 64 bits, depending
-    /// on how it holds the number. Long decimals (more than 18 digits, binary suffixes with a fraction, `Pi` and
-    /// `Ei`, sums that left the `int64`) are rounded up instead: towards zero if negative.
+    /// An `int64` overflow has the same result as in Kubernetes: zero or the low 64 bits, depending on how it holds
+    /// the number. Long decimals (more than 18 digits, binary suffixes with a fraction, `Pi` and `Ei`, sums that
+    /// overflowed the `int64`) are rounded up instead: towards zero if negative.
     pub fn scaled_value(&self, power: i32) -> i64 {
         let steps = i64::from(self.exponent) - i64::from(power);
-        if self.long {
+        if self.is_long {
             return low_bits(self.mantissa, steps);
         }
         if steps < 0 {
@@ -117,7 +117,8 @@ impl Quantity {
         let scaled = times_power(self.mantissa, steps.unsigned_abs());
         match scaled.map(i64::try_from) {
             Some(Ok(number)) => number,
-            // Kubernetes multiplies by these powers at once and returns what is left; by others digit by digit.
+            // Kubernetes multiplies by these powers in one step and keeps the wrapped product; by others digit by
+            // digit.
             _ if matches!(steps, 1 | 2 | 3 | 6 | 9) => scaled.unwrap_or(0) as i64,
             _ => 0,
         }
@@ -134,13 +135,13 @@ impl Quantity {
     }
 
     fn add(&mut self, mantissa: i128, exponent: i32, long: bool, format: Format) {
-        self.written = None;
-        // Zero has no suffixes to defend.
+        self.original_text = None;
+        // Zero does not keep its format.
         if self.is_zero() {
             self.format = format;
         }
         let other = (mantissa, exponent);
-        if !self.long && !long {
+        if !self.is_long && !long {
             if mantissa == 0 {
                 return;
             }
@@ -149,12 +150,12 @@ impl Quantity {
                 return;
             }
         }
-        let sum = sum((self.mantissa, self.exponent), other);
-        // An alignment that leaves the int64 makes the sum long, even if the sum itself would fit.
+        let sum = add_decimals((self.mantissa, self.exponent), other);
+        // An alignment that overflows the int64 makes the sum long, even if the sum itself would fit.
         let short = |(mantissa, exponent): (i128, i32)| {
             times_power(mantissa, exponent.abs_diff(sum.1).into()).is_some_and(|m| i64::try_from(m).is_ok())
         };
-        self.long = self.long
+        self.is_long = self.is_long
             || long
             || !short((self.mantissa, self.exponent))
             || !short(other)
@@ -170,16 +171,16 @@ impl Default for Quantity {
 }
 
 impl AddAssign<&Quantity> for Quantity {
-    /// Keeps the format, unless this was zero: then it takes the other's.
+    /// Keeps the format, unless this is zero: then it takes the other's.
     fn add_assign(&mut self, other: &Quantity) {
-        self.add(other.mantissa, other.exponent, other.long, other.format);
+        self.add(other.mantissa, other.exponent, other.is_long, other.format);
     }
 }
 
 impl SubAssign<&Quantity> for Quantity {
-    /// Keeps the format, unless this was zero: then it takes the other's.
+    /// Keeps the format, unless this is zero: then it takes the other's.
     fn sub_assign(&mut self, other: &Quantity) {
-        self.add(other.mantissa.saturating_neg(), other.exponent, other.long, other.format);
+        self.add(other.mantissa.saturating_neg(), other.exponent, other.is_long, other.format);
     }
 }
 
@@ -187,14 +188,14 @@ impl Neg for Quantity {
     type Output = Quantity;
 
     fn neg(self) -> Quantity {
-        Quantity { mantissa: self.mantissa.saturating_neg(), written: None, ..self }
+        Quantity { mantissa: self.mantissa.saturating_neg(), original_text: None, ..self }
     }
 }
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Quantity) -> Ordering {
         let steps = self.exponent.abs_diff(other.exponent).into();
-        // A number too large to be aligned is farther from zero than the other; its sign decides.
+        // A number too large to be aligned is farther from zero than the other, so its sign decides.
         if self.exponent >= other.exponent {
             times_power(self.mantissa, steps)
                 .map_or(self.mantissa.cmp(&0), |mantissa| mantissa.cmp(&other.mantissa))
@@ -219,19 +220,19 @@ impl PartialEq for Quantity {
 
 impl Eq for Quantity {}
 
-// === impl BadQuantityWhy ===
+// === impl BadQuantityReason ===
 
-impl fmt::Display for BadQuantityWhy {
+impl fmt::Display for BadQuantityReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadQuantityWhy::Format => "it is not a number followed by a suffix",
-            BadQuantityWhy::Suffix => "its suffix is unknown",
-            BadQuantityWhy::Digits => "it has no digits",
+            BadQuantityReason::Format => "it is not a number followed by a suffix",
+            BadQuantityReason::Suffix => "its suffix is unknown",
+            BadQuantityReason::Digits => "it has no digits",
         })
     }
 }
 
-/// `number * 10^power`, if that can be held.
+/// `number * 10^power`; `None` on overflow.
 fn times_power(number: i128, power: u64) -> Option<i128> {
     if number == 0 {
         return Some(0);
@@ -239,19 +240,19 @@ fn times_power(number: i128, power: u64) -> Option<i128> {
     number.checked_mul(10_i128.checked_pow(u32::try_from(power).ok()?)?)
 }
 
-/// `number / 10^power`, away from zero.
+/// `number / 10^power`, rounded away from zero.
 fn round_away(number: i128, power: u64) -> i128 {
     let divisor = u32::try_from(power).ok().and_then(|power| 10_i128.checked_pow(power));
-    // Whatever is divided by more than an i128 can hold is a fraction.
+    // A divisor that overflows i128 exceeds every number.
     let (quotient, remainder) = divisor.map_or((0, number), |divisor| (number / divisor, number % divisor));
     quotient + remainder.signum()
 }
 
-/// `number * 10^steps` as Kubernetes makes an `int64` of a long decimal.
+/// `number * 10^steps` as Kubernetes converts a long decimal to an `int64`.
 fn low_bits(number: i128, steps: i64) -> i64 {
     let power = u32::try_from(steps.unsigned_abs()).unwrap_or(u32::MAX);
     if steps >= 0 {
-        // The factor is a float made an integer; beyond 10^18 amd64 makes that the smallest int64.
+        // The factor is a float converted to an integer; beyond 10^18 amd64 yields the smallest int64.
         let factor = if power <= 18 { 10_i64.pow(power) } else { i64::MIN };
         return (number as i64).wrapping_mul(factor);
     }
@@ -266,14 +267,14 @@ fn low_bits(number: i128, steps: i64) -> i64 {
     (quotient as i64).wrapping_add(i64::from(remainder != 0))
 }
 
-/// The sum of two `mantissa * 10^exponent`, in the smaller exponent if 38 digits are enough for that.
-fn sum(a: (i128, i32), b: (i128, i32)) -> (i128, i32) {
+/// The sum of two `mantissa * 10^exponent`, in the smaller exponent if it fits 38 digits.
+fn add_decimals(a: (i128, i32), b: (i128, i32)) -> (i128, i32) {
     let (high, low) = if a.1 >= b.1 { (a, b) } else { (b, a) };
     let aligned = times_power(high.0, high.1.abs_diff(low.1).into());
     if let Some(sum) = aligned.and_then(|aligned| aligned.checked_add(low.0)) {
         return (sum, low.1);
     }
-    // 36 digits for the larger, so that the sum has room; the other loses its last ones.
+    // 36 digits for the larger, which leaves room for the sum; the smaller loses its last digits.
     let digits = high.0.unsigned_abs().checked_ilog10().unwrap_or(0) as i32 + 1;
     let exponent = high.1.saturating_add(digits - 36).max(low.1.saturating_add(1));
     let fit = |(mantissa, own): (i128, i32)| {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn same(quantity: &Quantity, expected: &Value, context: &Value) {
+    fn assert_quantity(quantity: &Quantity, expected: &Value, context: &Value) {
         assert_eq!(quantity.to_string(), expected["out"].as_str().unwrap(), "{context}");
         assert_eq!(quantity.value(), expected["value"].as_i64().unwrap(), "value of {context}");
         assert_eq!(quantity.milli_value(), expected["milli"].as_i64().unwrap(), "milli value of {context}");
@@ -318,16 +319,16 @@ mod tests {
             let parsed = Quantity::parse(row["in"].as_str().unwrap());
             if let Some(expected) = row.get("error") {
                 let found = match parsed.expect_err(&row.to_string()).why {
-                    BadQuantityWhy::Format => "format",
-                    BadQuantityWhy::Suffix => "suffix",
-                    BadQuantityWhy::Digits => "numeric",
+                    BadQuantityReason::Format => "format",
+                    BadQuantityReason::Suffix => "suffix",
+                    BadQuantityReason::Digits => "numeric",
                 };
                 assert_eq!(found, expected, "{row}");
                 bad += 1;
                 continue;
             }
             let quantity = parsed.unwrap();
-            same(&quantity, &row, &row);
+            assert_quantity(&quantity, &row, &row);
             assert_eq!(i64::from(quantity.sign()), row["sign"].as_i64().unwrap(), "{row}");
             assert_eq!(quantity.is_zero(), row["sign"] == 0, "{row}");
             for (power, expected) in [-9, -6, 1, 6].into_iter().zip(row["scaled"].as_array().unwrap()) {
@@ -350,8 +351,8 @@ mod tests {
             let (mut sum, mut difference) = (a.clone(), a.clone());
             sum += &b;
             difference -= &b;
-            same(&sum, &row["add"], &row);
-            same(&difference, &row["sub"], &row);
+            assert_quantity(&sum, &row["add"], &row);
+            assert_quantity(&difference, &row["sub"], &row);
             assert_eq!(a.cmp(&b) as i64, row["cmp"].as_i64().unwrap(), "{row}");
             count += 1;
         }
@@ -401,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Texts of numbers that need no more than a few digits, with the number itself in units of 10^-9.
+    /// Texts of numbers with few digits, and each number in units of 10^-9.
     fn exact() -> impl Strategy<Value = (String, i128)> {
         let suffixes = [
             ("n", 1),
@@ -428,7 +429,7 @@ mod tests {
             quantity += &Quantity::parse(&other).unwrap();
             let again = Quantity::parse(&quantity.to_string()).unwrap();
             prop_assert_eq!(&again, &quantity);
-            // 1023000 of binary suffixes has none left to show, and reads as decimal: 1023k.
+            // 1023000 in binary format has no suffix left, and is parsed as decimal: 1023k.
             if again.format() == quantity.format() {
                 prop_assert_eq!(again.to_string(), quantity.to_string());
             }

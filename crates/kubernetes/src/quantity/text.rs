@@ -1,36 +1,36 @@
-//! Quantities as text: reading, the canonical form, and JSON.
+//! Quantities as text: parsing, the canonical form, and JSON.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-use super::{BadQuantityWhy, Format, Quantity};
+use super::{BadQuantityReason, Format, Quantity};
 
-/// The digits of the longest number that always fits an i128.
-const DIGITS: i64 = 38;
+/// The number of decimal digits that always fit an i128.
+const MAX_DIGITS: i64 = 38;
 
-/// Kubernetes keeps no smaller unit than 10^-9.
-const NANO: i64 = -9;
+/// The smallest unit of Kubernetes is 10^-9.
+const NANO_EXPONENT: i64 = -9;
 
-pub(super) fn parse(text: &str) -> Result<Quantity, BadQuantityWhy> {
+pub(super) fn parse(text: &str) -> Result<Quantity, BadQuantityReason> {
     let parts = split(text)?;
-    let (unit, format) = unit(parts.suffix).ok_or(BadQuantityWhy::Suffix)?;
-    if let Some(quantity) = short(text, &parts, unit, format) {
+    let (unit, format) = parse_suffix(parts.suffix).ok_or(BadQuantityReason::Suffix)?;
+    if let Some(quantity) = int64_amount(text, &parts, unit, format) {
         return Ok(quantity);
     }
     if !parts.has_digits {
-        return Err(BadQuantityWhy::Digits);
+        return Err(BadQuantityReason::Digits);
     }
     let (mantissa, exponent, format) = match unit {
-        Unit::Ten(power) => {
+        SuffixUnit::Ten(power) => {
             let (mantissa, exponent) = long_decimal(parts.whole, parts.fraction, power);
             (mantissa, exponent, format)
         }
-        Unit::Two(power) => long_binary(parts.whole, parts.fraction, power),
+        SuffixUnit::Two(power) => long_binary(parts.whole, parts.fraction, power),
     };
     let mantissa = if parts.negative { -mantissa } else { mantissa };
-    Ok(Quantity { mantissa, exponent, long: true, format, written: None })
+    Ok(Quantity { mantissa, exponent, is_long: true, format, original_text: None })
 }
 
 impl fmt::Display for Quantity {
@@ -39,7 +39,7 @@ impl fmt::Display for Quantity {
     /// Canonical means no fraction, the largest suffix that allows that, and no binary suffix below 1024. A number
     /// beyond the largest suffix of its family loses the suffix, as in Kubernetes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.written {
+        match &self.original_text {
             Some(text) => f.write_str(text),
             None => self.canonical(f),
         }
@@ -79,13 +79,13 @@ impl Quantity {
         })
     }
 
-    /// The shortest digits, whatever its format, that an exponent divisible by three allows, without that exponent:
-    /// `100` for `100m` and for `100`.
+    /// The shortest digits, in any format, for an exponent divisible by three, without that exponent: `100` for
+    /// `100m` and for `100`.
     pub fn canonical_digits(&self) -> String {
         self.thousands().0
     }
 
-    /// The shortest digits that an exponent divisible by three allows, and that exponent.
+    /// The shortest digits for an exponent divisible by three, and that exponent.
     fn thousands(&self) -> (String, i64) {
         let (mut mantissa, mut exponent) = (self.mantissa, i64::from(self.exponent));
         while mantissa != 0 && mantissa % 10 == 0 {
@@ -96,7 +96,7 @@ impl Quantity {
         (format!("{mantissa}{}", &"00"[..zeros as usize]), exponent - zeros)
     }
 
-    /// The number, if it is to be written with binary suffixes and can be: whole, and 1024 or more.
+    /// The number, if its format is binary and it can be written so: an integer of at least 1024.
     fn whole_binary(&self) -> Option<i128> {
         if self.format != Format::BinarySi {
             return None;
@@ -125,8 +125,8 @@ impl Serialize for Quantity {
     }
 }
 
-/// Kubernetes takes a string, a bare number, or null for zero. Of a number only its value arrives here: `1e3` and
-/// `1000` are the same.
+/// Kubernetes accepts a string, a number, or null for zero. Only the value of a number arrives here: `1e3` and `1000`
+/// are the same.
 struct AnyScalar;
 
 impl Visitor<'_> for AnyScalar {
@@ -157,7 +157,7 @@ impl Visitor<'_> for AnyScalar {
     }
 }
 
-struct Parts<'a> {
+struct QuantityParts<'a> {
     negative: bool,
     /// The digits before the point, without leading zeros.
     whole: &'a str,
@@ -169,14 +169,14 @@ struct Parts<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Unit {
+enum SuffixUnit {
     Ten(i32),
     Two(u32),
 }
 
-fn split(text: &str) -> Result<Parts<'_>, BadQuantityWhy> {
+fn split(text: &str) -> Result<QuantityParts<'_>, BadQuantityReason> {
     if text.is_empty() {
-        return Err(BadQuantityWhy::Format);
+        return Err(BadQuantityReason::Format);
     }
     let negative = text.starts_with('-');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -188,19 +188,19 @@ fn split(text: &str) -> Result<Parts<'_>, BadQuantityWhy> {
     let (_, power) = split_at_first(suffix, |c| !"eEinumkKMGTP".contains(c));
     let power = power.strip_prefix(['-', '+']).unwrap_or(power);
     if !power.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(BadQuantityWhy::Format);
+        return Err(BadQuantityReason::Format);
     }
     let has_digits = !digits.is_empty() || !fraction.is_empty();
-    Ok(Parts { negative, whole: digits.trim_start_matches('0'), fraction, has_digits, suffix })
+    Ok(QuantityParts { negative, whole: digits.trim_start_matches('0'), fraction, has_digits, suffix })
 }
 
 fn split_at_first(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
-fn unit(suffix: &str) -> Option<(Unit, Format)> {
-    let ten = |power| Some((Unit::Ten(power), Format::DecimalSi));
-    let two = |power| Some((Unit::Two(power), Format::BinarySi));
+fn parse_suffix(suffix: &str) -> Option<(SuffixUnit, Format)> {
+    let ten = |power| Some((SuffixUnit::Ten(power), Format::DecimalSi));
+    let two = |power| Some((SuffixUnit::Two(power), Format::BinarySi));
     match suffix {
         "n" => ten(-9),
         "u" => ten(-6),
@@ -220,24 +220,24 @@ fn unit(suffix: &str) -> Option<(Unit, Format)> {
         "Ei" => two(60),
         _ => {
             let power: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // Kubernetes cuts the exponent to 32 bits without a look at what is lost.
-            Some((Unit::Ten(power as i32), Format::DecimalExponent))
+            // Kubernetes truncates the exponent to 32 bits without an overflow check.
+            Some((SuffixUnit::Ten(power as i32), Format::DecimalExponent))
         }
     }
 }
 
 /// The number as an `int64` with an exponent, if Kubernetes would hold it so.
-fn short(text: &str, parts: &Parts<'_>, unit: Unit, format: Format) -> Option<Quantity> {
+fn int64_amount(text: &str, parts: &QuantityParts<'_>, unit: SuffixUnit, format: Format) -> Option<Quantity> {
     let places = parts.whole.len().max(1);
     let exponent = match unit {
-        Unit::Ten(power) if places + parts.fraction.len() <= 18 => {
+        SuffixUnit::Ten(power) if places + parts.fraction.len() <= 18 => {
             power.checked_sub(parts.fraction.len() as i32)?
         }
-        // The digits of the unit itself are counted roughly: three for every 2^10.
-        Unit::Two(power) if parts.fraction.is_empty() && places + power as usize * 3 / 10 <= 14 => 0,
-        Unit::Ten(_) | Unit::Two(_) => return None,
+        // The digits of the unit itself are estimated: three for every 2^10.
+        SuffixUnit::Two(power) if parts.fraction.is_empty() && places + power as usize * 3 / 10 <= 14 => 0,
+        SuffixUnit::Ten(_) | SuffixUnit::Two(_) => return None,
     };
-    if i64::from(exponent) < NANO {
+    if i64::from(exponent) < NANO_EXPONENT {
         return None;
     }
     let digits = [parts.whole, parts.fraction]
@@ -245,22 +245,22 @@ fn short(text: &str, parts: &Parts<'_>, unit: Unit, format: Format) -> Option<Qu
         .flat_map(str::bytes)
         .fold(0, |number, digit| number * 10 + i128::from(digit - b'0'));
     let kept = match unit {
-        Unit::Ten(_) => exponent % 3 == 0 && digits % 1000 != 0 && !parts.whole.is_empty(),
-        Unit::Two(_) => digits % 8 != 0,
+        SuffixUnit::Ten(_) => exponent % 3 == 0 && digits % 1000 != 0 && !parts.whole.is_empty(),
+        SuffixUnit::Two(_) => digits % 8 != 0,
     };
     let mantissa = match unit {
-        Unit::Ten(_) => digits,
-        Unit::Two(power) => digits << power,
+        SuffixUnit::Ten(_) => digits,
+        SuffixUnit::Two(power) => digits << power,
     };
     let mantissa = if parts.negative { -mantissa } else { mantissa };
-    let mut quantity = Quantity { mantissa, exponent, long: false, format, written: None };
-    // Most of what is kept is the canonical form itself; only these can differ from it.
+    let mut quantity = Quantity { mantissa, exponent, is_long: false, format, original_text: None };
+    // The original text is mostly the canonical form; only these can differ from it.
     let odd = format == Format::DecimalExponent
         || text.contains('.')
         || text.starts_with('+')
         || text.trim_start_matches('-').starts_with('0');
     if kept && odd && quantity.to_string() != text {
-        quantity.written = Some(text.into());
+        quantity.original_text = Some(text.into());
     }
     Some(quantity)
 }
@@ -274,13 +274,13 @@ fn long_decimal(whole: &str, fraction: &str, power: i32) -> (i128, i32) {
         return (0, i32::try_from(exponent).unwrap_or(i32::MIN));
     }
     // How many digits the number has in units of 10^-9.
-    let places = digits.len() as i64 + exponent - NANO;
-    let kept = places.clamp(0, DIGITS);
+    let places = digits.len() as i64 + exponent - NANO_EXPONENT;
+    let kept = places.clamp(0, MAX_DIGITS);
     let number = (0..kept as usize)
         .map(|index| digits.get(index).map_or(0, |digit| i128::from(digit - b'0')))
         .fold(0, |number, digit| number * 10 + digit);
     let cut = digits.iter().skip(kept as usize).any(|&digit| digit != b'0');
-    let exponent = i32::try_from(NANO + places.max(0) - kept).unwrap_or(i32::MAX);
+    let exponent = i32::try_from(NANO_EXPONENT + places.max(0) - kept).unwrap_or(i32::MAX);
     (number + i128::from(cut), exponent)
 }
 
@@ -288,7 +288,7 @@ fn long_decimal(whole: &str, fraction: &str, power: i32) -> (i128, i32) {
 fn long_binary(whole: &str, fraction: &str, power: u32) -> (i128, i32, Format) {
     const NANOS: i128 = 1_000_000_000;
     const MOST: i128 = i64::MAX as i128;
-    // A twentieth digit makes any number too large; of a fraction, 20 digits times 2^60 still fit an i128.
+    // A twentieth digit makes any number too large; 20 digits of a fraction times 2^60 still fit an i128.
     let whole = if whole.len() > 19 { None } else { Some(whole.parse::<i128>().unwrap_or(0) << power) };
     let (taken, rest) = fraction.split_at(fraction.len().min(20));
     let scaled = taken.parse::<i128>().unwrap_or(0) << power;
@@ -301,9 +301,9 @@ fn long_binary(whole: &str, fraction: &str, power: u32) -> (i128, i32, Format) {
     match whole {
         Some(whole) if whole <= MOST && whole * NANOS + nanos <= MOST * NANOS => {
             let number = whole * NANOS + nanos;
-            // Less than one of it cannot be written with a binary suffix.
+            // A number below one cannot be written with a binary suffix.
             let format = if (1..NANOS).contains(&number) { Format::DecimalSi } else { Format::BinarySi };
-            let exponent = if number == 0 { -(fraction.len() as i32) } else { NANO as i32 };
+            let exponent = if number == 0 { -(fraction.len() as i32) } else { NANO_EXPONENT as i32 };
             (number, exponent, format)
         }
         _ => (MOST, 0, Format::BinarySi),

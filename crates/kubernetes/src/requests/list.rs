@@ -1,4 +1,4 @@
-//! Amounts of resources by name.
+//! Resource lists: quantities by resource name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,24 +7,24 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::quantity::{Bytes, MilliCpu, Quantity};
 
-/// Processor time.
+/// CPU.
 pub const CPU: &str = "cpu";
 /// Memory.
 pub const MEMORY: &str = "memory";
-/// Disk space that goes with the pod.
+/// Local ephemeral storage.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-/// Amounts of resources by name, sorted by name.
+/// Quantities by resource name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceList<'a>(pub(super) Vec<(Cow<'a, str>, Quantity)>);
 
 impl<'a> ResourceList<'a> {
-    /// The amount of one resource; `None` where it is not named.
+    /// The quantity of one resource; `None` if it is absent.
     pub fn get(&self, name: &str) -> Option<&Quantity> {
         self.find(name).ok().map(|index| &self.0[index].1)
     }
 
-    /// All amounts, sorted by name.
+    /// All quantities, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Quantity)> {
         self.0.iter().map(|(name, quantity)| (&**name, quantity))
     }
@@ -64,8 +64,8 @@ impl<'a> ResourceList<'a> {
         }
     }
 
-    /// Takes from `other` what is larger there, or missing here.
-    pub(super) fn raise(&mut self, other: &ResourceList<'a>) {
+    /// Takes the maximum of each resource with `other`'s.
+    pub(super) fn raise_to_max(&mut self, other: &ResourceList<'a>) {
         for (name, quantity) in &other.0 {
             match self.find(name) {
                 Ok(index) if self.0[index].1 < *quantity => self.0[index].1 = quantity.clone(),
@@ -78,7 +78,7 @@ impl<'a> ResourceList<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A derived view borrows a key only through a struct of its own; who follows the path must not see that.
+        /// A derived view borrows a key only through a struct of its own, which must not show up in an error's path.
         #[derive(serde::Deserialize)]
         #[serde(transparent)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,6 +1,6 @@
-//! What a pod asks for, as Kubernetes adds it up, and its quality-of-service class.
+//! A pod's requests and limits, as Kubernetes aggregates them, and its quality-of-service class.
 //!
-//! The sums are exact quantities; what a scheduler compares are the integers made of them afterwards.
+//! The sums are exact quantities; a scheduler compares integers derived from them.
 
 mod list;
 
@@ -13,7 +13,7 @@ use crate::quantity::{Bytes, Format, MilliCpu, Quantity};
 
 pub use list::{CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList};
 
-/// The parts of a pod that say what it asks for: a view of its JSON.
+/// The resource-related fields of a pod: a view of its JSON.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct PodResources<'a> {
     #[serde(borrow, default, deserialize_with = "null_is_nothing")]
@@ -22,63 +22,63 @@ pub struct PodResources<'a> {
     status: Status<'a>,
 }
 
-/// What counts when a pod's resources are added up.
+/// Options for aggregating a pod's resources, after Go's `PodResourcesOptions`.
 ///
-/// The constants are the ways of kube-scheduler 1.36 with its default feature gates.
+/// The constants are those of kube-scheduler 1.36 with its default feature gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counting {
-    /// While a resize is under way, the larger of what is asked for, granted and in effect.
-    pub status: bool,
+pub struct PodResourcesOptions {
+    /// During a resize, use the maximum of the requested, allocated and actual resources.
+    pub use_status_resources: bool,
     /// The pod's own `spec.resources` replace the sums over its containers.
-    pub pod_level: bool,
-    /// What the runtime itself needs is added.
-    pub overhead: bool,
-    /// A container that says nothing about cpu counts as 100m. An explicit zero stays zero.
-    pub assume_cpu: bool,
-    /// A container that says nothing about memory counts as 200Mi. An explicit zero stays zero.
-    pub assume_memory: bool,
+    pub use_pod_level_resources: bool,
+    /// Adds the RuntimeClass overhead.
+    pub include_overhead: bool,
+    /// A container without a cpu request counts as 100m. An explicit zero stays zero.
+    pub default_missing_cpu: bool,
+    /// A container without a memory request counts as 200Mi. An explicit zero stays zero.
+    pub default_missing_memory: bool,
 }
 
-/// What a pod takes of the node it runs on.
+/// The resources that a pod occupies on its node, after kube-scheduler's `calculateResource`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken<'a> {
-    /// What it asks for.
+pub struct CalculatedResource<'a> {
+    /// Its requests.
     pub requests: ResourceList<'a>,
-    /// Its cpu when nodes are scored: something even if it asks for none.
-    pub scored_cpu: MilliCpu,
-    /// Its memory when nodes are scored: something even if it asks for none.
-    pub scored_memory: Bytes,
+    /// Its cpu request for scoring: non-zero even if it requests none.
+    pub non_zero_cpu: MilliCpu,
+    /// Its memory request for scoring: non-zero even if it requests none.
+    pub non_zero_memory: Bytes,
 }
 
-/// Who is evicted first when a node runs out.
+/// The quality-of-service class, which determines eviction order under node pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QosClass {
-    /// It asks for no cpu and no memory.
+    /// It requests neither cpu nor memory.
     BestEffort,
-    /// It asks for some.
+    /// It requests some cpu or memory.
     Burstable,
-    /// It asks for exactly its limits, and has limits on both everywhere.
+    /// Its requests equal its limits, and all containers have limits for cpu and memory.
     Guaranteed,
 }
 
 // === impl PodResources ===
 
 impl<'a> PodResources<'a> {
-    /// What the pod asks for.
-    pub fn requests(&self, counting: Counting) -> ResourceList<'a> {
-        let mut sum = self.over_containers(Side::Requests, counting);
-        self.apply_pod_level(Side::Requests, counting, &mut sum);
-        if counting.overhead {
+    /// The pod's requests.
+    pub fn requests(&self, counting: PodResourcesOptions) -> ResourceList<'a> {
+        let mut sum = self.aggregate_containers(RequestsOrLimits::Requests, counting);
+        self.apply_pod_level(RequestsOrLimits::Requests, counting, &mut sum);
+        if counting.include_overhead {
             sum.add(&self.spec.overhead);
         }
         sum
     }
 
-    /// The limits of the pod; a resource that is not limited anywhere is not named.
-    pub fn limits(&self, counting: Counting) -> ResourceList<'a> {
-        let mut sum = self.over_containers(Side::Limits, counting);
-        self.apply_pod_level(Side::Limits, counting, &mut sum);
-        if counting.overhead {
+    /// The pod's limits; a resource that is limited nowhere is absent.
+    pub fn limits(&self, counting: PodResourcesOptions) -> ResourceList<'a> {
+        let mut sum = self.aggregate_containers(RequestsOrLimits::Limits, counting);
+        self.apply_pod_level(RequestsOrLimits::Limits, counting, &mut sum);
+        if counting.include_overhead {
             for (name, quantity) in &mut sum.0 {
                 if let Some(overhead) = self.spec.overhead.get(name).filter(|_| !quantity.is_zero()) {
                     *quantity += overhead;
@@ -88,37 +88,37 @@ impl<'a> PodResources<'a> {
         sum
     }
 
-    /// What the pod takes of the node it runs on, in kube-scheduler's books.
-    pub fn taken(&self) -> Taken<'a> {
-        let requests = self.requests(Counting::RUNNING);
+    /// The resources that the pod occupies on its node, as kube-scheduler accounts for them.
+    pub fn calculate_resource(&self) -> CalculatedResource<'a> {
+        let requests = self.requests(PodResourcesOptions::RUNNING);
         let pod_level = self.spec.resources.as_ref();
-        let pod_level =
-            pod_level.is_some_and(|own| own.requests.iter().any(|(name, _)| allowed_for_pods(name)));
-        // Where the pod as a whole asks for something, its containers need not.
-        let scored = self.requests(Counting {
-            assume_cpu: !pod_level || requests.get(CPU).is_none(),
-            assume_memory: !pod_level || requests.get(MEMORY).is_none(),
-            ..Counting::RUNNING
+        let pod_level = pod_level
+            .is_some_and(|own| own.requests.iter().any(|(name, _)| is_supported_pod_level_resource(name)));
+        // If the pod itself requests a resource, its containers need not.
+        let scored = self.requests(PodResourcesOptions {
+            default_missing_cpu: !pod_level || requests.get(CPU).is_none(),
+            default_missing_memory: !pod_level || requests.get(MEMORY).is_none(),
+            ..PodResourcesOptions::RUNNING
         });
-        Taken { scored_cpu: scored.cpu(), scored_memory: scored.memory(), requests }
+        CalculatedResource { non_zero_cpu: scored.cpu(), non_zero_memory: scored.memory(), requests }
     }
 
-    /// The quality-of-service class that follows from its resources.
+    /// The quality-of-service class derived from its resources.
     pub fn qos_class(&self) -> QosClass {
         let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
         let (parts, mut guaranteed): (Vec<&Resources<'a>>, bool) = match &self.spec.resources {
-            // A pod without any limit of its own fails later: its requests meet none.
-            Some(own) => (vec![own], own.limits.0.is_empty() || limits_both(own)),
+            // A pod-level `resources` without any limits fails the comparison of requests and limits below.
+            Some(own) => (vec![own], own.limits.0.is_empty() || limits_cpu_and_memory(own)),
             None => {
                 let parts: Vec<_> = containers.map(|container| &container.resources).collect();
-                let guaranteed = parts.iter().all(|part| limits_both(part));
+                let guaranteed = parts.iter().all(|part| limits_cpu_and_memory(part));
                 (parts, guaranteed)
             }
         };
         let (mut requests, mut limits) = (ResourceList::default(), ResourceList::default());
         for part in parts {
-            requests.add(&compute_only(&part.requests));
-            limits.add(&compute_only(&part.limits));
+            requests.add(&non_zero_cpu_and_memory(&part.requests));
+            limits.add(&non_zero_cpu_and_memory(&part.limits));
         }
         if requests.0.is_empty() && limits.0.is_empty() {
             return QosClass::BestEffort;
@@ -127,34 +127,39 @@ impl<'a> PodResources<'a> {
         if guaranteed { QosClass::Guaranteed } else { QosClass::Burstable }
     }
 
-    fn over_containers(&self, side: Side, counting: Counting) -> ResourceList<'a> {
+    fn aggregate_containers(
+        &self,
+        side: RequestsOrLimits,
+        counting: PodResourcesOptions,
+    ) -> ResourceList<'a> {
         let mut total = ResourceList::default();
         for container in &self.spec.containers {
-            total.add(&self.of_container(container, side, counting, counting.status));
+            total.add(&self.container_resources(container, side, counting, counting.use_status_resources));
         }
         // Init containers run one after the other, each beside the sidecars started before it.
         let (mut sidecars, mut highest) = (ResourceList::default(), ResourceList::default());
         for container in &self.spec.init_containers {
             let sidecar = container.restart_policy.as_deref() == Some("Always");
-            let mut own = self.of_container(container, side, counting, counting.status && sidecar);
+            let mut own =
+                self.container_resources(container, side, counting, counting.use_status_resources && sidecar);
             if sidecar {
                 total.add(&own);
                 sidecars.add(&own);
-                highest.raise(&sidecars);
+                highest.raise_to_max(&sidecars);
             } else {
                 own.add(&sidecars);
-                highest.raise(&own);
+                highest.raise_to_max(&own);
             }
         }
-        total.raise(&highest);
+        total.raise_to_max(&highest);
         total
     }
 
-    fn of_container(
+    fn container_resources(
         &self,
         container: &Container<'a>,
-        side: Side,
-        counting: Counting,
+        side: RequestsOrLimits,
+        counting: PodResourcesOptions,
         status: bool,
     ) -> ResourceList<'a> {
         let asked = container.resources.side(side);
@@ -163,26 +168,33 @@ impl<'a> PodResources<'a> {
             Some((found, actual)) => self.status.effective(side, asked, actual, &found.allocated_resources),
             None => asked.clone(),
         };
-        if side == Side::Requests {
-            if counting.assume_cpu && own.get(CPU).is_none() {
+        if side == RequestsOrLimits::Requests {
+            if counting.default_missing_cpu && own.get(CPU).is_none() {
                 own.set(CPU.into(), Quantity::new(100, -3, Format::DecimalSi));
             }
-            if counting.assume_memory && own.get(MEMORY).is_none() {
+            if counting.default_missing_memory && own.get(MEMORY).is_none() {
                 own.set(MEMORY.into(), Quantity::new(200 << 20, 0, Format::DecimalSi));
             }
         }
         own
     }
 
-    fn apply_pod_level(&self, side: Side, counting: Counting, sum: &mut ResourceList<'a>) {
-        let Some(own) = self.spec.resources.as_ref().filter(|_| counting.pod_level) else { return };
-        let actual = self.status.resources.as_ref().filter(|_| counting.status);
+    fn apply_pod_level(
+        &self,
+        side: RequestsOrLimits,
+        counting: PodResourcesOptions,
+        sum: &mut ResourceList<'a>,
+    ) {
+        let Some(own) = self.spec.resources.as_ref().filter(|_| counting.use_pod_level_resources) else {
+            return;
+        };
+        let actual = self.status.resources.as_ref().filter(|_| counting.use_status_resources);
         let asked = own.side(side);
         let effective = actual
             .map(|actual| self.status.effective(side, asked, actual, &self.status.allocated_resources))
-            // To Kubernetes a list of limits that is absent is no list; one of requests is an empty one.
-            .filter(|effective| side == Side::Requests || !effective.0.is_empty());
-        for (name, quantity) in asked.0.iter().filter(|(name, _)| allowed_for_pods(name)) {
+            // In Kubernetes an absent list of limits is nil, but an absent list of requests is an empty one.
+            .filter(|effective| side == RequestsOrLimits::Requests || !effective.0.is_empty());
+        for (name, quantity) in asked.0.iter().filter(|(name, _)| is_supported_pod_level_resource(name)) {
             let quantity = match &effective {
                 Some(effective) => effective.get(name).cloned().unwrap_or_default(),
                 None => quantity.clone(),
@@ -192,20 +204,30 @@ impl<'a> PodResources<'a> {
     }
 }
 
-// === impl Counting ===
+// === impl PodResourcesOptions ===
 
-impl Counting {
-    /// A pod that waits for a node: what the node must have left.
-    pub const INCOMING: Counting =
-        Counting { status: false, pod_level: true, overhead: true, assume_cpu: false, assume_memory: false };
+impl PodResourcesOptions {
+    /// For a pending pod: what the node must have free.
+    pub const INCOMING: PodResourcesOptions = PodResourcesOptions {
+        use_status_resources: false,
+        use_pod_level_resources: true,
+        include_overhead: true,
+        default_missing_cpu: false,
+        default_missing_memory: false,
+    };
 
-    /// A pod on a node: what it takes there.
-    pub const RUNNING: Counting = Counting { status: true, ..Counting::INCOMING };
+    /// For a pod on a node: what it occupies there.
+    pub const RUNNING: PodResourcesOptions =
+        PodResourcesOptions { use_status_resources: true, ..PodResourcesOptions::INCOMING };
 
-    /// A pod that waits, when nodes are scored by what is left on them. That the pod's own resources do not count
-    /// here is an oversight of kube-scheduler, and so part of its decisions.
-    pub const SCORED: Counting =
-        Counting { pod_level: false, assume_cpu: true, assume_memory: true, ..Counting::INCOMING };
+    /// For a pending pod, when nodes are scored by free resources. That pod-level resources are ignored here is an
+    /// oversight of kube-scheduler, and therefore part of its decisions.
+    pub const SCORED: PodResourcesOptions = PodResourcesOptions {
+        use_pod_level_resources: false,
+        default_missing_cpu: true,
+        default_missing_memory: true,
+        ..PodResourcesOptions::INCOMING
+    };
 }
 
 impl fmt::Display for QosClass {
@@ -285,31 +307,31 @@ struct ContainerStatus<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RequestsOrLimits {
     Requests,
     Limits,
 }
 
 impl<'a> Resources<'a> {
-    fn side(&self, side: Side) -> &ResourceList<'a> {
+    fn side(&self, side: RequestsOrLimits) -> &ResourceList<'a> {
         match side {
-            Side::Requests => &self.requests,
-            Side::Limits => &self.limits,
+            RequestsOrLimits::Requests => &self.requests,
+            RequestsOrLimits::Limits => &self.limits,
         }
     }
 }
 
 impl<'a> Status<'a> {
-    /// The status of that container. Of several with one name the last counts, init containers' after the others'.
+    /// The status of that container. If several have the same name the last counts, init containers after the others.
     fn of(&self, name: &str) -> Option<&ContainerStatus<'a>> {
         let mut all = self.container_statuses.iter().chain(&self.init_container_statuses).rev();
         all.find(|status| status.name == name)
     }
 
-    /// What counts while a resize may be under way. One that can never be granted no longer counts.
+    /// The effective resources while a resize may be in progress. An infeasible resize is ignored.
     fn effective(
         &self,
-        side: Side,
+        side: RequestsOrLimits,
         asked: &ResourceList<'a>,
         actual: &Resources<'a>,
         allocated: &ResourceList<'a>,
@@ -317,28 +339,28 @@ impl<'a> Status<'a> {
         let pending = self.conditions.iter().find(|condition| condition.kind == "PodResizePending");
         let hopeless = pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"));
         let mut result = actual.side(side).clone();
-        // Only requests are allocated before they are in effect.
-        if side == Side::Requests {
-            result.raise(allocated);
+        // Only requests are allocated before they take effect.
+        if side == RequestsOrLimits::Requests {
+            result.raise_to_max(allocated);
         }
         if !hopeless {
-            result.raise(asked);
+            result.raise_to_max(asked);
         }
         result
     }
 }
 
-/// Whether a pod as a whole can ask for this; anything else in `spec.resources` is ignored.
-fn allowed_for_pods(name: &str) -> bool {
+/// Whether this resource is supported at pod level; others in `spec.resources` are ignored.
+fn is_supported_pod_level_resource(name: &str) -> bool {
     name == CPU || name == MEMORY || name.starts_with("hugepages-")
 }
 
-fn limits_both(part: &Resources<'_>) -> bool {
+fn limits_cpu_and_memory(part: &Resources<'_>) -> bool {
     [CPU, MEMORY].iter().all(|name| part.limits.get(name).is_some_and(|limit| limit.sign() > 0))
 }
 
-/// The cpu and memory of a list, where there is any of it.
-fn compute_only<'a>(list: &ResourceList<'a>) -> ResourceList<'a> {
+/// The non-zero cpu and memory of a list.
+fn non_zero_cpu_and_memory<'a>(list: &ResourceList<'a>) -> ResourceList<'a> {
     let counts =
         |(name, quantity): &&(Cow<'a, str>, Quantity)| (name == CPU || name == MEMORY) && quantity.sign() > 0;
     ResourceList(list.0.iter().filter(counts).cloned().collect())
@@ -363,11 +385,11 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_kubernetes() {
-        let bare = Counting { overhead: false, ..Counting::RUNNING };
+        let bare = PodResourcesOptions { include_overhead: false, ..PodResourcesOptions::RUNNING };
         let ways = [
-            ("incoming", Counting::INCOMING),
-            ("running", Counting::RUNNING),
-            ("scored", Counting::SCORED),
+            ("incoming", PodResourcesOptions::INCOMING),
+            ("running", PodResourcesOptions::RUNNING),
+            ("scored", PodResourcesOptions::SCORED),
             ("bare", bare),
         ];
         let mut count = 0;
@@ -385,13 +407,13 @@ mod tests {
                     assert_eq!(&shown(&pod.limits(counting)), expected, "{name} limits of {text}");
                 }
             }
-            let taken = pod.taken();
+            let taken = pod.calculate_resource();
             let found = json!({
                 "cpu": taken.requests.cpu().0,
                 "memory": taken.requests.memory().0,
                 "ephemeral": taken.requests.ephemeral_storage().0,
-                "nonZeroCpu": taken.scored_cpu.0,
-                "nonZeroMemory": taken.scored_memory.0,
+                "nonZeroCpu": taken.non_zero_cpu.0,
+                "nonZeroMemory": taken.non_zero_memory.0,
             });
             assert_eq!(found, row["node"], "{text}");
             assert_eq!(pod.qos_class().to_string(), row["qos"], "{text}");

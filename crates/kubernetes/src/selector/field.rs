@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::BadSelector;
 
-/// Requirements on fields of an object that must all hold, for one kind of object.
+/// Requirements on fields of an object of one kind, all of which must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldSelector {
-    terms: Vec<(Term, &'static Field)>,
+    terms: Vec<(FieldTerm, &'static SelectableField)>,
 }
 
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// Reads the text given to `kubectl --field-selector`. Only the fields that the API server offers for that kind
-    /// can be used. An empty text selects everything.
+    /// Parses the text given to `kubectl --field-selector`. Only the fields that the API server supports for that
+    /// kind can be used. An empty text selects everything.
     pub fn parse(text: &str, kind: &Kind) -> Result<FieldSelector, BadSelector> {
         let fields = fields(kind);
-        let resolve = |term: Term| match fields.iter().find(|field| field.name == term.field) {
+        let resolve = |term: FieldTerm| match fields.iter().find(|field| field.name == term.field) {
             Some(field) => Ok((term, field)),
             None => {
                 let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
@@ -30,18 +30,18 @@ impl FieldSelector {
                 Err(BadSelector { place: format!("in {text:?}"), why })
             }
         };
-        let terms = terms(text)?.into_iter().map(resolve).collect::<Result<_, _>>()?;
+        let terms = parse_terms(text)?.into_iter().map(resolve).collect::<Result<_, _>>()?;
         Ok(FieldSelector { terms })
     }
 
-    /// Whether it selects that object, which is of the kind it was made for.
+    /// Whether it selects that object, which must be of the selector's kind.
     pub fn matches(&self, object: &Value) -> bool {
         self.terms.iter().all(|(term, field)| (field.of(object) == term.value) == term.equal)
     }
 }
 
 impl fmt::Display for FieldSelector {
-    /// The text that reads as the same selector.
+    /// A text that parses to the same selector.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (term, _)) in self.terms.iter().enumerate() {
             write!(f, "{}{term}", if index == 0 { "" } else { "," })?;
@@ -51,13 +51,13 @@ impl fmt::Display for FieldSelector {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
+struct FieldTerm {
     field: String,
     equal: bool,
     value: String,
 }
 
-impl fmt::Display for Term {
+impl fmt::Display for FieldTerm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.field, if self.equal { "=" } else { "!=" })?;
         for c in self.value.chars() {
@@ -70,36 +70,36 @@ impl fmt::Display for Term {
     }
 }
 
-/// A field that can be selected by.
+/// A field that can be used in a selector.
 #[derive(Debug, PartialEq, Eq)]
-struct Field {
+struct SelectableField {
     name: &'static str,
-    /// Where in the JSON it is found: the first that is not empty.
-    sources: &'static [&'static str],
-    /// What it is where it is nowhere found, as the API server would fill it in.
-    absent: &'static str,
+    /// JSON pointers to its value; the first that is not empty counts.
+    pointers: &'static [&'static str],
+    /// The value if it is absent, as the API server would default it.
+    default_value: &'static str,
 }
 
-impl Field {
+impl SelectableField {
     fn of<'v>(&self, object: &'v Value) -> Cow<'v, str> {
-        let found = self.sources.iter().find_map(|source| match object.pointer(source)? {
+        let found = self.pointers.iter().find_map(|source| match object.pointer(source)? {
             Value::String(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_str())),
             Value::Bool(flag) => Some(Cow::Borrowed(if *flag { "true" } else { "false" })),
             Value::Number(number) => Some(Cow::Owned(number.to_string())),
             _ => None,
         });
-        found.unwrap_or(Cow::Borrowed(self.absent))
+        found.unwrap_or(Cow::Borrowed(self.default_value))
     }
 }
 
-/// What the text asks for, sorted as Kubernetes sorts it: by the text of each term.
-fn terms(text: &str) -> Result<Vec<Term>, BadSelector> {
+/// The terms of a text, sorted as in Kubernetes: by the text of each term.
+fn parse_terms(text: &str) -> Result<Vec<FieldTerm>, BadSelector> {
     let bad = |why: String| BadSelector { place: format!("in {text:?}"), why };
     let mut parts = split_terms(text);
     parts.sort_unstable();
     let mut terms = Vec::new();
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        // The earliest operator counts, and of two at one place the longer.
+        // The first operator counts, and the longer of two at one position.
         let at = part.find('=').ok_or_else(|| bad(format!("expected = or != in {part:?}")))?;
         let (field, equal) = match part[..at].strip_suffix('!') {
             Some(field) => (field, false),
@@ -110,12 +110,12 @@ fn terms(text: &str) -> Result<Vec<Term>, BadSelector> {
             value = value.strip_prefix('=').unwrap_or(value);
         }
         let value = unescape(value).map_err(&bad)?;
-        terms.push(Term { field: field.to_owned(), equal, value });
+        terms.push(FieldTerm { field: field.to_owned(), equal, value });
     }
     Ok(terms)
 }
 
-/// The parts between commas, those after a backslash not counted.
+/// Splits at commas, except those after a backslash.
 fn split_terms(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -152,8 +152,8 @@ fn unescape(text: &str) -> Result<String, String> {
     Ok(value)
 }
 
-/// The fields of a kind that the API server lets one select by.
-fn fields(kind: &Kind) -> &'static [Field] {
+/// The fields that the API server supports in selectors of a kind.
+fn fields(kind: &Kind) -> &'static [SelectableField] {
     match (&*kind.group, &*kind.kind) {
         ("", "Pod") => POD,
         ("", "Node") => NODE,
@@ -170,20 +170,24 @@ fn fields(kind: &Kind) -> &'static [Field] {
     }
 }
 
-const fn field(name: &'static str, sources: &'static [&'static str], absent: &'static str) -> Field {
-    Field { name, sources, absent }
+const fn field(
+    name: &'static str,
+    sources: &'static [&'static str],
+    absent: &'static str,
+) -> SelectableField {
+    SelectableField { name, pointers: sources, default_value: absent }
 }
 
-const NAME: Field = field("metadata.name", &["/metadata/name"], "");
-const SPACE: Field = field("metadata.namespace", &["/metadata/namespace"], "");
+const NAME_FIELD: SelectableField = field("metadata.name", &["/metadata/name"], "");
+const NAMESPACE_FIELD: SelectableField = field("metadata.namespace", &["/metadata/namespace"], "");
 
-const ANY: &[Field] = &[NAME, SPACE];
+const ANY: &[SelectableField] = &[NAME_FIELD, NAMESPACE_FIELD];
 
-const POD: &[Field] = &[
-    NAME,
-    SPACE,
+const POD: &[SelectableField] = &[
+    NAME_FIELD,
+    NAMESPACE_FIELD,
     field("spec.nodeName", &["/spec/nodeName"], ""),
-    // The name of old clients for spec.nodeName.
+    // The old name of spec.nodeName.
     field("spec.host", &["/spec/nodeName"], ""),
     field("spec.restartPolicy", &["/spec/restartPolicy"], "Always"),
     field("spec.schedulerName", &["/spec/schedulerName"], "default-scheduler"),
@@ -191,16 +195,17 @@ const POD: &[Field] = &[
     field("spec.hostNetwork", &["/spec/hostNetwork"], "false"),
     field("status.phase", &["/status/phase"], ""),
     field("status.podIP", &["/status/podIP", "/status/podIPs/0/ip"], ""),
-    // Accepted but never filled in.
+    // Accepted, but never set.
     field("status.podIPs", &[], ""),
     field("status.nominatedNodeName", &["/status/nominatedNodeName"], ""),
 ];
 
-const NODE: &[Field] = &[NAME, field("spec.unschedulable", &["/spec/unschedulable"], "false")];
+const NODE: &[SelectableField] =
+    &[NAME_FIELD, field("spec.unschedulable", &["/spec/unschedulable"], "false")];
 
-const EVENT: &[Field] = &[
-    NAME,
-    SPACE,
+const EVENT: &[SelectableField] = &[
+    NAME_FIELD,
+    NAMESPACE_FIELD,
     field("involvedObject.kind", &["/involvedObject/kind"], ""),
     field("involvedObject.namespace", &["/involvedObject/namespace"], ""),
     field("involvedObject.name", &["/involvedObject/name"], ""),
@@ -214,9 +219,9 @@ const EVENT: &[Field] = &[
     field("type", &["/type"], ""),
 ];
 
-const NEW_EVENT: &[Field] = &[
-    NAME,
-    SPACE,
+const NEW_EVENT: &[SelectableField] = &[
+    NAME_FIELD,
+    NAMESPACE_FIELD,
     field("regarding.kind", &["/regarding/kind"], ""),
     field("regarding.namespace", &["/regarding/namespace"], ""),
     field("regarding.name", &["/regarding/name"], ""),
@@ -229,25 +234,31 @@ const NEW_EVENT: &[Field] = &[
     field("type", &["/type"], ""),
 ];
 
-const NAMESPACE: &[Field] = &[NAME, field("status.phase", &["/status/phase"], "Active")];
+const NAMESPACE: &[SelectableField] = &[NAME_FIELD, field("status.phase", &["/status/phase"], "Active")];
 
-const SECRET: &[Field] = &[NAME, SPACE, field("type", &["/type"], "Opaque")];
+const SECRET: &[SelectableField] = &[NAME_FIELD, NAMESPACE_FIELD, field("type", &["/type"], "Opaque")];
 
-const SERVICE: &[Field] = &[
-    NAME,
-    SPACE,
+const SERVICE: &[SelectableField] = &[
+    NAME_FIELD,
+    NAMESPACE_FIELD,
     field("spec.clusterIP", &["/spec/clusterIP"], ""),
     field("spec.type", &["/spec/type"], "ClusterIP"),
 ];
 
-const REPLICATION_CONTROLLER: &[Field] = &[NAME, SPACE, field("status.replicas", &["/status/replicas"], "0")];
+const REPLICATION_CONTROLLER: &[SelectableField] =
+    &[NAME_FIELD, NAMESPACE_FIELD, field("status.replicas", &["/status/replicas"], "0")];
 
-const JOB: &[Field] = &[NAME, SPACE, field("status.successful", &["/status/succeeded"], "0")];
+const JOB: &[SelectableField] =
+    &[NAME_FIELD, NAMESPACE_FIELD, field("status.successful", &["/status/succeeded"], "0")];
 
-const SIGNING_REQUEST: &[Field] = &[NAME, field("spec.signerName", &["/spec/signerName"], "")];
+const SIGNING_REQUEST: &[SelectableField] =
+    &[NAME_FIELD, field("spec.signerName", &["/spec/signerName"], "")];
 
-const RESOURCE_SLICE: &[Field] =
-    &[NAME, field("spec.nodeName", &["/spec/nodeName"], ""), field("spec.driver", &["/spec/driver"], "")];
+const RESOURCE_SLICE: &[SelectableField] = &[
+    NAME_FIELD,
+    field("spec.nodeName", &["/spec/nodeName"], ""),
+    field("spec.driver", &["/spec/driver"], ""),
+];
 
 #[cfg(test)]
 mod tests {
@@ -260,13 +271,13 @@ mod tests {
         let (_, rows) = rows("fieldSelector");
         assert!(rows.len() > 20);
         for row in rows {
-            let found = terms(row["fieldSelector"].as_str().unwrap());
+            let found = parse_terms(row["fieldSelector"].as_str().unwrap());
             if row.get("error").is_some() {
                 assert!(found.is_err(), "{row}");
                 continue;
             }
             let found = found.unwrap();
-            let shown: Vec<String> = found.iter().map(Term::to_string).collect();
+            let shown: Vec<String> = found.iter().map(FieldTerm::to_string).collect();
             assert_eq!(shown.join(","), row["string"].as_str().unwrap(), "{row}");
             let parts: Vec<Value> = found
                 .iter()
@@ -290,7 +301,7 @@ mod tests {
                     assert!(error.why.contains("metadata.name"), "{error}");
                     continue;
                 };
-                let term = Term {
+                let term = FieldTerm {
                     field: name.to_owned(),
                     equal: true,
                     value: expected.as_str().unwrap().to_owned(),

@@ -1,6 +1,6 @@
-//! Label selectors, node selectors and field selectors, read, written and matched as Kubernetes does.
+//! Label selectors, node selectors and field selectors, parsed, printed and matched as in Kubernetes.
 //!
-//! Each is checked once when it is made; matching then cannot fail.
+//! Each is validated once when it is created; matching then cannot fail.
 
 mod field;
 mod node;
@@ -13,10 +13,10 @@ use std::fmt;
 use serde::Deserialize;
 
 pub use field::FieldSelector;
-pub use node::{NodeSelector, NodeTerm};
+pub use node::{NodeSelector, NodeSelectorTerm};
 pub use required::RequiredNodeAffinity;
 
-/// Requirements on labels that must all hold, sorted by key; or the selector that selects nothing at all.
+/// Requirements on labels, all of which must hold, sorted by key; or the selector that selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// `None` selects nothing, an empty list everything.
@@ -30,12 +30,12 @@ pub struct LabelSelector {
     /// Labels and the values they must have.
     #[serde(default)]
     pub match_labels: Option<BTreeMap<String, String>>,
-    /// Further requirements, which must hold as well.
+    /// Further requirements, which must hold too.
     #[serde(default)]
     pub match_expressions: Option<Vec<Expression>>,
 }
 
-/// One requirement as it stands in an API object, not checked yet.
+/// One requirement as in an API object, not validated yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Expression {
     /// The name of the label or field.
@@ -44,18 +44,18 @@ pub struct Expression {
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`; for nodes also `Gt` and `Lt`.
     #[serde(default)]
     pub operator: String,
-    /// What it is compared with.
+    /// The values to compare with.
     #[serde(default)]
     pub values: Option<Vec<String>>,
 }
 
-/// Why a selector cannot be used.
+/// The reason why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("bad selector: {why} ({place})")]
 pub struct BadSelector {
-    /// Where in the selector.
+    /// The position in the selector.
     pub place: String,
-    /// What is wrong there and what would be right.
+    /// The problem, and what would be valid.
     pub why: String,
 }
 
@@ -68,7 +68,8 @@ impl Selector {
     /// Selects no object.
     pub const NOTHING: Selector = Selector { requirements: None };
 
-    /// Reads the text given to `kubectl -l`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`. An empty text selects everything.
+    /// Parses the text given to `kubectl -l`: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>5`. An empty text selects
+    /// everything.
     pub fn parse(text: &str) -> Result<Selector, BadSelector> {
         parse::parse(text).map(Selector::all)
     }
@@ -83,14 +84,14 @@ impl Selector {
         let expressions =
             selector.match_expressions.iter().flatten().enumerate().map(|(index, expression)| {
                 expression
-                    .requirement(Family::Labels)
+                    .requirement(ExpressionContext::Labels)
                     .map_err(|why| BadSelector { place: format!("matchExpressions[{index}]"), why })
             });
         labels.chain(expressions).collect::<Result<_, _>>().map(Selector::all)
     }
 
-    /// The selector of a plain map such as a pod's `nodeSelector`. Its names and values are not checked: one that
-    /// no label can have just matches nothing.
+    /// The selector of a plain map such as a pod's `nodeSelector`. Its names and values are not validated: an invalid
+    /// one just matches nothing.
     pub fn of_labels<'l>(labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Selector {
         let equals = |(key, value): (&str, &str)| Requirement {
             key: key.to_owned(),
@@ -101,7 +102,7 @@ impl Selector {
         Selector::all(labels.into_iter().map(equals).collect())
     }
 
-    /// Whether it selects an object whose labels `label` looks up.
+    /// Whether it selects an object; `label` looks up its labels.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         match &self.requirements {
             Some(requirements) => {
@@ -116,12 +117,12 @@ impl Selector {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether it selects no object, whatever its labels.
+    /// Whether it selects no object at all.
     pub fn is_nothing(&self) -> bool {
         self.requirements.is_none()
     }
 
-    /// The labels, with their values, that whoever it selects must have.
+    /// The labels, with their values, that every selected object must have.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let fixed = |requirement: &&Requirement| {
             matches!(requirement.operator, Operator::Equals | Operator::DoubleEquals)
@@ -130,7 +131,7 @@ impl Selector {
         requirements.flat_map(|it| it.values.iter().map(|value| (it.key.as_str(), value.as_str())))
     }
 
-    /// Selects what both select.
+    /// The selector of objects that both select.
     pub fn and(&self, other: &Selector) -> Selector {
         match (&self.requirements, &other.requirements) {
             (Some(mine), Some(theirs)) => Selector::all(mine.iter().chain(theirs).cloned().collect()),
@@ -145,7 +146,7 @@ impl Selector {
 }
 
 impl fmt::Display for Selector {
-    /// The text that reads as the same selector. Both everything and nothing are empty.
+    /// A text that parses to the same selector. It is empty both for everything and for nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements.iter().flatten().enumerate() {
             write!(f, "{}{requirement}", if index == 0 { "" } else { "," })?;
@@ -160,11 +161,11 @@ struct Requirement {
     key: String,
     operator: Operator,
     values: Vec<String>,
-    /// What `>` and `<` compare with; zero for all others.
+    /// The number for `>` and `<`; zero for all others.
     threshold: i64,
 }
 
-/// How a label is compared. The three spellings of "equal" differ only when printed.
+/// The operator of a requirement. The three spellings of "equal" differ only when printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operator {
     /// `a=b`
@@ -188,7 +189,7 @@ enum Operator {
 }
 
 impl Requirement {
-    /// Checks a requirement. The error says what would be right.
+    /// Validates a requirement. The error says what would be valid.
     fn new(key: &str, operator: Operator, values: Vec<String>) -> Result<Requirement, String> {
         check_key(key)?;
         let (fits, needed) = match operator {
@@ -245,24 +246,24 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Where an expression stands, which decides what operators it may have.
+/// The context of an expression, which determines the allowed operators.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum ExpressionContext {
     Labels,
     Nodes,
 }
 
 impl Expression {
-    fn requirement(&self, family: Family) -> Result<Requirement, String> {
+    fn requirement(&self, family: ExpressionContext) -> Result<Requirement, String> {
         let operator = match (self.operator.as_str(), family) {
             ("In", _) => Operator::In,
             ("NotIn", _) => Operator::NotIn,
             ("Exists", _) => Operator::Exists,
             ("DoesNotExist", _) => Operator::DoesNotExist,
-            ("Gt", Family::Nodes) => Operator::GreaterThan,
-            ("Lt", Family::Nodes) => Operator::LessThan,
+            ("Gt", ExpressionContext::Nodes) => Operator::GreaterThan,
+            ("Lt", ExpressionContext::Nodes) => Operator::LessThan,
             (other, _) => {
-                let more = if family == Family::Nodes { ", Gt, Lt" } else { "" };
+                let more = if family == ExpressionContext::Nodes { ", Gt, Lt" } else { "" };
                 return Err(format!("operator {other:?} is none of In, NotIn, Exists, DoesNotExist{more}"));
             }
         };
@@ -296,18 +297,19 @@ pub fn check_value(value: &str) -> Result<(), String> {
 
 fn is_label_text(text: &str) -> bool {
     let inside = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    text.len() <= 63 && text.bytes().all(inside) && has_ends(text, |b| b.is_ascii_alphanumeric())
+    text.len() <= 63 && text.bytes().all(inside) && has_valid_ends(text, |b| b.is_ascii_alphanumeric())
 }
 
 fn is_dns_name(text: &str) -> bool {
     let end = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let is_part =
-        |part: &str| !part.is_empty() && part.bytes().all(|b| end(b) || b == b'-') && has_ends(part, end);
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| end(b) || b == b'-') && has_valid_ends(part, end)
+    };
     text.len() <= 253 && text.split('.').all(is_part)
 }
 
-/// Whether the first and the last byte, if there are any, are of that sort.
-fn has_ends(text: &str, sort: impl Fn(u8) -> bool) -> bool {
+/// Whether the first and the last byte, if any, satisfy a condition.
+fn has_valid_ends(text: &str, sort: impl Fn(u8) -> bool) -> bool {
     text.bytes().next().is_none_or(&sort) && text.bytes().next_back().is_none_or(&sort)
 }
 
@@ -318,7 +320,7 @@ mod tests {
 
     pub(super) const VECTORS: &str = include_str!("../../../../testdata/kubernetes/selectors.jsonl");
 
-    /// The rows that have this field, after the first, which holds what all are applied to.
+    /// The rows that have this field, and the first row, which holds the labels that all are applied to.
     pub(super) fn rows(field: &str) -> (Value, Vec<Value>) {
         let mut rows = VECTORS.lines().map(|line| serde_json::from_str(line).unwrap());
         let subjects = rows.next().unwrap();
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_whoever_is_selected_must_have_are_told() {
+    fn labels_required_of_every_selected_object_are_listed() {
         let selector = Selector::parse("b==2,a=1,c in (3),d!=4,e,!f,g>5").unwrap();
         assert_eq!(selector.labels().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
         assert_eq!(Selector::NOTHING.labels().count() + Selector::EVERYTHING.labels().count(), 0);

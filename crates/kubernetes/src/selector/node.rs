@@ -1,34 +1,34 @@
-//! Node selectors: terms of which one must match, as in node affinity and in volumes.
+//! Node selectors: terms of which at least one must match, as in node affinity and volumes.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{BadSelector, Expression, Family, Selector};
+use super::{BadSelector, Expression, ExpressionContext, Selector};
 
-/// Terms of which one must match a node. Without terms nothing matches.
+/// Terms of which at least one must match a node. Without terms nothing matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(from = "NodeSelectorJson")]
 pub struct NodeSelector {
-    terms: Vec<NodeTerm>,
+    terms: Vec<NodeSelectorTerm>,
 }
 
-/// Requirements on a node's labels and name that must all hold. Without any, nothing matches.
+/// Requirements on a node's labels and name, all of which must hold. Without any, nothing matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(from = "NodeTermJson")]
-pub struct NodeTerm {
+pub struct NodeSelectorTerm {
     /// `None` for a term without requirements.
-    tests: Option<Result<Tests, BadSelector>>,
-    /// The node names that `metadata.name In` leaves, sorted; `None` if the term does not say.
+    requirements: Option<Result<TermRequirements, BadSelector>>,
+    /// The node names allowed by `metadata.name In`, sorted; `None` if the term has no such requirement.
     names: Option<Vec<String>>,
 }
 
 // === impl NodeSelector ===
 
 impl NodeSelector {
-    /// Whether one term matches the node of that name whose labels `label` looks up.
+    /// Whether a term matches the node of that name; `label` looks up its labels.
     ///
-    /// A term that cannot be used is an error only if no other one matches.
+    /// An invalid term is an error only if no other one matches.
     pub fn matches<'l>(
         &self,
         name: &str,
@@ -45,9 +45,9 @@ impl NodeSelector {
         first_error.map_or(Ok(false), Err)
     }
 
-    /// The names of the only nodes that can match, if every term lists some: none at all if each contradicts itself.
+    /// The names of the only nodes that can match, if every term lists some; empty if all terms are contradictory.
     ///
-    /// A term that cannot be used still lists its names here.
+    /// An invalid term still lists its names here.
     pub fn names(&self) -> Option<BTreeSet<&str>> {
         let mut names = BTreeSet::new();
         for term in &self.terms {
@@ -56,31 +56,31 @@ impl NodeSelector {
         (!self.terms.is_empty()).then_some(names)
     }
 
-    /// The first thing wrong with it, if any.
+    /// The first error in its terms, if any.
     pub fn check(&self) -> Result<(), &BadSelector> {
-        self.terms.iter().try_for_each(NodeTerm::check)
+        self.terms.iter().try_for_each(NodeSelectorTerm::check)
     }
 }
 
-// === impl NodeTerm ===
+// === impl NodeSelectorTerm ===
 
-impl NodeTerm {
-    /// Whether it matches the node of that name whose labels `label` looks up.
+impl NodeSelectorTerm {
+    /// Whether it matches the node of that name; `label` looks up its labels.
     pub fn matches<'l>(
         &self,
         name: &str,
         label: impl Fn(&str) -> Option<&'l str>,
     ) -> Result<bool, &BadSelector> {
-        match &self.tests {
+        match &self.requirements {
             Some(Ok(tests)) => Ok(tests.labels.matches(label) && tests.fields_match(name)),
             Some(Err(error)) => Err(error),
             None => Ok(false),
         }
     }
 
-    /// What is wrong with it, if anything.
+    /// Its error, if it is invalid.
     pub fn check(&self) -> Result<(), &BadSelector> {
-        match &self.tests {
+        match &self.requirements {
             Some(Err(error)) => Err(error),
             _ => Ok(()),
         }
@@ -104,13 +104,13 @@ struct NodeTermJson {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Tests {
+struct TermRequirements {
     labels: Selector,
-    fields: Vec<FieldTest>,
+    fields: Vec<FieldRequirement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FieldTest {
+struct FieldRequirement {
     field: String,
     equal: bool,
     value: String,
@@ -119,8 +119,8 @@ struct FieldTest {
 impl From<NodeSelectorJson> for NodeSelector {
     fn from(json: NodeSelectorJson) -> NodeSelector {
         let terms = json.node_selector_terms.into_iter().flatten().enumerate().map(|(index, term)| {
-            let mut term = NodeTerm::from(term);
-            if let Some(Err(error)) = &mut term.tests {
+            let mut term = NodeSelectorTerm::from(term);
+            if let Some(Err(error)) = &mut term.requirements {
                 error.place = format!("nodeSelectorTerms[{index}].{}", error.place);
             }
             term
@@ -129,50 +129,53 @@ impl From<NodeSelectorJson> for NodeSelector {
     }
 }
 
-impl From<NodeTermJson> for NodeTerm {
-    fn from(json: NodeTermJson) -> NodeTerm {
+impl From<NodeTermJson> for NodeSelectorTerm {
+    fn from(json: NodeTermJson) -> NodeSelectorTerm {
         let expressions = json.match_expressions.unwrap_or_default();
         let fields = json.match_fields.unwrap_or_default();
         let empty = expressions.is_empty() && fields.is_empty();
-        let names = names(&fields);
-        NodeTerm { tests: (!empty).then(|| tests(&expressions, fields)), names }
+        let names = names_of_term(&fields);
+        NodeSelectorTerm { requirements: (!empty).then(|| term_requirements(&expressions, fields)), names }
     }
 }
 
-impl Tests {
-    /// A node's name is the only field there is; all others are empty. Without a name there are no fields to match.
+impl TermRequirements {
+    /// A node's name is the only supported field; all others are empty. Without a name there are no fields to match.
     fn fields_match(&self, name: &str) -> bool {
         let value = |field: &str| if field == "metadata.name" { name } else { "" };
         name.is_empty() || self.fields.iter().all(|test| (value(&test.field) == test.value) == test.equal)
     }
 }
 
-fn names(fields: &[Expression]) -> Option<Vec<String>> {
+fn names_of_term(fields: &[Expression]) -> Option<Vec<String>> {
     let lists = fields.iter().filter(|field| field.key == "metadata.name" && field.operator == "In");
     let sets = lists.map(|field| field.values.iter().flatten().cloned().collect::<BTreeSet<String>>());
     let left = sets.reduce(|left, list| left.intersection(&list).cloned().collect())?;
     Some(left.into_iter().collect())
 }
 
-fn tests(expressions: &[Expression], fields: Vec<Expression>) -> Result<Tests, BadSelector> {
+fn term_requirements(
+    expressions: &[Expression],
+    fields: Vec<Expression>,
+) -> Result<TermRequirements, BadSelector> {
     let bad = |list: &str, index: usize| {
         let place = format!("{list}[{index}]");
         move |why| BadSelector { place, why }
     };
     let requirements = expressions.iter().enumerate().map(|(index, expression)| {
-        expression.requirement(Family::Nodes).map_err(bad("matchExpressions", index))
+        expression.requirement(ExpressionContext::Nodes).map_err(bad("matchExpressions", index))
     });
     let fields = fields
         .into_iter()
         .enumerate()
-        .map(|(index, expression)| field_test(expression).map_err(bad("matchFields", index)));
-    Ok(Tests {
+        .map(|(index, expression)| field_requirement(expression).map_err(bad("matchFields", index)));
+    Ok(TermRequirements {
         labels: Selector::all(requirements.collect::<Result<_, _>>()?),
         fields: fields.collect::<Result<_, _>>()?,
     })
 }
 
-fn field_test(expression: Expression) -> Result<FieldTest, String> {
+fn field_requirement(expression: Expression) -> Result<FieldRequirement, String> {
     let Expression { key: field, operator, values } = expression;
     let equal = match operator.as_str() {
         "In" => true,
@@ -182,7 +185,7 @@ fn field_test(expression: Expression) -> Result<FieldTest, String> {
     let values: Result<[String; 1], _> = values.unwrap_or_default().try_into();
     let [value] = values
         .map_err(|values| format!("a field is compared with exactly one value, not {}", values.len()))?;
-    Ok(FieldTest { field, equal, value })
+    Ok(FieldRequirement { field, equal, value })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The text form of label selectors.
+//! Parser for the text form of label selectors.
 
 use super::{BadSelector, Operator, Requirement, check_key};
 
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, BadSelector> {
     }
 }
 
-/// The words and symbols of a text, each with its place. An empty one, which never stands in a text, is the end.
+/// The tokens of a text, each with its position. An empty token, which never occurs in a text, is the end.
 struct Tokens<'a> {
     text: &'a str,
     tokens: Vec<(usize, &'a str)>,
@@ -37,7 +37,7 @@ impl<'a> Tokens<'a> {
         token
     }
 
-    /// A word; `in` and `notin` are words too, where no operator can stand.
+    /// A word; `in` and `notin` are words too, where no operator is expected.
     fn word(&mut self, expected: &str) -> Result<&'a str, BadSelector> {
         match self.take() {
             token if is_word(token) => Ok(token),
@@ -82,7 +82,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// `(a,b)`. Between commas there may be nothing, which is the empty value.
+    /// `(a,b)`. The empty value is allowed between commas.
     fn values(&mut self) -> Result<Vec<String>, BadSelector> {
         if self.take() != "(" {
             return Err(self.expected("'('"));
@@ -101,7 +101,7 @@ impl<'a> Tokens<'a> {
         Ok(values)
     }
 
-    /// The token taken last is not the right one.
+    /// The error for an unexpected last token.
     fn expected(&self, what: &str) -> BadSelector {
         let index = self.next - 1;
         let found = self.tokens.get(index).map_or("the end".to_owned(), |(_, token)| format!("'{token}'"));

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Fields, List, Schema, Type};
+use super::{Fields, ListField, Schema, Type};
 
-/// What [`merge_map`](super::merge_map) makes `to` of `from` with. `None` if no patch of fields does: what holds
-/// this map must replace it.
+/// The patch with which [`merge_map`](super::merge_map) turns `from` into `to`. `None` if no patch of fields does:
+/// then the parent must replace this map.
 pub(super) fn diff_map(from: &Fields, to: &Fields, schema: Schema) -> Option<Fields> {
     let mut patch = Fields::new();
     for (name, new) in to {
@@ -41,7 +41,7 @@ pub(super) fn diff_map(from: &Fields, to: &Fields, schema: Schema) -> Option<Fie
     Some(patch)
 }
 
-/// The patch of a map that is there; one that replaces it where no other does.
+/// The patch of an existing map; one that replaces it if there is no other.
 pub(super) fn diff_or_replace(from: &Fields, to: &Fields, schema: Schema) -> Option<Fields> {
     diff_map(from, to, schema).or_else(|| {
         let mut patch = to.clone();
@@ -50,8 +50,8 @@ pub(super) fn diff_or_replace(from: &Fields, to: &Fields, schema: Schema) -> Opt
     })
 }
 
-/// Puts what makes `to` of `from` under the list's name, and the directives beside it.
-fn diff_list(name: &str, from: &[Value], to: &[Value], list: &List, patch: &mut Fields) -> Option<()> {
+/// Adds the patch of a list to `patch`, with its directives.
+fn diff_list(name: &str, from: &[Value], to: &[Value], list: &ListField, patch: &mut Fields) -> Option<()> {
     if !list.merged {
         patch.insert(name.to_owned(), to.into());
         return Some(());
@@ -59,11 +59,11 @@ fn diff_list(name: &str, from: &[Value], to: &[Value], list: &List, patch: &mut 
     let Some(key) = list.key else { return diff_scalars(name, from, to, patch) };
     let changed = match diff_entries(from, to, key, list.schema) {
         Some(changed) => changed,
-        // What is doubled, or cannot be expressed, goes by replacing the whole list.
+        // Duplicate or inexpressible entries: the whole list is replaced.
         None => {
             let plain =
                 |entry: &Value| entry.get(key).is_some_and(is_scalar) && entry.get("$patch").is_none();
-            if !from.iter().all(Value::is_object) || !to.iter().all(plain) || !keeps_its_order(to, key) {
+            if !from.iter().all(Value::is_object) || !to.iter().all(plain) || !has_adjacent_keys(to, key) {
                 return None;
             }
             let replacing = std::iter::once(json!({"$patch": "replace"})).chain(to.iter().cloned());
@@ -81,18 +81,18 @@ fn diff_list(name: &str, from: &[Value], to: &[Value], list: &List, patch: &mut 
     Some(())
 }
 
-/// Whether entries of one name stand together: Go's code moves them there when a list is replaced.
-fn keeps_its_order(list: &[Value], key: &str) -> bool {
+/// Whether entries with equal keys are adjacent: Go's code moves them together when a list is replaced.
+fn has_adjacent_keys(list: &[Value], key: &str) -> bool {
     let mut runs: Vec<&Value> = list.iter().map(|entry| &entry[key]).collect();
     runs.dedup();
     let mut seen = HashSet::with_capacity(runs.len());
     runs.into_iter().all(|name| seen.insert(name.to_string()))
 }
 
-/// The entries that are new or changed, in the new order, then those to delete. `None` where the key does not tell
-/// all entries of a list apart, or one of them cannot be patched.
+/// The new or changed entries, in the new order, then those to delete. `None` if the key does not identify all
+/// entries of a list, or one of them cannot be patched.
 fn diff_entries(from: &[Value], to: &[Value], key: &str, schema: Schema) -> Option<Vec<Value>> {
-    let (old, new) = (by_name(from, Some(key))?, by_name(to, Some(key))?);
+    let (old, new) = (index_by_key(from, Some(key))?, index_by_key(to, Some(key))?);
     let mut changed = Vec::new();
     for entry in to {
         let Some(index) = old.get(&entry[key].to_string()) else {
@@ -115,7 +115,7 @@ fn diff_entries(from: &[Value], to: &[Value], key: &str, schema: Schema) -> Opti
 }
 
 fn diff_scalars(name: &str, from: &[Value], to: &[Value], patch: &mut Fields) -> Option<()> {
-    let (old, new) = (by_name(from, None)?, by_name(to, None)?);
+    let (old, new) = (index_by_key(from, None)?, index_by_key(to, None)?);
     let mut types = from.iter().chain(to).map(Type::of);
     let first = types.next()?;
     if !types.all(|other| other == first) {
@@ -137,8 +137,8 @@ fn diff_scalars(name: &str, from: &[Value], to: &[Value], patch: &mut Fields) ->
     Some(())
 }
 
-/// Where each entry of a list stands, by its key or by itself. `None` unless scalars tell all of them apart.
-fn by_name(list: &[Value], key: Option<&str>) -> Option<HashMap<String, usize>> {
+/// The index of each entry of a list, by its key or by itself. `None` unless scalars identify all of them.
+fn index_by_key(list: &[Value], key: Option<&str>) -> Option<HashMap<String, usize>> {
     let mut places = HashMap::with_capacity(list.len());
     for (index, entry) in list.iter().enumerate() {
         let name = match key {
@@ -156,7 +156,7 @@ fn is_scalar(value: &Value) -> bool {
     !value.is_null() && !value.is_array() && !value.is_object()
 }
 
-/// Whether a value that was not there arrives whole: a merge drops nulls in maps, and maps with a `$patch`.
+/// Whether a new value is merged unchanged: a merge drops nulls in maps, and maps with a `$patch`.
 fn can_be_added(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -1,14 +1,14 @@
-//! Merging lists: which entries belong together, and in what order they stand afterwards.
+//! List merging: matching of entries, and their order afterwards.
 
 use serde_json::Value;
 
-use super::{BadPatch, List, Type, merge_map, without_directives};
+use super::{BadPatch, ListField, Type, merge_map, without_directives};
 
-/// Merges two lists entry by entry, or takes the scalars of the patch out of the original.
+/// Merges two lists entry by entry, or deletes the patch's scalars from the original.
 pub(super) fn merge_list(
     original: Vec<Value>,
     patch: Vec<Value>,
-    list: &List,
+    list: &ListField,
     deletes: bool,
 ) -> Result<Vec<Value>, BadPatch> {
     if original.is_empty() && patch.is_empty() {
@@ -30,16 +30,16 @@ pub(super) fn merge_list(
             merged.push(scalar.clone());
         }
     }
-    in_order(merged, &names(&patch, None)?, &names(&original, None)?, None)
+    normalize_element_order(merged, &names(&patch, None)?, &names(&original, None)?, None)
 }
 
-/// Merges a list that a `$setElementOrder` stands beside. `None` if neither side has the list.
+/// Merges a list that has a `$setElementOrder`. `None` if neither side has the list.
 pub(super) fn set_element_order(
     name: &str,
     original: Option<Vec<Value>>,
     patch: Option<Vec<Value>>,
     order: &[Value],
-    list: &List,
+    list: &ListField,
 ) -> Result<Option<Vec<Value>>, BadPatch> {
     check_order(name, patch.as_deref().unwrap_or_default(), order, list.key)?;
     let old = original.clone().unwrap_or_default();
@@ -62,15 +62,15 @@ pub(super) fn set_element_order(
         Some(key) => live_order(&old, &new, key)?,
         None => names(&old, None)?,
     };
-    in_order(merged, &names(order, list.key)?, &live, list.key).map(Some)
+    normalize_element_order(merged, &names(order, list.key)?, &live, list.key).map(Some)
 }
 
-/// Merges lists of maps whose entries are named by `key`.
+/// Merges lists of maps whose entries are matched by `key`.
 fn merge_entries(
     mut original: Vec<Value>,
     patch: Vec<Value>,
     key: &str,
-    list: &List,
+    list: &ListField,
 ) -> Result<Vec<Value>, BadPatch> {
     let mut entries = Vec::with_capacity(patch.len());
     let mut replace = false;
@@ -103,13 +103,13 @@ fn merge_entries(
             None => merged.push(entry.clone()),
         }
     }
-    in_order(merged, &names(&entries, Some(key))?, &names(&original, Some(key))?, Some(key))
+    normalize_element_order(merged, &names(&entries, Some(key))?, &names(&original, Some(key))?, Some(key))
 }
 
-/// Whether the patch's entries come in the order that is asked for: each is named there, and in the same sequence.
+/// Checks that the patch's entries are in the requested order: each is listed there, in the same sequence.
 ///
-/// Entries to delete need not be named. One that says `$patch: replace` need not either, but must not stand behind
-/// the last that is: the original ends its search there.
+/// Entries to delete need not be listed. One with `$patch: replace` need not either, but must not come after the last
+/// listed one: Go's code ends its search there.
 fn check_order(name: &str, patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), BadPatch> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -117,33 +117,34 @@ fn check_order(name: &str, patch: &[Value], order: &[Value], key: Option<&str>) 
     if key.is_some() && !patch.iter().all(Value::is_object) {
         return Err(BadPatch::Entries);
     }
-    let mut entries = patch.iter().filter(|entry| key.is_none() || !says(entry, "delete")).peekable();
+    let mut entries =
+        patch.iter().filter(|entry| key.is_none() || !has_directive(entry, "delete")).peekable();
     for next in order {
         while entries.next_if(|entry| entry.get("$patch").is_some()).is_some() {}
         let Some(entry) = entries.peek() else { return Ok(()) };
-        if same(name_of(entry, key)?, name_of(next, key)?)? {
+        if scalars_equal(name_of(entry, key)?, name_of(next, key)?)? {
             entries.next();
         }
     }
     if entries.peek().is_some() { Err(BadPatch::Order(name.to_owned())) } else { Ok(()) }
 }
 
-/// The order of the live list as Go's code sees it after the merge, whose result depends on it.
+/// The order of the live list as Go's code sees it after the merge, on which its result depends.
 ///
-/// Its slice of the live list keeps its length, but deleting an entry has moved those behind it up, and new entries
-/// have taken the room that became free at its end.
+/// Its slice of the live list keeps its length, but deleting an entry has moved the following ones forward, and new
+/// entries have taken the freed space at its end.
 fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Result<Vec<&'a Value>, BadPatch> {
     let mut slots = names(original, Some(key))?;
     let mut used = slots.len();
     let position = |slots: &[&Value], name: &Value| slots.iter().position(|other| *other == name);
-    for entry in patch.iter().filter(|entry| says(entry, "delete")) {
+    for entry in patch.iter().filter(|entry| has_directive(entry, "delete")) {
         let gone = name_of(entry, Some(key))?;
         while let Some(index) = position(&slots[..used], gone) {
             slots.copy_within(index + 1..used, index);
             used -= 1;
         }
     }
-    let replaced = patch.iter().any(|entry| says(entry, "replace"));
+    let replaced = patch.iter().any(|entry| has_directive(entry, "replace"));
     for entry in patch.iter().filter(|entry| !replaced && entry.get("$patch").is_none()) {
         let name = name_of(entry, Some(key))?;
         if position(&slots[..used], name).is_none() {
@@ -158,9 +159,9 @@ fn live_order<'a>(original: &'a [Value], patch: &'a [Value], key: &str) -> Resul
     Ok(slots)
 }
 
-/// Puts a merged list in order: entries named by `wanted` stand in its order, the others in that of the live list,
-/// each before the first wanted one that stands behind it there.
-fn in_order(
+/// Orders a merged list: entries listed in `wanted` are in its order, the others in that of the live list, each
+/// before the first wanted entry that follows it there.
+fn normalize_element_order(
     merged: Vec<Value>,
     wanted: &[&Value],
     live: &[&Value],
@@ -175,7 +176,7 @@ fn in_order(
             None => others.push((in_live, in_live, entry)),
         }
     }
-    let (asked, mut others) = (sorted(asked), sorted(others).into_iter().peekable());
+    let (asked, mut others) = (sort_by_index(asked), sort_by_index(others).into_iter().peekable());
     let mut ordered = Vec::with_capacity(asked.len() + others.len());
     for (place, entry) in asked {
         let before =
@@ -189,12 +190,12 @@ fn in_order(
     Ok(ordered)
 }
 
-/// Sorts by the first of the two places, keeping the second and the entry.
+/// Sorts by the first of the two indexes, keeping the second and the entry.
 ///
-/// Entries without a place come only of an empty `$setElementOrder` beside new entries. Go's comparison then always
-/// says "before", and its insertion sort moves such an entry to the front (lists of more than twenty it sorts in
-/// blocks, which is not followed here).
-fn sorted(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
+/// Entries without an index occur only with an empty `$setElementOrder` beside new entries. Go's comparison then
+/// always returns "before", and its insertion sort moves such an entry to the front (lists of more than twenty are
+/// sorted in blocks, which is not reproduced here).
+fn sort_by_index(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
     if entries.iter().all(|(place, _, _)| place.is_some()) {
         entries.sort_by_key(|(place, _, _)| *place);
     } else {
@@ -209,7 +210,7 @@ fn sorted(mut entries: Vec<(Option<usize>, Option<usize>, Value)>) -> Vec<(Optio
     entries.into_iter().map(|(_, live, entry)| (live, entry)).collect()
 }
 
-/// The one type that all entries have.
+/// The common type of all entries.
 fn entry_type(original: &[Value], patch: &[Value]) -> Result<Type, BadPatch> {
     let mut types = original.iter().chain(patch).map(Type::of);
     let first = types.next().ok_or(BadPatch::Entries)?;
@@ -220,7 +221,7 @@ fn entry_type(original: &[Value], patch: &[Value]) -> Result<Type, BadPatch> {
 fn find(entries: &[Value], name: &Value, key: &str) -> Result<Option<usize>, BadPatch> {
     for (index, entry) in entries.iter().enumerate() {
         if let Some(other) = entry.get(key)
-            && same(other, name)?
+            && scalars_equal(other, name)?
         {
             return Ok(Some(index));
         }
@@ -230,7 +231,7 @@ fn find(entries: &[Value], name: &Value, key: &str) -> Result<Option<usize>, Bad
 
 fn position(names: &[&Value], name: &Value) -> Result<Option<usize>, BadPatch> {
     for (index, other) in names.iter().enumerate() {
-        if same(other, name)? {
+        if scalars_equal(other, name)? {
             return Ok(Some(index));
         }
     }
@@ -241,7 +242,7 @@ fn names<'a>(entries: &'a [Value], key: Option<&str>) -> Result<Vec<&'a Value>, 
     entries.iter().map(|entry| name_of(entry, key)).collect()
 }
 
-/// What an entry is matched by: its key's value, or itself if it is a scalar.
+/// The value by which an entry is matched: its merge key's value, or a scalar itself.
 fn name_of<'a>(entry: &'a Value, key: Option<&str>) -> Result<&'a Value, BadPatch> {
     match key {
         Some(key) => entry.get(key).ok_or_else(|| BadPatch::NoKey(key.to_owned())),
@@ -250,12 +251,12 @@ fn name_of<'a>(entry: &'a Value, key: Option<&str>) -> Result<&'a Value, BadPatc
     }
 }
 
-fn says(entry: &Value, directive: &str) -> bool {
+fn has_directive(entry: &Value, directive: &str) -> bool {
     entry.get("$patch").is_some_and(|said| said == directive)
 }
 
 /// Equality of scalars. Go cannot compare maps with maps or lists with lists.
-fn same(a: &Value, b: &Value) -> Result<bool, BadPatch> {
+fn scalars_equal(a: &Value, b: &Value) -> Result<bool, BadPatch> {
     match (a, b) {
         (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => Err(BadPatch::Entries),
         _ => Ok(a == b),

@@ -1,4 +1,4 @@
-//! Patches against what Kubernetes' own code makes of them.
+//! Comparison of patches with the results of Kubernetes' own code.
 
 use super::*;
 use std::sync::LazyLock;
@@ -76,7 +76,7 @@ fn entries_are_matched_by_their_key() {
 }
 
 #[test]
-fn what_no_patch_of_fields_can_say_is_replaced() {
+fn values_that_no_field_patch_can_express_are_replaced() {
     let ports = |list: Value| json!({"containers": [{"name": "a", "ports": list}]});
     let (tcp, udp) =
         (json!({"containerPort": 1, "protocol": "TCP"}), json!({"containerPort": 1, "protocol": "UDP"}));
@@ -89,7 +89,7 @@ fn what_no_patch_of_fields_can_say_is_replaced() {
             "containers": [{"name": "a", "ports": [{"$patch": "replace"}, udp, tcp]}],
         }),
     );
-    // Go moves entries of one name together, so the list of containers is the least that can be replaced.
+    // Go moves entries with equal keys together, so the list of containers is the smallest unit that can be replaced.
     let apart = json!([udp, other, tcp]);
     check_diff(
         ports(json!([tcp])),
@@ -103,7 +103,7 @@ fn what_no_patch_of_fields_can_say_is_replaced() {
 }
 
 #[test]
-fn custom_resources_are_merged_where_nobody_refuses() {
+fn custom_resources_are_merged_by_merge_custom() {
     let kind = Kind::new("example.com", "Gadget");
     let from = json!({"metadata": {"finalizers": ["a", "b"]}, "spec": {"l": [{"name": "x"}], "m": {"n": 1}}});
     let to = json!({"metadata": {"finalizers": ["b"]}, "spec": {"l": [{"name": "y"}], "m": {"o": 1}}});
@@ -116,14 +116,14 @@ fn custom_resources_are_merged_where_nobody_refuses() {
     assert_eq!(merge_custom(&from, &patch).unwrap(), to);
 }
 
-/// All originals and results of the vectors, to be made of each other.
+/// All originals and results of the vectors, to be patched into each other.
 fn versions() -> Vec<Value> {
     let cases = include_str!("../../../../testdata/kubernetes/strategic_merge.jsonl");
     let cases = cases.lines().map(|line| serde_json::from_str::<Case>(line).unwrap());
     cases.flat_map(|case| [Some(case.original), case.result]).flatten().collect()
 }
 
-/// Changes one place in a value, found and treated as the numbers say.
+/// Changes one part of a value, selected and modified as the numbers say.
 fn mutate(value: &mut Value, numbers: &mut impl Iterator<Item = usize>) {
     let number = numbers.next().unwrap_or_default();
     match value {

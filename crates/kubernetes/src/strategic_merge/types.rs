@@ -1,7 +1,7 @@
-//! Which fields of the built-in kinds are structs or lists, and how a patch combines with each: facts of the Go types
-//! of Kubernetes 1.36, read off their struct tags.
+//! Patch metadata of the built-in kinds: which fields are structs or lists, and how a patch is merged into each, from
+//! the struct tags of the Go types of Kubernetes 1.36.
 //!
-//! A type is a line of words, one for each field that is no scalar:
+//! A type is a line of words, one for each non-scalar field:
 //!
 //! * `affinity:core.Affinity` is one struct; without a type, as `labels`, it is a map or a struct of scalars only;
 //! * `selector!:meta.LabelSelector` is one struct that a patch replaces as a whole;
@@ -9,7 +9,7 @@
 //! * `containers[name]:core.Container` is a list whose entries are matched by `name` and merged;
 //! * `finalizers[*]` is a list of scalars that a patch adds to.
 
-/// Each API group with the name that stands for it in [`TYPES`] and its kinds, sorted by group.
+/// Each API group with its alias in [`TYPES`] and its kinds, sorted by group.
 #[rustfmt::skip]
 pub(super) static GROUPS: &[(&str, &str, &str)] = &[
     ("", "core", "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount"),
@@ -35,7 +35,7 @@ pub(super) static GROUPS: &[(&str, &str, &str)] = &[
     ("storagemigration.k8s.io", "storagemigration", "StorageVersionMigration"),
 ];
 
-/// Each type that has such fields, sorted by name.
+/// Each type that has non-scalar fields, sorted by name.
 #[rustfmt::skip]
 pub(super) static TYPES: &[(&str, &str)] = &[
     ("admissionregistration.MatchResources", "excludeResourceRules[]:admissionregistration.NamedRuleWithOperations namespaceSelector:meta.LabelSelector objectSelector:meta.LabelSelector resourceRules[]:admissionregistration.NamedRuleWithOperations"),

@@ -1,14 +1,14 @@
-//! Jobs and what starts them.
+//! Tables of Jobs and CronJobs.
 
 use model::Moment;
 
-use super::age::{human, since};
-use super::field::Field;
+use super::age::{age_since, human_duration};
+use super::field::JsonField;
 use super::selectors;
 use super::workloads::containers;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static JOB: BuiltIn = BuiltIn {
+pub(super) static JOB: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Status"),
@@ -22,12 +22,12 @@ pub(super) static JOB: BuiltIn = BuiltIn {
     cells: job,
 };
 
-pub(super) static CRON_JOB: BuiltIn = BuiltIn {
+pub(super) static CRON_JOB: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Schedule"),
         Column::text("Timezone"),
-        Column::truth("Suspend"),
+        Column::boolean("Suspend"),
         Column::integer("Active"),
         Column::text("Last Schedule"),
         AGE,
@@ -38,7 +38,7 @@ pub(super) static CRON_JOB: BuiltIn = BuiltIn {
     cells: cron_job,
 };
 
-fn job(job: Field<'_>, now: Moment) -> Vec<Cell> {
+fn job(job: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let [names, images] = containers(job.at("spec.template"));
     vec![
         name(job),
@@ -52,7 +52,7 @@ fn job(job: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn status(job: Field<'_>) -> &'static str {
+fn status(job: JsonField<'_>) -> &'static str {
     // The first condition of a type counts.
     let has = |kind: &str| {
         let mut conditions = job.at("status.conditions").items();
@@ -70,7 +70,7 @@ fn status(job: Field<'_>) -> &'static str {
     states.into_iter().find(|(holds, _)| *holds).map_or("Running", |(_, state)| state)
 }
 
-fn completions(job: Field<'_>) -> String {
+fn completions(job: JsonField<'_>) -> String {
     let succeeded = job.at("status.succeeded").int();
     match (job.at("spec.completions").maybe_int(), job.at("spec.parallelism").int()) {
         (Some(completions), _) => format!("{succeeded}/{completions}"),
@@ -79,23 +79,23 @@ fn completions(job: Field<'_>) -> String {
     }
 }
 
-fn duration(job: Field<'_>, now: Moment) -> String {
+fn duration(job: JsonField<'_>, now: Moment) -> String {
     match (job.at("status.startTime").time(), job.at("status.completionTime").time()) {
-        (Some(start), end) => human(end.unwrap_or(now).nanos_since(start)),
+        (Some(start), end) => human_duration(end.unwrap_or(now).nanos_since(start)),
         (None, _) => String::new(),
     }
 }
 
-fn cron_job(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn cron_job(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let job = object.at("spec.jobTemplate.spec");
     let [names, images] = containers(job.at("template"));
     let last = object.at("status.lastScheduleTime");
-    let last = if last.is_set() { since(last.time(), now) } else { "<none>".to_owned() };
+    let last = if last.is_set() { age_since(last.time(), now) } else { "<none>".to_owned() };
     vec![
         name(object),
         object.at("spec.schedule").text().into(),
         object.at("spec.timeZone").maybe_text().unwrap_or("<none>").into(),
-        if object.at("spec.suspend").truth() { "True" } else { "False" }.into(),
+        if object.at("spec.suspend").is_true() { "True" } else { "False" }.into(),
         object.at("status.active").count().into(),
         last.into(),
         object_age(object, now),

@@ -1,11 +1,11 @@
-//! Configuration: data, access, and extensions of the API.
+//! Tables of configuration objects: data, access, and extensions of the API.
 
 use model::Moment;
 
-use super::field::Field;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static CONFIG_MAP: BuiltIn = BuiltIn {
+pub(super) static CONFIG_MAP: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Data"), AGE],
     cells: |object, now| {
         let count = object.at("data").count() + object.at("binaryData").count();
@@ -13,7 +13,7 @@ pub(super) static CONFIG_MAP: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static SECRET: BuiltIn = BuiltIn {
+pub(super) static SECRET: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Type"), Column::text("Data"), AGE],
     cells: |object, now| {
         vec![
@@ -25,7 +25,7 @@ pub(super) static SECRET: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static ROLE_BINDING: BuiltIn = BuiltIn {
+pub(super) static ROLE_BINDING: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Role"),
@@ -37,23 +37,25 @@ pub(super) static ROLE_BINDING: BuiltIn = BuiltIn {
     cells: role_binding,
 };
 
-pub(super) static WEBHOOKS: BuiltIn = BuiltIn {
+pub(super) static WEBHOOKS: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::integer("Webhooks"), AGE],
     cells: |object, now| vec![name(object), object.at("webhooks").count().into(), object_age(object, now)],
 };
 
-pub(super) static API_SERVICE: BuiltIn =
-    BuiltIn { columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE], cells: api_service };
+pub(super) static API_SERVICE: BuiltInPrinter = BuiltInPrinter {
+    columns: &[NAME, Column::text("Service"), Column::text("Available"), AGE],
+    cells: api_service,
+};
 
-fn role_binding(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn role_binding(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let role = object.at("roleRef");
-    let subjects = |kind: &str, show: fn(Field<'_>) -> String| -> Cell {
+    let subjects = |kind: &str, show: fn(JsonField<'_>) -> String| -> Cell {
         let subjects = object.at("subjects").items().filter(|subject| subject.at("kind").text() == kind);
         subjects.map(show).collect::<Vec<_>>().join(", ").into()
     };
-    let plain = |subject: Field<'_>| subject.at("name").text().to_owned();
+    let plain = |subject: JsonField<'_>| subject.at("name").text().to_owned();
     let qualified =
-        |subject: Field<'_>| format!("{}/{}", subject.at("namespace").text(), subject.at("name").text());
+        |subject: JsonField<'_>| format!("{}/{}", subject.at("namespace").text(), subject.at("name").text());
     vec![
         name(object),
         format!("{}/{}", role.at("kind").text(), role.at("name").text()).into(),
@@ -64,7 +66,7 @@ fn role_binding(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn api_service(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn api_service(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let service = object.at("spec.service");
     let service = if service.is_set() {
         format!("{}/{}", service.at("namespace").text(), service.at("name").text())

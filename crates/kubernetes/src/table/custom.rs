@@ -1,48 +1,48 @@
-//! Custom resources, by the columns their definition names.
+//! Tables of custom resources, by the columns of their definition.
 
 use std::borrow::Cow;
 
 use model::Moment;
 use serde_json::Value;
 
-use super::age::since;
-use super::field::Field;
+use super::age::age_since;
+use super::field::JsonField;
 use super::json_path::{BadPath, JsonPath};
-use super::{Cell, Column, Holds, Layout, NAME, Source};
+use super::{Cell, CellSource, Column, ColumnType, NAME, TableConvertor};
 
-/// Where a column's values are found.
+/// The type and path of a column.
 #[derive(Clone, Debug)]
 pub(super) struct CustomColumn {
-    holds: Holds,
+    column_type: ColumnType,
     path: JsonPath,
 }
 
-pub(super) fn layout(crd: Field<'_>, version: &str) -> Option<Layout> {
+pub(super) fn layout(crd: JsonField<'_>, version: &str) -> Option<TableConvertor> {
     let version = crd.at("spec.versions").items().find(|entry| entry.at("name").text() == version)?;
     let mut columns = vec![NAME];
     let mut custom = Vec::new();
     for column in version.at("additionalPrinterColumns").items() {
-        // An API server, too, leaves out the first path it cannot read and all that come after it.
+        // Like an API server, omits the first path that is invalid and all columns after it.
         let Ok(path) = JsonPath::parse(column.at("jsonPath").text()) else { break };
-        let holds = Holds::of_word(column.at("type").text()).unwrap_or(Holds::Text);
+        let holds = ColumnType::from_name(column.at("type").text()).unwrap_or(ColumnType::Text);
         columns.push(Column {
             name: Cow::Owned(column.at("name").text().to_owned()),
-            holds,
+            column_type: holds,
             format: Cow::Owned(column.at("format").text().to_owned()),
             priority: i32::try_from(column.at("priority").int()).unwrap_or(i32::MAX),
         });
-        custom.push(CustomColumn { holds, path });
+        custom.push(CustomColumn { column_type: holds, path });
     }
     if version.at("additionalPrinterColumns").count() == 0 {
-        columns.push(Column::new("Age", Holds::Date, "", 0));
+        columns.push(Column::new("Age", ColumnType::Date, "", 0));
         let path = JsonPath::parse(".metadata.creationTimestamp").map_err(|BadPath| ());
-        custom.push(CustomColumn { holds: Holds::Date, path: path.expect("a plain path is one") });
+        custom.push(CustomColumn { column_type: ColumnType::Date, path: path.expect("a plain path is one") });
     }
-    Some(Layout { columns: Cow::Owned(columns), source: Source::Custom(custom) })
+    Some(TableConvertor { columns: Cow::Owned(columns), source: CellSource::Custom(custom) })
 }
 
 pub(super) fn cells(columns: &[CustomColumn], object: &Value, now: Moment) -> Vec<Cell> {
-    let name = super::name(Field::of(object));
+    let name = super::name(JsonField::of(object));
     std::iter::once(name).chain(columns.iter().map(|column| column.cell(object, now))).collect()
 }
 
@@ -50,25 +50,25 @@ pub(super) fn cells(columns: &[CustomColumn], object: &Value, now: Moment) -> Ve
 
 impl CustomColumn {
     fn cell(&self, object: &Value, now: Moment) -> Cell {
-        let Some(value) = self.path.first(object) else { return Cell::Nothing };
-        match (self.holds, &*value) {
-            (Holds::Text, value) => Cell::Text(text(value)),
-            (Holds::Integer, Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+        let Some(value) = self.path.first(object) else { return Cell::Null };
+        match (self.column_type, &*value) {
+            (ColumnType::Text, value) => Cell::Text(text(value)),
+            (ColumnType::Integer, Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
                 (Some(number), _) => Cell::Integer(number),
                 (None, Some(number)) => Cell::Integer(number as i64),
-                (None, None) => Cell::Nothing,
+                (None, None) => Cell::Null,
             },
-            (Holds::Number, Value::Number(number)) => number.as_f64().map_or(Cell::Nothing, Cell::Number),
-            (Holds::Truth, Value::Bool(truth)) => Cell::Truth(*truth),
-            (Holds::Date, Value::String(time)) => Cell::Text(date(time, &value, now)),
-            _ => Cell::Nothing,
+            (ColumnType::Number, Value::Number(number)) => number.as_f64().map_or(Cell::Null, Cell::Number),
+            (ColumnType::Boolean, Value::Bool(truth)) => Cell::Boolean(*truth),
+            (ColumnType::Date, Value::String(time)) => Cell::Text(date(time, &value, now)),
+            _ => Cell::Null,
         }
     }
 }
 
 fn date(text: &str, value: &Value, now: Moment) -> String {
     let readable = matches!(text, "" | "null") || text.parse::<jiff::Timestamp>().is_ok();
-    if readable { since(Field::of(value).time(), now) } else { "<invalid>".to_owned() }
+    if readable { age_since(JsonField::of(value).time(), now) } else { "<invalid>".to_owned() }
 }
 
 fn text(value: &Value) -> String {
@@ -96,8 +96,8 @@ pub(super) fn number_text(number: f64) -> String {
     with_exponent(number, 2)
 }
 
-/// JSON as Go writes it: numbers with exponents where ECMAScript has them, and no sign that HTML would take for its
-/// own. Objects nest no deeper than [`model::MAX_DEPTH`].
+/// JSON as Go writes it: numbers with exponents as in ECMAScript, and characters special in HTML escaped. Objects
+/// nest no deeper than [`model::MAX_DEPTH`].
 fn write_json(value: &Value, json: &mut String) {
     match value {
         Value::Array(list) => {
@@ -141,7 +141,7 @@ fn escaped(value: &Value) -> String {
     signs.into_iter().fold(text, |text, (sign, code)| text.replace(sign, code))
 }
 
-/// `1.5e+06`: the sign of the exponent always, and at least so many digits of it.
+/// `1.5e+06`: the exponent always has a sign, and at least this many digits.
 fn with_exponent(number: f64, digits: usize) -> String {
     let text = format!("{number:e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -1,14 +1,14 @@
-//! Devices that pods claim.
+//! Tables of resource claims and slices (dynamic resource allocation).
 
-use super::field::Field;
-use super::{AGE, BuiltIn, Column, NAME, name, object_age};
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Column, NAME, name, object_age};
 
-pub(super) static RESOURCE_CLAIM: BuiltIn = BuiltIn {
+pub(super) static RESOURCE_CLAIM: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("State"), AGE],
     cells: |object, now| vec![name(object), state(object).into(), object_age(object, now)],
 };
 
-pub(super) static RESOURCE_SLICE: BuiltIn = BuiltIn {
+pub(super) static RESOURCE_SLICE: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Node"), Column::text("Driver"), Column::text("Pool"), AGE],
     cells: |object, now| {
         vec![
@@ -21,7 +21,7 @@ pub(super) static RESOURCE_SLICE: BuiltIn = BuiltIn {
     },
 };
 
-fn state(claim: Field<'_>) -> String {
+fn state(claim: JsonField<'_>) -> String {
     let deleted = claim.at("metadata.deletionTimestamp").is_set();
     let allocated = claim.at("status.allocation").is_set();
     let reserved = allocated && claim.at("status.reservedFor").count() > 0;

@@ -1,16 +1,16 @@
-//! Events, in the old form and the new one: both are shown alike.
+//! Tables of Events, of the core group and of `events.k8s.io`: both are shown alike.
 
 use model::Moment;
 
-use super::age::since;
-use super::field::Field;
-use super::{BuiltIn, Cell, Column, Holds, name};
+use super::age::age_since;
+use super::field::JsonField;
+use super::{BuiltInPrinter, Cell, Column, ColumnType, name};
 
-pub(super) static CORE_EVENT: BuiltIn = BuiltIn {
+pub(super) static CORE_EVENT: BuiltInPrinter = BuiltInPrinter {
     columns: COLUMNS,
     cells: |event, now| {
-        let names = Names {
-            about: "involvedObject",
+        let names = EventFieldNames {
+            involved_object: "involvedObject",
             message: "message",
             first: "firstTimestamp",
             last: "lastTimestamp",
@@ -22,11 +22,11 @@ pub(super) static CORE_EVENT: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static EVENT: BuiltIn = BuiltIn {
+pub(super) static EVENT: BuiltInPrinter = BuiltInPrinter {
     columns: COLUMNS,
     cells: |event, now| {
-        let names = Names {
-            about: "regarding",
+        let names = EventFieldNames {
+            involved_object: "regarding",
             message: "note",
             first: "deprecatedFirstTimestamp",
             last: "deprecatedLastTimestamp",
@@ -48,12 +48,12 @@ static COLUMNS: &[Column] = &[
     Column::text("Message"),
     Column::wide("First Seen"),
     Column::wide("Count"),
-    Column::new("Name", Holds::Text, "name", 1),
+    Column::new("Name", ColumnType::Text, "name", 1),
 ];
 
-/// What one form calls its fields.
-struct Names {
-    about: &'static str,
+/// The field names of one of the two Event kinds.
+struct EventFieldNames {
+    involved_object: &'static str,
     message: &'static str,
     first: &'static str,
     last: &'static str,
@@ -62,17 +62,17 @@ struct Names {
     controller: &'static str,
 }
 
-fn cells(event: Field<'_>, names: &Names, now: Moment) -> Vec<Cell> {
+fn cells(event: JsonField<'_>, names: &EventFieldNames, now: Moment) -> Vec<Cell> {
     let first = event.at(names.first).time().or_else(|| event.at("eventTime").time());
     let series = event.at("series");
     let (last, count) = if series.is_set() {
         (series.at("lastObservedTime").time(), series.at("count").int())
     } else {
-        // An event that happened once counts as one, although the new form does not say so.
+        // An event that occurred once has count one, although `events.k8s.io` omits it.
         let count = event.at(names.count).maybe_int().filter(|count| *count != 0);
         (event.at(names.last).time().or(first), count.unwrap_or(1))
     };
-    let about = event.at(names.about);
+    let about = event.at(names.involved_object);
     let kind = about.at("kind").text().to_lowercase();
     let object = match about.at("name").text() {
         "" => kind,
@@ -85,14 +85,14 @@ fn cells(event: Field<'_>, names: &Names, now: Moment) -> Vec<Cell> {
         instance => format!("{component}, {instance}"),
     };
     vec![
-        since(last, now).into(),
+        age_since(last, now).into(),
         event.at("type").text().into(),
         event.at("reason").text().into(),
         object.into(),
         about.at("fieldPath").text().into(),
         source.into(),
         event.at(names.message).text().trim().into(),
-        since(first, now).into(),
+        age_since(first, now).into(),
         count.into(),
         name(event),
     ]

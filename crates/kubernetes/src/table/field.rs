@@ -1,4 +1,4 @@
-//! Reading objects whose fields may be missing, null or of the wrong type: all three read as if nothing were there.
+//! Access to JSON fields that may be missing, null or of the wrong type: all three read as absent.
 
 use jiff::Timestamp;
 use model::Moment;
@@ -7,29 +7,29 @@ use serde_json::Value;
 
 use crate::quantity::Quantity;
 
-/// The second in which Go's calendar begins: Kubernetes takes that time for none.
-const NO_TIME: i64 = -62_135_596_800;
+/// The zero `time.Time` of Go, which Kubernetes treats as unset.
+const GO_ZERO_TIME: i64 = -62_135_596_800;
 
-/// A place in an object, whether or not there is anything.
+/// A position in an object, whether or not it has a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field<'a>(Option<&'a Value>);
+pub(super) struct JsonField<'a>(Option<&'a Value>);
 
-impl<'a> Field<'a> {
-    pub(super) fn of(value: &'a Value) -> Field<'a> {
-        Field(Some(value))
+impl<'a> JsonField<'a> {
+    pub(super) fn of(value: &'a Value) -> JsonField<'a> {
+        JsonField(Some(value))
     }
 
-    /// The field at a path of names: `spec.nodeName`.
-    pub(super) fn at(self, path: &str) -> Field<'a> {
-        path.split('.').fold(self, Field::key)
+    /// The field at a path: `spec.nodeName`.
+    pub(super) fn at(self, path: &str) -> JsonField<'a> {
+        path.split('.').fold(self, JsonField::key)
     }
 
-    /// The field of a name that may have dots in it.
-    pub(super) fn key(self, name: &str) -> Field<'a> {
-        Field(self.0.and_then(|value| value.get(name)))
+    /// The field of a name that may contain dots.
+    pub(super) fn key(self, name: &str) -> JsonField<'a> {
+        JsonField(self.0.and_then(|value| value.get(name)))
     }
 
-    /// Whether there is anything but null.
+    /// Whether it has a value other than null.
     pub(super) fn is_set(self) -> bool {
         self.0.is_some_and(|value| !value.is_null())
     }
@@ -42,7 +42,7 @@ impl<'a> Field<'a> {
         self.maybe_text().unwrap_or_default()
     }
 
-    /// The text, or this where it is empty.
+    /// The text, or `fallback` if it is empty.
     pub(super) fn text_or(self, fallback: &'a str) -> &'a str {
         self.maybe_text().filter(|text| !text.is_empty()).unwrap_or(fallback)
     }
@@ -55,31 +55,31 @@ impl<'a> Field<'a> {
         self.maybe_int().unwrap_or_default()
     }
 
-    pub(super) fn maybe_truth(self) -> Option<bool> {
+    pub(super) fn maybe_bool(self) -> Option<bool> {
         self.0.and_then(Value::as_bool)
     }
 
-    pub(super) fn truth(self) -> bool {
-        self.maybe_truth().unwrap_or_default()
+    pub(super) fn is_true(self) -> bool {
+        self.maybe_bool().unwrap_or_default()
     }
 
     /// The entries of a list.
-    pub(super) fn items(self) -> impl DoubleEndedIterator<Item = Field<'a>> + ExactSizeIterator {
-        self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice).iter().map(Field::of)
+    pub(super) fn items(self) -> impl DoubleEndedIterator<Item = JsonField<'a>> + ExactSizeIterator {
+        self.0.and_then(Value::as_array).map_or(&[][..], Vec::as_slice).iter().map(JsonField::of)
     }
 
-    /// The texts of a list.
+    /// The strings of a list.
     pub(super) fn texts(self) -> impl Iterator<Item = &'a str> {
-        self.items().map(Field::text)
+        self.items().map(JsonField::text)
     }
 
-    /// The names and texts of a map, sorted by name.
+    /// The keys and strings of a map, sorted by key.
     pub(super) fn entries(self) -> impl Iterator<Item = (&'a str, &'a str)> {
         let entries = self.0.and_then(Value::as_object).into_iter().flatten();
         entries.map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()))
     }
 
-    /// How many entries a list or a map has.
+    /// The number of entries of a list or a map.
     pub(super) fn count(self) -> i64 {
         let count = self.0.map_or(0, |value| match value {
             Value::Array(list) => list.len(),
@@ -89,22 +89,22 @@ impl<'a> Field<'a> {
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    /// The time; those too far off for a moment are the first or the last one.
+    /// The time, saturating at the range of a moment.
     pub(super) fn time(self) -> Option<Moment> {
         self.timestamp().map(Moment::from)
     }
 
     pub(super) fn timestamp(self) -> Option<Timestamp> {
         let time: Timestamp = self.maybe_text()?.parse().ok()?;
-        (time.as_second() != NO_TIME || time.subsec_nanosecond() != 0).then_some(time)
+        (time.as_second() != GO_ZERO_TIME || time.subsec_nanosecond() != 0).then_some(time)
     }
 
-    /// The amount as Kubernetes writes it, whatever form it has here.
-    pub(super) fn amount(self) -> Option<String> {
+    /// The quantity in Kubernetes' canonical form.
+    pub(super) fn quantity(self) -> Option<String> {
         self.read::<Quantity>().map(|quantity| quantity.to_string())
     }
 
-    /// All of it as some type.
+    /// The value deserialized as a type.
     pub(super) fn read<T: Deserialize<'a>>(self) -> Option<T> {
         T::deserialize(self.0.filter(|value| !value.is_null())?).ok()
     }

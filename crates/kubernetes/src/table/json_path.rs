@@ -1,110 +1,114 @@
-//! The JSONPath by which a CustomResourceDefinition says what its columns show.
+//! The JSONPath dialect of CustomResourceDefinition columns.
 //!
-//! Fields, indexes, slices, wildcards and filters are read as Kubernetes reads them, dead ends included. Recursive
-//! descent, unions and ranges lead nowhere here.
+//! Fields, indexes, slices, wildcards and filters are evaluated as in Kubernetes, errors included. Recursive descent,
+//! unions and ranges are not supported and match nothing.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A path that was understood.
+/// A parsed path.
 #[derive(Clone, Debug)]
-pub(super) struct JsonPath(Vec<Step>);
+pub(super) struct JsonPath(Vec<PathStep>);
 
-/// A path that is none.
+/// The error for an invalid path.
 #[derive(Debug)]
 pub(super) struct BadPath;
 
-/// A path that does not fit the object.
+/// The error for a path that does not fit the object.
 #[derive(Debug)]
-pub(super) struct DeadEnd;
+pub(super) struct NoMatch;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Field(String),
-    Every,
+    Wildcard,
     Slice(Slice),
     Filter(Filter),
     Literal(Value),
-    /// Kubernetes knows or refuses this while it walks; we stop there.
-    Wall,
+    /// Supported or rejected by Kubernetes during evaluation; not supported here.
+    Unsupported,
 }
 
 #[derive(Clone, Debug)]
 struct Slice {
     from: Option<i64>,
     to: Option<i64>,
-    /// The end was not written: one entry is meant.
+    /// Whether the end was omitted: a single index.
     single: bool,
     stride: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
 struct Filter {
-    left: Vec<Step>,
-    /// Without a comparison the entry passes if the left side leads anywhere.
-    comparison: Option<(String, Vec<Step>)>,
+    left: Vec<PathStep>,
+    /// Without a comparison the entry passes if the left side matches anything.
+    comparison: Option<(String, Vec<PathStep>)>,
 }
 
-type Found<'a> = Vec<Cow<'a, Value>>;
+type Matches<'a> = Vec<Cow<'a, Value>>;
 
 // === impl JsonPath ===
 
 impl JsonPath {
     pub(super) fn parse(text: &str) -> Result<JsonPath, BadPath> {
-        steps(text, true).map(JsonPath)
+        parse_steps(text, true).map(JsonPath)
     }
 
-    /// The first value the path leads to; `None` if it leads to none.
+    /// The first value that the path matches, if any.
     pub(super) fn first<'a>(&self, value: &'a Value) -> Option<Cow<'a, Value>> {
-        walk(&self.0, vec![Cow::Borrowed(value)]).ok()?.into_iter().next()
+        evaluate(&self.0, vec![Cow::Borrowed(value)]).ok()?.into_iter().next()
     }
 }
 
-/// Reads a path or one side of a comparison, where no further filter can stand.
-fn steps(text: &str, filters: bool) -> Result<Vec<Step>, BadPath> {
+/// Parses a path or one side of a comparison, where no further filter is allowed.
+fn parse_steps(text: &str, filters: bool) -> Result<Vec<PathStep>, BadPath> {
     let mut steps = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         if let Some(filter) = rest.strip_prefix("[?(") {
             let (inside, after) = filter_text(filter).filter(|_| filters).ok_or(BadPath)?;
-            steps.push(Step::Filter(filter_of(inside)?));
+            steps.push(PathStep::Filter(parse_filter(inside)?));
             rest = after;
             continue;
         }
         if rest.starts_with("..") || first == '}' {
-            return Ok(vec![Step::Wall]);
+            return Ok(vec![PathStep::Unsupported]);
         }
         let after = &rest[first.len_utf8()..];
         match first {
             ' ' | '@' | '$' => rest = after,
             '[' => {
                 let (inside, after) = after.split_once(']').ok_or(BadPath)?;
-                bracket(inside, &mut steps)?;
+                parse_bracket(inside, &mut steps)?;
                 rest = after;
             }
             '"' | '\'' => {
                 let (text, after) = quoted(after, first).ok_or(BadPath)?;
-                steps.push(Step::Literal(Value::from(text)));
+                steps.push(PathStep::Literal(Value::from(text)));
                 rest = after;
             }
             '.' => {
                 let (name, after) = field(after);
-                steps.push(if name == "*" { Step::Every } else { Step::Field(name.replace('\\', "")) });
+                steps.push(if name == "*" {
+                    PathStep::Wildcard
+                } else {
+                    PathStep::Field(name.replace('\\', ""))
+                });
                 rest = after;
             }
             '+' | '-' | '0'..='9' => {
                 let end = after.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(after.len());
-                steps.push(Step::Literal(number(&rest[..end + 1])?));
+                steps.push(PathStep::Literal(number(&rest[..end + 1])?));
                 rest = &after[end..];
             }
             _ if first == '_' || first.is_alphanumeric() => {
                 let end = rest.find(ends_name).unwrap_or(rest.len());
                 steps.push(match &rest[..end] {
-                    "true" => Step::Literal(Value::from(true)),
-                    "false" => Step::Literal(Value::from(false)),
-                    _ => Step::Wall,
+                    "true" => PathStep::Literal(Value::from(true)),
+                    "false" => PathStep::Literal(Value::from(false)),
+                    _ => PathStep::Unsupported,
                 });
                 rest = &rest[end..];
             }
@@ -114,10 +118,10 @@ fn steps(text: &str, filters: bool) -> Result<Vec<Step>, BadPath> {
     Ok(steps)
 }
 
-/// What stands between brackets: a name in quotes, which may be a path of its own, or an index or a slice.
-fn bracket(inside: &str, into: &mut Vec<Step>) -> Result<(), BadPath> {
+/// Parses the text between brackets: a quoted name, which may be a path itself, or an index or a slice.
+fn parse_bracket(inside: &str, into: &mut Vec<PathStep>) -> Result<(), BadPath> {
     if inside.contains(',') {
-        into.push(Step::Wall);
+        into.push(PathStep::Unsupported);
         return Ok(());
     }
     let name = inside
@@ -125,7 +129,7 @@ fn bracket(inside: &str, into: &mut Vec<Step>) -> Result<(), BadPath> {
         .and_then(|name| name.strip_suffix('\''))
         .filter(|name| !name.contains('\''));
     if let Some(name) = name {
-        into.extend(steps(&format!(".{name}"), false)?);
+        into.extend(parse_steps(&format!(".{name}"), false)?);
         return Ok(());
     }
     let parts: Vec<&str> = if inside == "*" { vec!["", ""] } else { inside.split(':').collect() };
@@ -140,11 +144,11 @@ fn bracket(inside: &str, into: &mut Vec<Step>) -> Result<(), BadPath> {
     if parts.len() > 3 {
         return Err(BadPath);
     }
-    into.push(Step::Slice(Slice { from, to, single, stride: index(2)? }));
+    into.push(PathStep::Slice(Slice { from, to, single, stride: index(2)? }));
     Ok(())
 }
 
-/// The text of a filter and what follows `)]`. A parenthesis inside the one quoted text does not end it.
+/// The text of a filter and the text after `)]`. A parenthesis inside its one quoted string does not end it.
 fn filter_text(text: &str) -> Option<(&str, &str)> {
     let mut quote = None;
     let mut closed = false;
@@ -163,21 +167,21 @@ fn filter_text(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn filter_of(text: &str) -> Result<Filter, BadPath> {
+fn parse_filter(text: &str) -> Result<Filter, BadPath> {
     let signs = ['!', '<', '>', '='];
     let start = text.find(signs).filter(|start| *start > 0);
     let Some(start) = start else {
-        return Ok(Filter { left: steps(text, false)?, comparison: None });
+        return Ok(Filter { left: parse_steps(text, false)?, comparison: None });
     };
     let length = text[start..].find(|c| !signs.contains(&c)).ok_or(BadPath)?;
     let (operator, right) = text[start..].split_at(length);
     Ok(Filter {
-        left: steps(&text[..start], false)?,
-        comparison: Some((operator.to_owned(), steps(right, false)?)),
+        left: parse_steps(&text[..start], false)?,
+        comparison: Some((operator.to_owned(), parse_steps(right, false)?)),
     })
 }
 
-/// A field's name up to the next sign that ends one, unless a backslash stands before it.
+/// A field's name up to the next delimiter that has no backslash before it.
 fn field(text: &str) -> (&str, &str) {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -213,34 +217,34 @@ fn number(text: &str) -> Result<Value, BadPath> {
         .map_err(|_| BadPath)
 }
 
-fn walk<'a>(steps: &[Step], start: Found<'a>) -> Result<Found<'a>, DeadEnd> {
+fn evaluate<'a>(steps: &[PathStep], start: Matches<'a>) -> Result<Matches<'a>, NoMatch> {
     steps.iter().try_fold(start, |values, step| {
         let mut found = Vec::new();
         for value in values {
-            // What is not borrowed is a literal, which has no parts.
-            let Cow::Borrowed(value) = value else { return Err(DeadEnd) };
+            // A value that is not borrowed is a literal, which has no parts.
+            let Cow::Borrowed(value) = value else { return Err(NoMatch) };
             match step {
-                Step::Field(name) => found.extend(value.get(name.as_str()).map(Cow::Borrowed)),
-                Step::Every => match value {
+                PathStep::Field(name) => found.extend(value.get(name.as_str()).map(Cow::Borrowed)),
+                PathStep::Wildcard => match value {
                     Value::Array(list) => found.extend(list.iter().map(Cow::Borrowed)),
                     Value::Object(map) => found.extend(map.values().map(Cow::Borrowed)),
                     _ => {}
                 },
-                Step::Slice(slice) => match value {
-                    // Null leads nowhere, but is no dead end.
+                PathStep::Slice(slice) => match value {
+                    // Null matches nothing, but is no error.
                     Value::Null => {}
                     Value::Array(list) => found.extend(slice.of(list)?.map(Cow::Borrowed)),
-                    _ => return Err(DeadEnd),
+                    _ => return Err(NoMatch),
                 },
-                Step::Filter(filter) => {
-                    for entry in value.as_array().ok_or(DeadEnd)? {
+                PathStep::Filter(filter) => {
+                    for entry in value.as_array().ok_or(NoMatch)? {
                         if filter.passes(entry)? {
                             found.push(Cow::Borrowed(entry));
                         }
                     }
                 }
-                Step::Literal(literal) => found.push(Cow::Owned(literal.clone())),
-                Step::Wall => return Err(DeadEnd),
+                PathStep::Literal(literal) => found.push(Cow::Owned(literal.clone())),
+                PathStep::Unsupported => return Err(NoMatch),
             }
         }
         Ok(found)
@@ -250,8 +254,8 @@ fn walk<'a>(steps: &[Step], start: Found<'a>) -> Result<Found<'a>, DeadEnd> {
 // === impl Slice ===
 
 impl Slice {
-    fn of<'a>(&self, list: &'a [Value]) -> Result<impl Iterator<Item = &'a Value>, DeadEnd> {
-        let length = i64::try_from(list.len()).map_err(|_| DeadEnd)?;
+    fn of<'a>(&self, list: &'a [Value]) -> Result<impl Iterator<Item = &'a Value>, NoMatch> {
+        let length = i64::try_from(list.len()).map_err(|_| NoMatch)?;
         let from = self.from.unwrap_or(0);
         let from = if from < 0 { from.saturating_add(length) } else { from };
         let to = self.to.unwrap_or(length);
@@ -259,9 +263,9 @@ impl Slice {
         let stride = self.stride.unwrap_or(1);
         let range = if from == to { 0..0 } else { from..to };
         if range.start < 0 || range.start > range.end || range.end > length || stride <= 0 {
-            return Err(DeadEnd);
+            return Err(NoMatch);
         }
-        let place = |index: i64| usize::try_from(index).map_err(|_| DeadEnd);
+        let place = |index: i64| usize::try_from(index).map_err(|_| NoMatch);
         Ok(list[place(range.start)?..place(range.end)?].iter().step_by(place(stride)?))
     }
 }
@@ -269,40 +273,40 @@ impl Slice {
 // === impl Filter ===
 
 impl Filter {
-    fn passes(&self, entry: &Value) -> Result<bool, DeadEnd> {
-        let left = walk(&self.left, vec![Cow::Borrowed(entry)]);
+    fn passes(&self, entry: &Value) -> Result<bool, NoMatch> {
+        let left = evaluate(&self.left, vec![Cow::Borrowed(entry)]);
         let Some((operator, right)) = &self.comparison else {
             return Ok(left.is_ok_and(|found| !found.is_empty()));
         };
-        let (left, right) = (left?, walk(right, vec![Cow::Borrowed(entry)])?);
+        let (left, right) = (left?, evaluate(right, vec![Cow::Borrowed(entry)])?);
         let ([left], [right]) = (&left[..], &right[..]) else {
-            return if left.len() > 1 || right.len() > 1 { Err(DeadEnd) } else { Ok(false) };
+            return if left.len() > 1 || right.len() > 1 { Err(NoMatch) } else { Ok(false) };
         };
         let order = compare(left, right)?;
         match operator.as_str() {
             "==" => Ok(order.is_eq()),
             "!=" => Ok(order.is_ne()),
-            // There is no greater truth.
-            _ if left.is_boolean() => Err(DeadEnd),
+            // Booleans have no order.
+            _ if left.is_boolean() => Err(NoMatch),
             "<" => Ok(order.is_lt()),
             "<=" => Ok(order.is_le()),
             ">" => Ok(order.is_gt()),
             ">=" => Ok(order.is_ge()),
-            _ => Err(DeadEnd),
+            _ => Err(NoMatch),
         }
     }
 }
 
-/// Only values of one kind compare; a number with a point is of another kind than one without.
-fn compare(left: &Value, right: &Value) -> Result<Ordering, DeadEnd> {
+/// Only values of one type compare; integers and floats are different types.
+fn compare(left: &Value, right: &Value) -> Result<Ordering, NoMatch> {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Ok(left.cmp(right)),
         (Value::Bool(left), Value::Bool(right)) => Ok(left.cmp(right)),
         (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
             (Some(left), Some(right)) => Ok(left.cmp(&right)),
-            (None, None) => left.as_f64().partial_cmp(&right.as_f64()).ok_or(DeadEnd),
-            _ => Err(DeadEnd),
+            (None, None) => left.as_f64().partial_cmp(&right.as_f64()).ok_or(NoMatch),
+            _ => Err(NoMatch),
         },
-        _ => Err(DeadEnd),
+        _ => Err(NoMatch),
     }
 }

@@ -1,6 +1,6 @@
-//! The columns and cells by which an API server shows objects as a table, and kubectl's way to print such a table.
+//! Tables of objects: an API server's columns and cells, and kubectl's printing of them.
 //!
-//! Cells are those of Kubernetes 1.36; a field that an API server would have filled in reads as if it had.
+//! Cells are those of Kubernetes 1.36; a field that an API server would have defaulted is shown with its default.
 
 mod age;
 mod batch;
@@ -26,21 +26,21 @@ use std::fmt;
 use model::{Kind, Moment, Object};
 use serde_json::{Value, json};
 
-pub use self::age::human;
-pub use self::render::{Style, render};
+pub use self::age::human_duration;
+pub use self::render::{PrintOptions, render};
 
 use self::custom::CustomColumn;
-use self::field::Field;
+use self::field::JsonField;
 
 /// Objects of one kind as a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What the rows show.
+    /// The kind of the rows.
     pub kind: Kind,
-    /// Every column, also those shown only on demand.
+    /// All columns, also those of `-o wide` only.
     pub columns: Vec<Column>,
-    /// One row an object.
-    pub rows: Vec<Row>,
+    /// One row per object.
+    pub rows: Vec<TableRow>,
 }
 
 /// A column as the Table API describes it.
@@ -48,17 +48,17 @@ pub struct Table {
 pub struct Column {
     /// `Nominated Node`; kubectl prints it in capitals.
     pub name: Cow<'static, str>,
-    /// What kind of values it holds.
-    pub holds: Holds,
-    /// `name` marks the column of the object's name.
+    /// The type of its values.
+    pub column_type: ColumnType,
+    /// `name` for the column of the object's name.
     pub format: Cow<'static, str>,
-    /// Above zero: shown by `-o wide` alone.
+    /// Above zero: shown only with `-o wide`.
     pub priority: i32,
 }
 
-/// What kind of values a column holds, by the words of OpenAPI.
+/// The type of a column's values, by its OpenAPI name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum ColumnType {
     /// `string`
     Text,
     /// `integer`
@@ -66,54 +66,54 @@ pub enum Holds {
     /// `number`
     Number,
     /// `boolean`
-    Truth,
+    Boolean,
     /// `date`: a time, shown as an age.
     Date,
 }
 
 /// One object's row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// Empty for objects of the whole cluster.
+pub struct TableRow {
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
     /// The object's labels, sorted by name.
     pub labels: Vec<(String, String)>,
-    /// A cell a column.
+    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 
-/// What stands in one place of a table.
+/// The value of one cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A text.
+    /// A string.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
     /// Any number.
     Number(f64),
     /// True or false.
-    Truth(bool),
-    /// Nothing, which a custom resource shows where its object has no such field.
-    Nothing,
+    Boolean(bool),
+    /// Null, for a custom resource without that field.
+    Null,
 }
 
-/// How objects of one kind become rows.
+/// Converts objects of one kind to rows, like an API server's `TableConvertor`.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct TableConvertor {
     columns: Cow<'static, [Column]>,
-    source: Source,
+    source: CellSource,
 }
 
 #[derive(Clone, Debug)]
-enum Source {
-    BuiltIn(fn(Field<'_>, Moment) -> Vec<Cell>),
+enum CellSource {
+    BuiltIn(fn(JsonField<'_>, Moment) -> Vec<Cell>),
     Custom(Vec<CustomColumn>),
 }
 
-/// How objects of a built-in kind become rows.
-struct BuiltIn {
+/// Columns and cell function of a built-in kind.
+struct BuiltInPrinter {
     columns: &'static [Column],
-    cells: fn(Field<'_>, Moment) -> Vec<Cell>,
+    cells: fn(JsonField<'_>, Moment) -> Vec<Cell>,
 }
 
 // === impl Table ===
@@ -122,7 +122,7 @@ impl Table {
     /// The table of these objects of one kind, with ages as of `now`.
     pub fn of<'a>(
         kind: &Kind,
-        layout: &Layout,
+        layout: &TableConvertor,
         objects: impl IntoIterator<Item = &'a Object>,
         now: Moment,
     ) -> Table {
@@ -136,80 +136,80 @@ impl Table {
 
 // === impl Column ===
 
-const NAME: Column = Column::new("Name", Holds::Text, "name", 0);
+const NAME: Column = Column::new("Name", ColumnType::Text, "name", 0);
 const AGE: Column = Column::text("Age");
 
 impl Column {
-    const fn new(name: &'static str, holds: Holds, format: &'static str, priority: i32) -> Column {
-        Column { name: Cow::Borrowed(name), holds, format: Cow::Borrowed(format), priority }
+    const fn new(name: &'static str, holds: ColumnType, format: &'static str, priority: i32) -> Column {
+        Column { name: Cow::Borrowed(name), column_type: holds, format: Cow::Borrowed(format), priority }
     }
 
     const fn text(name: &'static str) -> Column {
-        Column::new(name, Holds::Text, "", 0)
+        Column::new(name, ColumnType::Text, "", 0)
     }
 
     const fn integer(name: &'static str) -> Column {
-        Column::new(name, Holds::Integer, "", 0)
+        Column::new(name, ColumnType::Integer, "", 0)
     }
 
-    const fn truth(name: &'static str) -> Column {
-        Column::new(name, Holds::Truth, "", 0)
+    const fn boolean(name: &'static str) -> Column {
+        Column::new(name, ColumnType::Boolean, "", 0)
     }
 
     const fn wide(name: &'static str) -> Column {
-        Column::new(name, Holds::Text, "", 1)
+        Column::new(name, ColumnType::Text, "", 1)
     }
 }
 
-// === impl Holds ===
+// === impl ColumnType ===
 
-impl Holds {
-    /// The word the Table API uses.
-    pub fn word(self) -> &'static str {
+impl ColumnType {
+    /// The name in the Table API.
+    pub fn name(self) -> &'static str {
         match self {
-            Holds::Text => "string",
-            Holds::Integer => "integer",
-            Holds::Number => "number",
-            Holds::Truth => "boolean",
-            Holds::Date => "date",
+            ColumnType::Text => "string",
+            ColumnType::Integer => "integer",
+            ColumnType::Number => "number",
+            ColumnType::Boolean => "boolean",
+            ColumnType::Date => "date",
         }
     }
 
-    fn of_word(word: &str) -> Option<Holds> {
-        [Holds::Text, Holds::Integer, Holds::Number, Holds::Truth, Holds::Date]
+    fn from_name(word: &str) -> Option<ColumnType> {
+        [ColumnType::Text, ColumnType::Integer, ColumnType::Number, ColumnType::Boolean, ColumnType::Date]
             .into_iter()
-            .find(|holds| holds.word() == word)
+            .find(|holds| holds.name() == word)
     }
 }
 
 // === impl Cell ===
 
 impl Cell {
-    /// The value the Table API gives.
+    /// The value in the Table API.
     pub fn json(&self) -> Value {
         match self {
             Cell::Text(text) => Value::from(text.as_str()),
             Cell::Integer(number) => Value::from(*number),
             Cell::Number(number) => Value::from(*number),
-            Cell::Truth(truth) => Value::from(*truth),
-            Cell::Nothing => Value::Null,
+            Cell::Boolean(truth) => Value::from(*truth),
+            Cell::Null => Value::Null,
         }
     }
 }
 
 impl fmt::Display for Cell {
-    /// As kubectl prints it, but for what [`render`] cuts and escapes.
+    /// As kubectl prints it, without the truncation and escaping of [`render()`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cell::Text(text) => f.write_str(text),
             Cell::Integer(number) => write!(f, "{number}"),
-            // On the way through JSON a whole number loses its point.
+            // A whole number loses its decimal point on the way through JSON.
             Cell::Number(number) if number.fract() == 0.0 && number.abs() < 9e18 => {
                 write!(f, "{}", *number as i64)
             }
             Cell::Number(number) => f.write_str(&custom::number_text(*number)),
-            Cell::Truth(truth) => write!(f, "{truth}"),
-            Cell::Nothing => Ok(()),
+            Cell::Boolean(truth) => write!(f, "{truth}"),
+            Cell::Null => Ok(()),
         }
     }
 }
@@ -234,15 +234,15 @@ impl From<i64> for Cell {
 
 impl From<bool> for Cell {
     fn from(truth: bool) -> Cell {
-        Cell::Truth(truth)
+        Cell::Boolean(truth)
     }
 }
 
-// === impl Layout ===
+// === impl TableConvertor ===
 
-impl Layout {
-    /// How an API server lays out a kind it knows, with name and age for every other.
-    pub fn of_kind(kind: &Kind) -> Layout {
+impl TableConvertor {
+    /// The convertor of an API server for a built-in kind; name and age for all others.
+    pub fn of_kind(kind: &Kind) -> TableConvertor {
         let built_in = match (&*kind.group, &*kind.kind) {
             ("", "Pod") => &pods::POD,
             ("", "Node") => &nodes::NODE,
@@ -292,50 +292,53 @@ impl Layout {
             | ("apiextensions.k8s.io", "CustomResourceDefinition") => &generic::NAME_AND_CREATION,
             _ => &generic::NAME_AND_AGE,
         };
-        Layout { columns: Cow::Borrowed(built_in.columns), source: Source::BuiltIn(built_in.cells) }
+        TableConvertor {
+            columns: Cow::Borrowed(built_in.columns),
+            source: CellSource::BuiltIn(built_in.cells),
+        }
     }
 
-    /// How a recorded CustomResourceDefinition lays out one version of its kind; `None` if it has no such version.
-    pub fn of_crd(crd: &Object, version: &str) -> Option<Layout> {
-        custom::layout(Field::of(&tree(crd)), version)
+    /// The convertor of a recorded CustomResourceDefinition for one version of its kind; `None` if it has no such
+    /// version.
+    pub fn of_crd(crd: &Object, version: &str) -> Option<TableConvertor> {
+        custom::layout(JsonField::of(&object_value(crd)), version)
     }
 
-    /// Every column, also those shown only on demand.
+    /// All columns, also those of `-o wide` only.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The row of one object, with ages as of `now`. Whatever the object lacks shows as Kubernetes shows what is
-    /// missing.
-    pub fn row(&self, object: &Object, now: Moment) -> Row {
-        let value = tree(object);
-        let field = Field::of(&value);
+    /// The row of one object, with ages as of `now`. Absent fields are shown as in Kubernetes.
+    pub fn row(&self, object: &Object, now: Moment) -> TableRow {
+        let value = object_value(object);
+        let field = JsonField::of(&value);
         let labels = field.at("metadata.labels").entries();
-        Row {
+        TableRow {
             namespace: field.at("metadata.namespace").text().to_owned(),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             cells: match &self.source {
-                Source::BuiltIn(cells) => cells(field, now),
-                Source::Custom(columns) => custom::cells(columns, &value, now),
+                CellSource::BuiltIn(cells) => cells(field, now),
+                CellSource::Custom(columns) => custom::cells(columns, &value, now),
             },
         }
     }
 }
 
-/// The object as a tree; its names alone where a history holds what no tree can hold.
-fn tree(object: &Object) -> Value {
+/// The object as a JSON value; only its name if the stored text cannot be parsed as one.
+fn object_value(object: &Object) -> Value {
     object.value().unwrap_or_else(|_| {
         let meta = object.meta();
         json!({"metadata": {"name": meta.name, "namespace": meta.namespace}})
     })
 }
 
-fn name(object: Field<'_>) -> Cell {
+fn name(object: JsonField<'_>) -> Cell {
     object.at("metadata.name").text().into()
 }
 
-fn object_age(object: Field<'_>, now: Moment) -> Cell {
-    age::since(object.at("metadata.creationTimestamp").time(), now).into()
+fn object_age(object: JsonField<'_>, now: Moment) -> Cell {
+    age::age_since(object.at("metadata.creationTimestamp").time(), now).into()
 }
 
 #[cfg(test)]
@@ -358,17 +361,17 @@ mod tests {
         Kind::of(&meta.api_version, &meta.kind)
     }
 
-    /// Numbers compare by value: a JSON writer of another language leaves out `.0`.
+    /// Numbers compare by value: JSON writers of other languages omit `.0`.
     fn same(found: &Value, expected: &Value) -> bool {
         found == expected || found.is_f64() && found.as_f64() == expected.as_f64()
     }
 
     #[track_caller]
-    fn check(layout: &Layout, case: &Value) {
+    fn check(layout: &TableConvertor, case: &Value) {
         let columns: Vec<Value> = layout
             .columns()
             .iter()
-            .map(|c| json!({"name": c.name, "type": c.holds.word(), "format": c.format, "priority": c.priority}))
+            .map(|c| json!({"name": c.name, "type": c.column_type.name(), "format": c.format, "priority": c.priority}))
             .collect();
         assert_eq!(Value::from(columns), case["columns"], "{}", case["kind"]);
         for row in case["rows"].as_array().unwrap() {
@@ -388,14 +391,15 @@ mod tests {
     fn built_in_kinds_show_what_an_api_server_shows() {
         for case in lines(include_str!("../../../../testdata/kubernetes/tables.jsonl")) {
             let kind = Kind::new(case["group"].as_str().unwrap(), case["kind"].as_str().unwrap());
-            check(&Layout::of_kind(&kind), &case);
+            check(&TableConvertor::of_kind(&kind), &case);
         }
     }
 
     #[test]
     fn custom_resources_show_what_their_definition_says() {
         for case in lines(include_str!("../../../../testdata/kubernetes/tables_crd.jsonl")) {
-            let layout = Layout::of_crd(&object(&case["crd"]), case["version"].as_str().unwrap()).unwrap();
+            let layout =
+                TableConvertor::of_crd(&object(&case["crd"]), case["version"].as_str().unwrap()).unwrap();
             check(&layout, &case);
         }
     }
@@ -404,7 +408,7 @@ mod tests {
     fn a_definition_without_the_version_shows_nothing() {
         let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "x"}, "spec": {"versions": [{"name": "v1"}, 7, null]}});
-        assert!(Layout::of_crd(&object(&crd), "v2").is_none());
+        assert!(TableConvertor::of_crd(&object(&crd), "v2").is_none());
     }
 
     #[test]
@@ -413,8 +417,8 @@ mod tests {
             let crd = case["crd"].is_object().then(|| object(&case["crd"]));
             let objects: Vec<Object> = case["objects"].as_array().unwrap().iter().map(object).collect();
             let layout = |object: &Object| match &crd {
-                Some(crd) => Layout::of_crd(crd, "v1").unwrap(),
-                None => Layout::of_kind(&kind_of(object)),
+                Some(crd) => TableConvertor::of_crd(crd, "v1").unwrap(),
+                None => TableConvertor::of_kind(&kind_of(object)),
             };
             let tables: Vec<Table> = objects
                 .chunk_by(|a, b| kind_of(a) == kind_of(b))
@@ -422,13 +426,13 @@ mod tests {
                 .collect();
             let option = |name: &str| case["options"][name] == true;
             let labels = case["options"]["columnLabels"].as_array();
-            let style = Style {
+            let style = PrintOptions {
                 wide: option("wide"),
-                namespaces: option("namespaces"),
-                kinds: option("kinds"),
+                with_namespace: option("namespaces"),
+                with_kind: option("kinds"),
                 no_headers: option("noHeaders"),
-                all_labels: option("showLabels"),
-                label_columns: labels.into_iter().flatten().map(|l| l.as_str().unwrap().to_owned()).collect(),
+                show_labels: option("showLabels"),
+                column_labels: labels.into_iter().flatten().map(|l| l.as_str().unwrap().to_owned()).collect(),
             };
             let text = render(&tables, &style);
             let expected = case["text"].as_str().unwrap();
@@ -439,8 +443,8 @@ mod tests {
     #[test]
     fn a_table_without_rows_prints_nothing() {
         let pod = Kind::new("", "Pod");
-        let table = Table::of(&pod, &Layout::of_kind(&pod), [], Moment::default());
-        assert_eq!(render(&[table], &Style::default()), "");
+        let table = Table::of(&pod, &TableConvertor::of_kind(&pod), [], Moment::default());
+        assert_eq!(render(&[table], &PrintOptions::default()), "");
     }
 
     /// Any JSON, with the names of real fields among its keys.
@@ -472,10 +476,10 @@ mod tests {
             pod["spec"] = spec;
             pod["status"] = status;
             let kind = Kind::new(info.group, info.kind);
-            let layout = Layout::of_kind(&kind);
+            let layout = TableConvertor::of_kind(&kind);
             let table = Table::of(&kind, &layout, &[object(&pod)], Moment::MAX);
             prop_assert_eq!(table.rows[0].cells.len(), layout.columns().len());
-            render(&[table], &Style { wide: true, kinds: true, ..Style::default() });
+            render(&[table], &PrintOptions { wide: true, with_kind: true, ..PrintOptions::default() });
         }
 
         #[test]
@@ -483,7 +487,7 @@ mod tests {
             let crd = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
                 "metadata": {"name": "x"}, "spec": {"versions": [{"name": "v1", "additionalPrinterColumns":
                     [{"name": "A", "type": "string", "jsonPath": path}]}]}});
-            let layout = Layout::of_crd(&object(&crd), "v1").unwrap();
+            let layout = TableConvertor::of_crd(&object(&crd), "v1").unwrap();
             let widget = json!({"apiVersion": "x/v1", "kind": "W", "metadata": {"name": "w"}, "a": value});
             layout.row(&object(&widget), Moment::default());
         }

@@ -1,13 +1,13 @@
-//! Nodes, and the small cluster-wide things around them.
+//! Tables of nodes, and of other small cluster-scoped kinds.
 
 use std::collections::BTreeSet;
 
 use model::Moment;
 
-use super::field::Field;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static NODE: BuiltIn = BuiltIn {
+pub(super) static NODE: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Status"),
@@ -23,27 +23,27 @@ pub(super) static NODE: BuiltIn = BuiltIn {
     cells: node,
 };
 
-pub(super) static NAMESPACE: BuiltIn = BuiltIn {
+pub(super) static NAMESPACE: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Status"), AGE],
     cells: |object, now| {
         vec![name(object), object.at("status.phase").text_or("Active").into(), object_age(object, now)]
     },
 };
 
-pub(super) static RUNTIME_CLASS: BuiltIn = BuiltIn {
+pub(super) static RUNTIME_CLASS: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Handler"), AGE],
     cells: |object, now| vec![name(object), object.at("handler").text().into(), object_age(object, now)],
 };
 
-pub(super) static LEASE: BuiltIn = BuiltIn {
+pub(super) static LEASE: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Holder"), AGE],
     cells: |object, now| {
         vec![name(object), object.at("spec.holderIdentity").text().into(), object_age(object, now)]
     },
 };
 
-fn node(node: Field<'_>, now: Moment) -> Vec<Cell> {
-    // Of several conditions of one type the last counts.
+fn node(node: JsonField<'_>, now: Moment) -> Vec<Cell> {
+    // If several conditions have the same type, the last counts.
     let mut conditions = node.at("status.conditions").items().rev();
     let ready = conditions.find(|condition| condition.at("type").text() == "Ready");
     let mut status = match ready.map(|condition| condition.at("status").text()) {
@@ -52,7 +52,7 @@ fn node(node: Field<'_>, now: Moment) -> Vec<Cell> {
         None => "Unknown",
     }
     .to_owned();
-    if node.at("spec.unschedulable").truth() {
+    if node.at("spec.unschedulable").is_true() {
         status += ",SchedulingDisabled";
     }
     let info = node.at("status.nodeInfo");
@@ -74,8 +74,8 @@ fn node(node: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-/// The roles that labels give, sorted: `node-role.kubernetes.io/ROLE` and `kubernetes.io/role=ROLE`.
-fn roles(node: Field<'_>) -> String {
+/// The roles in labels, sorted: `node-role.kubernetes.io/ROLE` and `kubernetes.io/role=ROLE`.
+fn roles(node: JsonField<'_>) -> String {
     let role = |(label, value)| match label {
         "kubernetes.io/role" => Some(value),
         _ => str::strip_prefix(label, "node-role.kubernetes.io/"),
@@ -88,7 +88,7 @@ fn roles(node: Field<'_>) -> String {
     roles.into_iter().collect::<Vec<_>>().join(",")
 }
 
-fn address<'a>(node: Field<'a>, kind: &str) -> &'a str {
+fn address<'a>(node: JsonField<'a>, kind: &str) -> &'a str {
     let mut addresses = node.at("status.addresses").items();
     let found = addresses.find(|address| address.at("type").text() == kind);
     found.map_or("<none>", |address| address.at("address").text())

@@ -1,12 +1,12 @@
-//! Pods.
+//! Tables of pods.
 
 use model::Moment;
 
-use super::age::since;
-use super::field::Field;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::age::age_since;
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static POD: BuiltIn = BuiltIn {
+pub(super) static POD: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Ready"),
@@ -21,8 +21,8 @@ pub(super) static POD: BuiltIn = BuiltIn {
     cells: pod,
 };
 
-/// What the containers tell of the pod as a whole.
-struct Summary {
+/// The aggregate of a pod's container statuses.
+struct ContainerSummary {
     reason: String,
     ready: i64,
     restarts: Restarts,
@@ -34,17 +34,17 @@ struct Restarts {
     last: Option<Moment>,
 }
 
-fn pod(pod: Field<'_>, now: Moment) -> Vec<Cell> {
-    let Summary { reason, ready, restarts } = summary(pod);
+fn pod(pod: JsonField<'_>, now: Moment) -> Vec<Cell> {
+    let ContainerSummary { reason, ready, restarts } = summary(pod);
     let sidecars = pod.at("spec.initContainers").items().filter(|container| is_sidecar(*container)).count();
     let total = pod.at("spec.containers").items().len() + sidecars;
     let restarts = match restarts {
         Restarts { count, last: Some(last) } if count != 0 => {
-            format!("{count} ({} ago)", since(Some(last), now))
+            format!("{count} ({} ago)", age_since(Some(last), now))
         }
         Restarts { count, .. } => count.to_string(),
     };
-    // An old kubelet sets `podIP` alone; where both are set and differ, Kubernetes believes it too.
+    // An old kubelet sets `podIP` alone; if both are set and differ, Kubernetes uses `podIP` as well.
     let first_ip = pod.at("status.podIPs").items().next().map_or("", |ip| ip.at("ip").text());
     let ip = pod.at("status.podIP").text_or(first_ip);
     vec![
@@ -60,14 +60,14 @@ fn pod(pod: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn summary(pod: Field<'_>) -> Summary {
+fn summary(pod: JsonField<'_>) -> ContainerSummary {
     let status = pod.at("status");
-    let mut summary = Summary {
+    let mut summary = ContainerSummary {
         reason: status.at("reason").text_or(status.at("phase").text()).to_owned(),
         ready: 0,
         restarts: Restarts::default(),
     };
-    let gated = |condition: Field<'_>| {
+    let gated = |condition: JsonField<'_>| {
         condition.at("type").text() == "PodScheduled" && condition.at("reason").text() == "SchedulingGated"
     };
     if status.at("conditions").items().any(gated) {
@@ -90,9 +90,9 @@ fn summary(pod: Field<'_>) -> Summary {
     summary
 }
 
-/// Goes through the init containers up to the first that is still at work. Returns whether there is one, and the
-/// restarts of sidecars, which go on counting once all is initialized.
-fn initialization(pod: Field<'_>, summary: &mut Summary) -> (bool, Restarts) {
+/// Goes through the init containers up to the first that has not completed. Returns whether there is one, and the
+/// restarts of sidecars, which are still counted after initialization.
+fn initialization(pod: JsonField<'_>, summary: &mut ContainerSummary) -> (bool, Restarts) {
     let specs = pod.at("spec.initContainers");
     let mut sidecars = Restarts::default();
     for (index, container) in pod.at("status.initContainerStatuses").items().enumerate() {
@@ -108,12 +108,12 @@ fn initialization(pod: Field<'_>, summary: &mut Summary) -> (bool, Restarts) {
         if terminated.is_set() && terminated.at("exitCode").int() == 0 {
             continue;
         }
-        if sidecar && container.at("started").truth() {
-            summary.ready += i64::from(container.at("ready").truth());
+        if sidecar && container.at("started").is_true() {
+            summary.ready += i64::from(container.at("ready").is_true());
             continue;
         }
         summary.reason = if terminated.is_set() {
-            format!("Init:{}", termination(terminated))
+            format!("Init:{}", termination_reason(terminated))
         } else {
             match container.at("state.waiting.reason").text() {
                 "" | "PodInitializing" => format!("Init:{index}/{}", specs.items().len()),
@@ -125,7 +125,7 @@ fn initialization(pod: Field<'_>, summary: &mut Summary) -> (bool, Restarts) {
     (false, sidecars)
 }
 
-fn main_containers(status: Field<'_>, summary: &mut Summary) {
+fn main_containers(status: JsonField<'_>, summary: &mut ContainerSummary) {
     let (mut running, mut failure) = (false, None);
     for container in status.at("containerStatuses").items().rev() {
         summary.restarts.add(container);
@@ -134,16 +134,16 @@ fn main_containers(status: Field<'_>, summary: &mut Summary) {
         if !waiting.is_empty() {
             summary.reason = waiting.to_owned();
         } else if terminated.is_set() {
-            summary.reason = termination(terminated);
+            summary.reason = termination_reason(terminated);
             if terminated.at("exitCode").int() != 0 {
                 failure = Some(summary.reason.clone());
             }
-        } else if container.at("ready").truth() && container.at("state.running").is_set() {
+        } else if container.at("ready").is_true() && container.at("state.running").is_set() {
             running = true;
             summary.ready += 1;
         }
     }
-    // A pod of which one container has ended is not done while another runs or has failed.
+    // A pod with a completed container is not completed while another runs or has failed.
     if summary.reason == "Completed" {
         let ready = status.at("conditions").items().any(|condition| {
             condition.at("type").text() == "Ready" && condition.at("status").text() == "True"
@@ -157,8 +157,8 @@ fn main_containers(status: Field<'_>, summary: &mut Summary) {
     }
 }
 
-/// Why a container ended: the reason given, else the signal, else the exit code.
-fn termination(terminated: Field<'_>) -> String {
+/// Why a container ended: its reason, else the signal, else the exit code.
+fn termination_reason(terminated: JsonField<'_>) -> String {
     match (terminated.at("reason").text(), terminated.at("signal").int()) {
         ("", 0) => format!("ExitCode:{}", terminated.at("exitCode").int()),
         ("", signal) => format!("Signal:{signal}"),
@@ -166,7 +166,7 @@ fn termination(terminated: Field<'_>) -> String {
     }
 }
 
-fn readiness_gates(pod: Field<'_>) -> String {
+fn readiness_gates(pod: JsonField<'_>) -> String {
     let gates = pod.at("spec.readinessGates").items();
     let total = gates.len();
     if total == 0 {
@@ -179,18 +179,18 @@ fn readiness_gates(pod: Field<'_>) -> String {
 }
 
 /// The status of the first condition of a type.
-fn condition<'a>(status: Field<'a>, kind: &str) -> Option<&'a str> {
+fn condition<'a>(status: JsonField<'a>, kind: &str) -> Option<&'a str> {
     let mut conditions = status.at("conditions").items();
     conditions.find(|condition| condition.at("type").text() == kind).map(|found| found.at("status").text())
 }
 
-/// An init container that keeps running beside the main ones.
-fn is_sidecar(container: Field<'_>) -> bool {
+/// Whether it is an init container that keeps running beside the main ones.
+fn is_sidecar(container: JsonField<'_>) -> bool {
     container.at("restartPolicy").text() == "Always"
 }
 
 impl Restarts {
-    fn add(&mut self, container: Field<'_>) {
+    fn add(&mut self, container: JsonField<'_>) {
         self.count = self.count.saturating_add(container.at("restartCount").int());
         self.last = self.last.max(container.at("lastState.terminated.finishedAt").time());
     }

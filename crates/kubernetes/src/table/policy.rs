@@ -1,11 +1,11 @@
-//! What limits pods: disruption budgets, priorities and quotas.
+//! Tables of disruption budgets, priority classes and resource quotas.
 
 use model::Moment;
 
-use super::field::Field;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static POD_DISRUPTION_BUDGET: BuiltIn = BuiltIn {
+pub(super) static POD_DISRUPTION_BUDGET: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Min Available"),
@@ -24,11 +24,11 @@ pub(super) static POD_DISRUPTION_BUDGET: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static PRIORITY_CLASS: BuiltIn = BuiltIn {
+pub(super) static PRIORITY_CLASS: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::integer("Value"),
-        Column::truth("Global-Default"),
+        Column::boolean("Global-Default"),
         AGE,
         Column::text("PreemptionPolicy"),
     ],
@@ -36,24 +36,26 @@ pub(super) static PRIORITY_CLASS: BuiltIn = BuiltIn {
         vec![
             name(object),
             object.at("value").int().into(),
-            object.at("globalDefault").truth().into(),
+            object.at("globalDefault").is_true().into(),
             object_age(object, now),
             object.at("preemptionPolicy").maybe_text().unwrap_or("PreemptLowerPriority").into(),
         ]
     },
 };
 
-pub(super) static RESOURCE_QUOTA: BuiltIn =
-    BuiltIn { columns: &[NAME, Column::text("Request"), Column::text("Limit"), AGE], cells: resource_quota };
+pub(super) static RESOURCE_QUOTA: BuiltInPrinter = BuiltInPrinter {
+    columns: &[NAME, Column::text("Request"), Column::text("Limit"), AGE],
+    cells: resource_quota,
+};
 
-fn number_or_percentage(field: Field<'_>) -> String {
+fn number_or_percentage(field: JsonField<'_>) -> String {
     let number = field.maybe_int().map(|number| number.to_string());
     number.or_else(|| field.maybe_text().map(str::to_owned)).unwrap_or_else(|| "N/A".to_owned())
 }
 
-fn resource_quota(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn resource_quota(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let (hard, used) = (object.at("status.hard"), object.at("status.used"));
-    let amount = |field: Field<'_>| field.amount().unwrap_or_else(|| "0".to_owned());
+    let amount = |field: JsonField<'_>| field.quantity().unwrap_or_else(|| "0".to_owned());
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for (resource, _) in hard.entries() {
         let list = if resource.starts_with("limits.") { &mut limits } else { &mut requests };

@@ -1,47 +1,47 @@
-//! Tables as kubectl prints them, byte for byte.
+//! Printing of tables, byte for byte as kubectl does it.
 
 use super::selectors::labels;
-use super::{Cell, Column, Holds, Row, Table};
+use super::{Cell, Column, ColumnType, Table, TableRow};
 
-/// The narrowest column, and the space after each.
+/// Minimum width of a column, and the padding after each.
 const MIN_WIDTH: usize = 6;
 const PADDING: usize = 3;
 
-/// What to print, by kubectl's flags.
+/// Options for printing tables, after kubectl's `PrintOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Style {
+pub struct PrintOptions {
     /// `-o wide`: all columns.
     pub wide: bool,
-    /// `--all-namespaces`: a column with the namespace, for kinds that have one.
-    pub namespaces: bool,
-    /// The kind in front of each name, as when several kinds are asked for: `deployment.apps/web`.
-    pub kinds: bool,
+    /// `--all-namespaces`: a namespace column, for namespaced kinds.
+    pub with_namespace: bool,
+    /// The kind before each name, as when several kinds are requested: `deployment.apps/web`.
+    pub with_kind: bool,
     /// `--no-headers`
     pub no_headers: bool,
     /// `--show-labels`: a column with all labels.
-    pub all_labels: bool,
+    pub show_labels: bool,
     /// `--label-columns`: a column for each of these labels.
-    pub label_columns: Vec<String>,
+    pub column_labels: Vec<String>,
 }
 
-/// The tables one below the other. A table without rows prints nothing.
-pub fn render(tables: &[Table], style: &Style) -> String {
+/// Prints the tables one after the other. A table without rows prints nothing.
+pub fn render(tables: &[Table], style: &PrintOptions) -> String {
     let mut text = String::new();
     for table in tables.iter().filter(|table| !table.rows.is_empty()) {
         if !text.is_empty() && !style.no_headers {
             text.push('\n');
         }
-        text += &align(&tabbed(table, style));
+        text += &align_columns(&tab_separated(table, style));
     }
     text
 }
 
-/// The table with a tab between two cells.
-fn tabbed(table: &Table, style: &Style) -> String {
-    let namespaces = style.namespaces && table.rows.iter().any(|row| !row.namespace.is_empty());
+/// The table with tabs between cells.
+fn tab_separated(table: &Table, style: &PrintOptions) -> String {
+    let namespaces = style.with_namespace && table.rows.iter().any(|row| !row.namespace.is_empty());
     let shown = |column: &Column| style.wide || column.priority == 0;
-    let is_name = |column: &Column| column.format == "name" && column.holds == Holds::Text;
-    let name = table.columns.iter().position(is_name).filter(|_| style.kinds);
+    let is_name = |column: &Column| column.format == "name" && column.column_type == ColumnType::Text;
+    let name = table.columns.iter().position(is_name).filter(|_| style.with_kind);
     let kind = table.kind.to_string().to_lowercase();
     let mut lines = Vec::new();
     if !style.no_headers {
@@ -51,8 +51,8 @@ fn tabbed(table: &Table, style: &Style) -> String {
         header.extend(
             table.columns.iter().filter(|column| shown(column)).map(|column| column.name.to_uppercase()),
         );
-        header.extend(style.label_columns.iter().map(label));
-        header.extend(style.all_labels.then(|| "LABELS".to_owned()));
+        header.extend(style.column_labels.iter().map(label));
+        header.extend(style.show_labels.then(|| "LABELS".to_owned()));
         lines.push(header.join("\t"));
     }
     for row in &table.rows {
@@ -61,11 +61,11 @@ fn tabbed(table: &Table, style: &Style) -> String {
         for (index, (column, cell)) in table.columns.iter().zip(&row.cells).enumerate() {
             if shown(column) {
                 let prefixed = (name == Some(index)).then(|| Cell::Text(format!("{kind}/{cell}")));
-                line.push(printed(prefixed.as_ref().unwrap_or(cell)));
+                line.push(cell_text(prefixed.as_ref().unwrap_or(cell)));
             }
         }
-        line.extend(style.label_columns.iter().map(|label| one_line(label_value(row, label))));
-        line.extend(style.all_labels.then(|| {
+        line.extend(style.column_labels.iter().map(|label| one_line(label_value(row, label))));
+        line.extend(style.show_labels.then(|| {
             one_line(&labels(row.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()))))
         }));
         lines.push(line.join("\t"));
@@ -74,14 +74,14 @@ fn tabbed(table: &Table, style: &Style) -> String {
     lines.join("\n")
 }
 
-fn printed(cell: &Cell) -> String {
+fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => one_line(text),
         _ => cell.to_string(),
     }
 }
 
-/// The first line of a text, with `...` for the others, and what would steer a terminal made visible.
+/// The first line of a text, followed by `...` if there are more, with ESC made visible.
 fn one_line(text: &str) -> String {
     let end = text.find(['\u{c}', '\n', '\r']);
     let mut line = text[..end.unwrap_or(text.len())].replace('\u{1b}', "^[");
@@ -91,15 +91,15 @@ fn one_line(text: &str) -> String {
     line
 }
 
-fn label_value<'a>(row: &'a Row, label: &str) -> &'a str {
+fn label_value<'a>(row: &'a TableRow, label: &str) -> &'a str {
     row.labels.iter().find(|(name, _)| name == label).map_or("", |(_, value)| value)
 }
 
-/// Turns tabs into columns, as Go's tabwriter does: a cell is what a tab ends, so the last of a line is none; a
-/// column reaches over neighbouring lines that have such a cell, and is no narrower than those above it were.
+/// Aligns tab-separated cells as Go's tabwriter does: a cell is terminated by a tab, so the last text of a line is
+/// not a cell; a column consists of adjacent lines that have such a cell, and is no narrower than the ones above it.
 ///
 /// A tab inside a cell's text therefore makes a column of its own, in kubectl too.
-fn align(text: &str) -> String {
+fn align_columns(text: &str) -> String {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(['\t', '\u{b}']).collect()).collect();
     let mut widths: Vec<Vec<usize>> = vec![Vec::new(); lines.len()];
     let mut column = 0;
@@ -136,15 +136,15 @@ mod tests {
     #[test]
     fn a_line_without_tabs_parts_the_columns_around_it() {
         assert_eq!(
-            align("a\tb\nlonger cell\tb\n\na\tb\n"),
+            align_columns("a\tb\nlonger cell\tb\n\na\tb\n"),
             "a             b\nlonger cell   b\n\na             b\n"
         );
-        assert_eq!(align("a\tb\tc\nd\ne\tffffff\tg\n"), "a     b     c\nd\ne     ffffff   g\n");
+        assert_eq!(align_columns("a\tb\tc\nd\ne\tffffff\tg\n"), "a     b     c\nd\ne     ffffff   g\n");
     }
 
     #[test]
     fn a_cell_may_be_of_any_length() {
         let long = "x".repeat(100_000);
-        assert_eq!(align(&format!("{long}\ty\n")), format!("{long}   y\n"));
+        assert_eq!(align_columns(&format!("{long}\ty\n")), format!("{long}   y\n"));
     }
 }

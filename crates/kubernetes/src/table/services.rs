@@ -1,14 +1,14 @@
-//! Services and what leads to them.
+//! Tables of Services, endpoints, Ingresses and network policies.
 
 use std::collections::BTreeSet;
 
 use model::Moment;
 
-use super::field::Field;
+use super::field::JsonField;
 use super::selectors;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static SERVICE: BuiltIn = BuiltIn {
+pub(super) static SERVICE: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Type"),
@@ -21,17 +21,17 @@ pub(super) static SERVICE: BuiltIn = BuiltIn {
     cells: service,
 };
 
-pub(super) static ENDPOINTS: BuiltIn = BuiltIn {
+pub(super) static ENDPOINTS: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Endpoints"), AGE],
     cells: |object, now| vec![name(object), endpoints(object).into(), object_age(object, now)],
 };
 
-pub(super) static ENDPOINT_SLICE: BuiltIn = BuiltIn {
+pub(super) static ENDPOINT_SLICE: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("AddressType"), Column::text("Ports"), Column::text("Endpoints"), AGE],
     cells: endpoint_slice,
 };
 
-pub(super) static INGRESS: BuiltIn = BuiltIn {
+pub(super) static INGRESS: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Class"),
@@ -43,19 +43,19 @@ pub(super) static INGRESS: BuiltIn = BuiltIn {
     cells: ingress,
 };
 
-pub(super) static INGRESS_CLASS: BuiltIn = BuiltIn {
+pub(super) static INGRESS_CLASS: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Controller"), Column::text("Parameters"), AGE],
     cells: ingress_class,
 };
 
-pub(super) static NETWORK_POLICY: BuiltIn = BuiltIn {
+pub(super) static NETWORK_POLICY: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Pod-Selector"), AGE],
     cells: |object, now| {
         vec![name(object), selectors::shown(object.at("spec.podSelector")).into(), object_age(object, now)]
     },
 };
 
-fn service(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn service(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let spec = object.at("spec");
     let kind = spec.at("type").text_or("ClusterIP");
     let cluster_ip = spec.at("clusterIPs").texts().next().unwrap_or(spec.at("clusterIP").text_or("<none>"));
@@ -70,7 +70,7 @@ fn service(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn external_ip(service: Field<'_>, kind: &str) -> String {
+fn external_ip(service: JsonField<'_>, kind: &str) -> String {
     let external: Vec<&str> = service.at("spec.externalIPs").texts().collect();
     match kind {
         "ClusterIP" | "NodePort" if external.is_empty() => "<none>".to_owned(),
@@ -85,8 +85,8 @@ fn external_ip(service: Field<'_>, kind: &str) -> String {
     }
 }
 
-/// The addresses at which a load balancer takes traffic, sorted.
-fn load_balancer(object: Field<'_>) -> BTreeSet<&str> {
+/// The ingress addresses of a load balancer, sorted.
+fn load_balancer(object: JsonField<'_>) -> BTreeSet<&str> {
     let points = object.at("status.loadBalancer.ingress").items();
     points
         .map(|point| point.at("ip").text_or(point.at("hostname").text()))
@@ -94,8 +94,8 @@ fn load_balancer(object: Field<'_>) -> BTreeSet<&str> {
         .collect()
 }
 
-fn service_ports(spec: Field<'_>) -> String {
-    let port = |port: Field<'_>| {
+fn service_ports(spec: JsonField<'_>) -> String {
+    let port = |port: JsonField<'_>| {
         let (number, protocol) = (port.at("port").int(), port.at("protocol").text_or("TCP"));
         match port.at("nodePort").int() {
             node @ 1.. => format!("{number}:{node}/{protocol}"),
@@ -106,7 +106,7 @@ fn service_ports(spec: Field<'_>) -> String {
     if ports.is_empty() { "<none>".to_owned() } else { ports.join(",") }
 }
 
-fn endpoints(object: Field<'_>) -> String {
+fn endpoints(object: JsonField<'_>) -> String {
     if object.at("subsets").count() == 0 {
         return "<none>".to_owned();
     }
@@ -126,7 +126,7 @@ fn endpoints(object: Field<'_>) -> String {
     list.text()
 }
 
-fn endpoint_slice(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn endpoint_slice(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let (mut ports, mut addresses) = (FirstThree::default(), FirstThree::default());
     for port in object.at("ports").items() {
         ports.add(|| match (port.at("port").maybe_int(), port.at("name").maybe_text()) {
@@ -150,7 +150,7 @@ fn endpoint_slice(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn ingress(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn ingress(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let spec = object.at("spec");
     let addresses: Vec<&str> = load_balancer(object).into_iter().collect();
     vec![
@@ -163,8 +163,8 @@ fn ingress(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-/// The first three hosts. What is said of more counts the rules, not the hosts, as Kubernetes does.
-fn hosts(rules: Field<'_>) -> String {
+/// The first three hosts. The count of further ones counts the rules, not the hosts, as in Kubernetes.
+fn hosts(rules: JsonField<'_>) -> String {
     let mut shown: Vec<&str> = Vec::new();
     let mut more = false;
     for rule in rules.items() {
@@ -181,7 +181,7 @@ fn hosts(rules: Field<'_>) -> String {
     }
 }
 
-fn ingress_class(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn ingress_class(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let annotation = object.at("metadata.annotations").key("ingressclass.kubernetes.io/is-default-class");
     let default = if annotation.text() == "true" { " (default)" } else { "" };
     let parameters = object.at("spec.parameters");
@@ -199,7 +199,7 @@ fn ingress_class(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-/// A list of which three entries are shown and the others counted.
+/// A list of which three entries are shown and the rest counted.
 #[derive(Default)]
 struct FirstThree {
     shown: Vec<String>,

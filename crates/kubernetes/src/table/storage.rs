@@ -1,11 +1,11 @@
-//! Volumes, claims on them, and the drivers behind.
+//! Tables of volumes, claims, and storage drivers.
 
 use model::Moment;
 
-use super::field::Field;
-use super::{AGE, BuiltIn, Cell, Column, Holds, NAME, name, object_age};
+use super::field::JsonField;
+use super::{AGE, BuiltInPrinter, Cell, Column, ColumnType, NAME, name, object_age};
 
-pub(super) static PERSISTENT_VOLUME: BuiltIn = BuiltIn {
+pub(super) static PERSISTENT_VOLUME: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Capacity"),
@@ -22,7 +22,7 @@ pub(super) static PERSISTENT_VOLUME: BuiltIn = BuiltIn {
     cells: persistent_volume,
 };
 
-pub(super) static PERSISTENT_VOLUME_CLAIM: BuiltIn = BuiltIn {
+pub(super) static PERSISTENT_VOLUME_CLAIM: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Status"),
@@ -37,7 +37,7 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: BuiltIn = BuiltIn {
     cells: persistent_volume_claim,
 };
 
-pub(super) static STORAGE_CLASS: BuiltIn = BuiltIn {
+pub(super) static STORAGE_CLASS: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Provisioner"),
@@ -49,31 +49,31 @@ pub(super) static STORAGE_CLASS: BuiltIn = BuiltIn {
     cells: storage_class,
 };
 
-pub(super) static CSI_NODE: BuiltIn = BuiltIn {
+pub(super) static CSI_NODE: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::integer("Drivers"), AGE],
     cells: |object, now| {
         vec![name(object), object.at("spec.drivers").count().into(), object_age(object, now)]
     },
 };
 
-pub(super) static CSI_DRIVER: BuiltIn = BuiltIn {
+pub(super) static CSI_DRIVER: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
-        Column::truth("AttachRequired"),
-        Column::truth("PodInfoOnMount"),
-        Column::truth("StorageCapacity"),
+        Column::boolean("AttachRequired"),
+        Column::boolean("PodInfoOnMount"),
+        Column::boolean("StorageCapacity"),
         Column::text("TokenRequests"),
-        Column::truth("RequiresRepublish"),
+        Column::boolean("RequiresRepublish"),
         Column::text("Modes"),
         AGE,
     ],
     cells: csi_driver,
 };
 
-pub(super) static CSI_STORAGE_CAPACITY: BuiltIn = BuiltIn {
+pub(super) static CSI_STORAGE_CAPACITY: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("StorageClassName"), Column::text("Capacity")],
     cells: |object, _| {
-        let capacity = object.at("capacity").amount();
+        let capacity = object.at("capacity").quantity();
         vec![
             name(object),
             object.at("storageClassName").text().into(),
@@ -82,13 +82,13 @@ pub(super) static CSI_STORAGE_CAPACITY: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static VOLUME_ATTACHMENT: BuiltIn = BuiltIn {
+pub(super) static VOLUME_ATTACHMENT: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
-        Column::new("Attacher", Holds::Text, "name", 0),
+        Column::new("Attacher", ColumnType::Text, "name", 0),
         Column::text("PV"),
         Column::text("Node"),
-        Column::truth("Attached"),
+        Column::boolean("Attached"),
         AGE,
     ],
     cells: |object, now| {
@@ -97,18 +97,18 @@ pub(super) static VOLUME_ATTACHMENT: BuiltIn = BuiltIn {
             object.at("spec.attacher").text().into(),
             object.at("spec.source.persistentVolumeName").text().into(),
             object.at("spec.nodeName").text().into(),
-            object.at("status.attached").truth().into(),
+            object.at("status.attached").is_true().into(),
             object_age(object, now),
         ]
     },
 };
 
-pub(super) static VOLUME_ATTRIBUTES_CLASS: BuiltIn = BuiltIn {
+pub(super) static VOLUME_ATTRIBUTES_CLASS: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("DriverName"), AGE],
     cells: |object, now| vec![name(object), object.at("driverName").text().into(), object_age(object, now)],
 };
 
-fn persistent_volume(volume: Field<'_>, now: Moment) -> Vec<Cell> {
+fn persistent_volume(volume: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let spec = volume.at("spec");
     let claim = spec.at("claimRef");
     let claim = if claim.is_set() {
@@ -131,10 +131,10 @@ fn persistent_volume(volume: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn persistent_volume_claim(claim: Field<'_>, now: Moment) -> Vec<Cell> {
+fn persistent_volume_claim(claim: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let (spec, status) = (claim.at("spec"), claim.at("status"));
     let volume = spec.at("volumeName").text();
-    // Without a volume there is nothing but a wish.
+    // Without a volume neither capacity nor access modes are shown.
     let (capacity, modes) = if volume.is_empty() {
         (String::new(), String::new())
     } else {
@@ -153,7 +153,7 @@ fn persistent_volume_claim(claim: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn storage_class(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn storage_class(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let annotations = object.at("metadata.annotations");
     let default =
         ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"]
@@ -165,12 +165,12 @@ fn storage_class(object: Field<'_>, now: Moment) -> Vec<Cell> {
         object.at("provisioner").text().into(),
         object.at("reclaimPolicy").maybe_text().unwrap_or("Delete").into(),
         object.at("volumeBindingMode").maybe_text().unwrap_or("Immediate").into(),
-        object.at("allowVolumeExpansion").truth().into(),
+        object.at("allowVolumeExpansion").is_true().into(),
         object_age(object, now),
     ]
 }
 
-fn csi_driver(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn csi_driver(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let spec = object.at("spec");
     let tokens = spec.at("tokenRequests");
     let tokens = if tokens.is_set() {
@@ -181,22 +181,22 @@ fn csi_driver(object: Field<'_>, now: Moment) -> Vec<Cell> {
     let modes: Vec<&str> = spec.at("volumeLifecycleModes").texts().collect();
     vec![
         name(object),
-        spec.at("attachRequired").maybe_truth().unwrap_or(true).into(),
-        spec.at("podInfoOnMount").truth().into(),
-        spec.at("storageCapacity").truth().into(),
+        spec.at("attachRequired").maybe_bool().unwrap_or(true).into(),
+        spec.at("podInfoOnMount").is_true().into(),
+        spec.at("storageCapacity").is_true().into(),
         tokens.into(),
-        spec.at("requiresRepublish").truth().into(),
+        spec.at("requiresRepublish").is_true().into(),
         if modes.is_empty() { "Persistent".to_owned() } else { modes.join(",") }.into(),
         object_age(object, now),
     ]
 }
 
-fn storage(amounts: Field<'_>) -> String {
-    amounts.at("storage").amount().unwrap_or_else(|| "0".to_owned())
+fn storage(amounts: JsonField<'_>) -> String {
+    amounts.at("storage").quantity().unwrap_or_else(|| "0".to_owned())
 }
 
-/// The short forms of the modes, in an order of their own.
-fn access_modes(modes: Field<'_>) -> String {
+/// The short forms of the access modes, in kubectl's order.
+fn access_modes(modes: JsonField<'_>) -> String {
     let given: Vec<&str> = modes.texts().collect();
     let shown: Vec<&str> = [
         ("ReadWriteOnce", "RWO"),
@@ -211,23 +211,23 @@ fn access_modes(modes: Field<'_>) -> String {
     shown.join(",")
 }
 
-fn phase(object: Field<'_>) -> &str {
+fn phase(object: JsonField<'_>) -> &str {
     if object.at("metadata.deletionTimestamp").is_set() {
         return "Terminating";
     }
     object.at("status.phase").text_or("Pending")
 }
 
-/// The annotation from before there was a field still comes first.
-fn class(object: Field<'_>) -> &str {
+/// The legacy annotation takes precedence over the field.
+fn class(object: JsonField<'_>) -> &str {
     let annotation = object.at("metadata.annotations").key("volume.beta.kubernetes.io/storage-class");
     annotation.maybe_text().unwrap_or(object.at("spec.storageClassName").text())
 }
 
-fn attributes_class(spec: Field<'_>) -> &str {
+fn attributes_class(spec: JsonField<'_>) -> &str {
     spec.at("volumeAttributesClassName").maybe_text().unwrap_or("<unset>")
 }
 
-fn volume_mode(spec: Field<'_>) -> &str {
+fn volume_mode(spec: JsonField<'_>) -> &str {
     spec.at("volumeMode").maybe_text().unwrap_or("Filesystem")
 }

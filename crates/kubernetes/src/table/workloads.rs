@@ -1,12 +1,12 @@
-//! What keeps pods running: deployments, sets, controllers and autoscalers.
+//! Tables of workloads: Deployments, sets, controllers and autoscalers.
 
 use model::Moment;
 
-use super::field::Field;
+use super::field::JsonField;
 use super::selectors;
-use super::{AGE, BuiltIn, Cell, Column, NAME, name, object_age};
+use super::{AGE, BuiltInPrinter, Cell, Column, NAME, name, object_age};
 
-pub(super) static DEPLOYMENT: BuiltIn = BuiltIn {
+pub(super) static DEPLOYMENT: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Ready"),
@@ -20,12 +20,12 @@ pub(super) static DEPLOYMENT: BuiltIn = BuiltIn {
     cells: deployment,
 };
 
-pub(super) static REPLICA_SET: BuiltIn = BuiltIn {
+pub(super) static REPLICA_SET: BuiltInPrinter = BuiltInPrinter {
     columns: REPLICAS,
     cells: |object, now| replicas(object, now, selectors::shown(object.at("spec.selector"))),
 };
 
-pub(super) static REPLICATION_CONTROLLER: BuiltIn = BuiltIn {
+pub(super) static REPLICATION_CONTROLLER: BuiltInPrinter = BuiltInPrinter {
     columns: REPLICAS,
     cells: |object, now| {
         let selector = object.at("spec.selector");
@@ -38,7 +38,7 @@ pub(super) static REPLICATION_CONTROLLER: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static STATEFUL_SET: BuiltIn = BuiltIn {
+pub(super) static STATEFUL_SET: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Ready"), AGE, Column::wide("Containers"), Column::wide("Images")],
     cells: |object, now| {
         let [names, images] = containers(object.at("spec.template"));
@@ -46,7 +46,7 @@ pub(super) static STATEFUL_SET: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static DAEMON_SET: BuiltIn = BuiltIn {
+pub(super) static DAEMON_SET: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::integer("Desired"),
@@ -63,7 +63,7 @@ pub(super) static DAEMON_SET: BuiltIn = BuiltIn {
     cells: daemon_set,
 };
 
-pub(super) static CONTROLLER_REVISION: BuiltIn = BuiltIn {
+pub(super) static CONTROLLER_REVISION: BuiltInPrinter = BuiltInPrinter {
     columns: &[NAME, Column::text("Controller"), Column::text("Revision"), AGE],
     cells: |object, now| {
         vec![
@@ -75,7 +75,7 @@ pub(super) static CONTROLLER_REVISION: BuiltIn = BuiltIn {
     },
 };
 
-pub(super) static HORIZONTAL_POD_AUTOSCALER: BuiltIn = BuiltIn {
+pub(super) static HORIZONTAL_POD_AUTOSCALER: BuiltInPrinter = BuiltInPrinter {
     columns: &[
         NAME,
         Column::text("Reference"),
@@ -100,7 +100,7 @@ static REPLICAS: &[Column] = &[
 ];
 
 /// Names and images of a pod template's containers.
-pub(super) fn containers(template: Field<'_>) -> [Cell; 2] {
+pub(super) fn containers(template: JsonField<'_>) -> [Cell; 2] {
     ["name", "image"].map(|field| {
         let texts: Vec<&str> =
             template.at("spec.containers").items().map(|container| container.at(field).text()).collect();
@@ -108,7 +108,7 @@ pub(super) fn containers(template: Field<'_>) -> [Cell; 2] {
     })
 }
 
-fn deployment(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn deployment(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let [names, images] = containers(object.at("spec.template"));
     let selector = selectors::selector(object.at("spec.selector"));
     vec![
@@ -123,11 +123,11 @@ fn deployment(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-fn replicas(object: Field<'_>, now: Moment, selector: String) -> Vec<Cell> {
+fn replicas(object: JsonField<'_>, now: Moment, selector: String) -> Vec<Cell> {
     let [names, images] = containers(object.at("spec.template"));
     vec![
         name(object),
-        desired(object).into(),
+        desired_replicas(object).into(),
         object.at("status.replicas").int().into(),
         object.at("status.readyReplicas").int().into(),
         object_age(object, now),
@@ -137,7 +137,7 @@ fn replicas(object: Field<'_>, now: Moment, selector: String) -> Vec<Cell> {
     ]
 }
 
-fn daemon_set(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn daemon_set(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let [names, images] = containers(object.at("spec.template"));
     let status = object.at("status");
     vec![
@@ -155,26 +155,26 @@ fn daemon_set(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-/// One replica is asked for by who says nothing.
-fn desired(object: Field<'_>) -> i64 {
+/// `spec.replicas`, which defaults to one.
+fn desired_replicas(object: JsonField<'_>) -> i64 {
     object.at("spec.replicas").maybe_int().unwrap_or(1)
 }
 
-fn ready(object: Field<'_>) -> String {
-    format!("{}/{}", object.at("status.readyReplicas").int(), desired(object))
+fn ready(object: JsonField<'_>) -> String {
+    format!("{}/{}", object.at("status.readyReplicas").int(), desired_replicas(object))
 }
 
 /// `statefulset.apps/db`.
-fn controller(object: Field<'_>) -> String {
+fn controller(object: JsonField<'_>) -> String {
     let mut owners = object.at("metadata.ownerReferences").items();
-    let Some(owner) = owners.find(|owner| owner.at("controller").truth()) else {
+    let Some(owner) = owners.find(|owner| owner.at("controller").is_true()) else {
         return "<none>".to_owned();
     };
     let kind = model::Kind::of(owner.at("apiVersion").text(), owner.at("kind").text());
     format!("{}/{}", kind.to_string().to_lowercase(), owner.at("name").text())
 }
 
-fn horizontal_pod_autoscaler(object: Field<'_>, now: Moment) -> Vec<Cell> {
+fn horizontal_pod_autoscaler(object: JsonField<'_>, now: Moment) -> Vec<Cell> {
     let (spec, target) = (object.at("spec"), object.at("spec.scaleTargetRef"));
     vec![
         name(object),
@@ -187,8 +187,8 @@ fn horizontal_pod_autoscaler(object: Field<'_>, now: Moment) -> Vec<Cell> {
     ]
 }
 
-/// The first two metrics, each as current and wanted value, and how many more there are.
-fn metrics(object: Field<'_>) -> String {
+/// The first two metrics, each with its current and target value, and the number of further ones.
+fn metrics(object: JsonField<'_>) -> String {
     let specs = object.at("spec.metrics").items();
     let mut statuses = object.at("status.currentMetrics").items();
     let count = specs.len();
@@ -200,15 +200,15 @@ fn metrics(object: Field<'_>) -> String {
     shown.join(", ") + &more
 }
 
-/// `autoscaling/v1` knows nothing but the use of CPU; and that of 80 % is what an API server fills in.
-fn cpu_percentage(object: Field<'_>, status: Option<Field<'_>>) -> String {
+/// `autoscaling/v1` supports only CPU utilization; an API server defaults its target to 80 %.
+fn cpu_percentage(object: JsonField<'_>, status: Option<JsonField<'_>>) -> String {
     let target = object.at("spec.targetCPUUtilizationPercentage").maybe_int().unwrap_or(80);
     let old = object.at("status.currentCPUUtilizationPercentage").maybe_int();
     let new = || status?.at("resource.current.averageUtilization").maybe_int();
     format!("cpu: {}/{target}%", percent(old.or_else(new), "<unknown>"))
 }
 
-fn metric(spec: Field<'_>, status: Option<Field<'_>>) -> String {
+fn metric(spec: JsonField<'_>, status: Option<JsonField<'_>>) -> String {
     let field = match spec.at("type").text() {
         "External" => "external",
         "Pods" => "pods",
@@ -220,31 +220,32 @@ fn metric(spec: Field<'_>, status: Option<Field<'_>>) -> String {
     let (spec, status) =
         (spec.at(field), status.map(|status| status.at(field)).filter(|status| status.is_set()));
     let target = spec.at("target");
-    let current =
-        |name: &str| status.map_or("<unknown>".to_owned(), |status| amount(status.at("current").at(name)));
+    let current = |name: &str| {
+        status.map_or("<unknown>".to_owned(), |status| quantity_text(status.at("current").at(name)))
+    };
     let average = target.at("averageValue");
     match field {
         "resource" | "containerResource" => {
             let resource = spec.at("name").text();
             if average.is_set() {
-                return format!("{resource}: {}/{}", current("averageValue"), amount(average));
+                return format!("{resource}: {}/{}", current("averageValue"), quantity_text(average));
             }
             let used = status.and_then(|status| status.at("current.averageUtilization").maybe_int());
             let wanted = target.at("averageUtilization").maybe_int();
             format!("{resource}: {}/{}", percent(used, "<unknown>"), percent(wanted, "<auto>"))
         }
-        "pods" => format!("{}/{}", current("averageValue"), amount(average)),
+        "pods" => format!("{}/{}", current("averageValue"), quantity_text(average)),
         _ if average.is_set() => {
             let known = status.is_some_and(|status| status.at("current.averageValue").is_set());
             let current = if known { current("averageValue") } else { "<unknown>".to_owned() };
-            format!("{current}/{} (avg)", amount(average))
+            format!("{current}/{} (avg)", quantity_text(average))
         }
-        _ => format!("{}/{}", current("value"), amount(target.at("value"))),
+        _ => format!("{}/{}", current("value"), quantity_text(target.at("value"))),
     }
 }
 
-fn amount(field: Field<'_>) -> String {
-    field.amount().unwrap_or_else(|| "<nil>".to_owned())
+fn quantity_text(field: JsonField<'_>) -> String {
+    field.quantity().unwrap_or_else(|| "<nil>".to_owned())
 }
 
 fn percent(number: Option<i64>, otherwise: &str) -> String {

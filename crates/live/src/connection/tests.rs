@@ -12,16 +12,16 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Somebody on loopback. Each who connects is answered once and then hears nothing more, unless told to hang up.
+/// A test server on loopback. Each connection gets one response and stays open, unless that has `Connection: close`.
 pub(crate) struct Server {
     port: u16,
-    /// What was asked, in small letters.
+    /// The received requests, in lower case.
     heard: Receiver<String>,
-    /// With what it shows itself; `None` without TLS.
+    /// The TLS configuration; `None` without TLS.
     tls: Arc<RwLock<Option<Arc<ServerConfig>>>>,
 }
 
-/// A folder with a kubeconfig, and what it names.
+/// A folder with a kubeconfig and the files it refers to.
 struct Files(TempDir);
 
 trait Stream: Read + Write + Send {}
@@ -38,11 +38,11 @@ impl Server {
             let mut clients = Vec::new();
             for client in listener.incoming() {
                 let shown = shown.read().unwrap().clone();
-                let mut client = secured(client.unwrap(), shown);
-                let Some(head) = head(&mut client) else { continue };
+                let mut client = with_tls(client.unwrap(), shown);
+                let Some(head) = read_request_head(&mut client) else { continue };
                 let answer = answer(&head);
                 let _ = hear.send(head);
-                // Not everybody listens to the end.
+                // Clients may close the connection early.
                 let _ = client.write_all(answer.as_bytes()).and_then(|()| client.flush());
                 if !answer.to_lowercase().contains("connection: close") {
                     clients.push(client);
@@ -52,19 +52,19 @@ impl Server {
         Server { port, heard, tls }
     }
 
-    /// A connection to it that needs no credentials.
+    /// A connection without credentials.
     pub(crate) async fn connection(&self) -> Connection {
         Files::new(&format!("server: \"http://127.0.0.1:{}\"", self.port), "").open().await
     }
 
-    /// Waits until this was asked for.
+    /// Waits until this path was requested.
     pub(crate) fn wait_for(&self, path: &str) {
         let is_it = |head: &String| head.split(' ').nth(1) == Some(path);
         assert!(self.heard.iter().any(|head| is_it(&head)));
     }
 
-    /// The values of a header in the requests up to now.
-    fn heard(&self, header: &str) -> Vec<String> {
+    /// The values of a header in all requests so far.
+    fn header_values(&self, header: &str) -> Vec<String> {
         let value = |head: String| {
             let line = head.lines().find_map(|line| line.strip_prefix(header)?.strip_prefix(": "));
             line.unwrap_or_default().to_owned()
@@ -73,15 +73,15 @@ impl Server {
     }
 }
 
-fn secured(client: TcpStream, tls: Option<Arc<ServerConfig>>) -> Box<dyn Stream> {
+fn with_tls(client: TcpStream, tls: Option<Arc<ServerConfig>>) -> Box<dyn Stream> {
     match tls {
         None => Box::new(client),
         Some(tls) => Box::new(StreamOwned::new(ServerConnection::new(tls).unwrap(), client)),
     }
 }
 
-/// The head of a request; `None` if it does not come.
-fn head(client: &mut impl Read) -> Option<String> {
+/// Reads the head of a request; `None` at the end of the stream.
+fn read_request_head(client: &mut impl Read) -> Option<String> {
     let (mut head, mut piece) = (Vec::new(), [0; 4096]);
     while !head.ends_with(b"\r\n\r\n") {
         let length = client.read(&mut piece).ok().filter(|length| *length > 0)?;
@@ -90,20 +90,20 @@ fn head(client: &mut impl Read) -> Option<String> {
     Some(String::from_utf8(head).unwrap().to_lowercase())
 }
 
-/// A whole answer.
-pub(crate) fn answer(status: &str, body: &str) -> String {
+/// A complete HTTP response.
+pub(crate) fn http_response(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 impl Files {
-    /// A kubeconfig for a cluster and a user in YAML's short form.
+    /// A kubeconfig with a cluster and a user in YAML's flow style.
     fn new(cluster: &str, user: &str) -> Files {
         let files = Files(TempDir::new().unwrap());
-        files.say(cluster, user);
+        files.write_kubeconfig(cluster, user);
         files
     }
 
-    fn say(&self, cluster: &str, user: &str) {
+    fn write_kubeconfig(&self, cluster: &str, user: &str) {
         let kubeconfig = format!(
             "current-context: here\n\
              contexts: [{{name: here, context: {{cluster: here, user: me}}}}]\n\
@@ -126,8 +126,8 @@ impl Files {
     }
 }
 
-/// A connection to somebody who answers so.
-async fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> Connection {
+/// A connection to a server with these responses.
+async fn connect_to(answer: impl Fn(&str) -> String + Send + 'static) -> Connection {
     let server = Server::start(move |head| {
         assert!(head.contains("accept-encoding: identity"), "{head}");
         answer(head)
@@ -135,29 +135,33 @@ async fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> Connecti
     server.connection().await
 }
 
-/// A server that lets in whoever shows this token.
-fn demanding(token: Arc<RwLock<String>>) -> Server {
+/// A server that requires this token.
+fn token_server(token: Arc<RwLock<String>>) -> Server {
     Server::start(move |head| {
         let shown = format!("authorization: bearer {}\r\n", token.read().unwrap());
-        if head.contains(&shown) { answer("200 OK", "{}") } else { answer("401 Unauthorized", "{}") }
+        if head.contains(&shown) {
+            http_response("200 OK", "{}")
+        } else {
+            http_response("401 Unauthorized", "{}")
+        }
     })
 }
 
-async fn get(connection: &Connection) -> std::result::Result<String, Failure> {
+async fn get(connection: &Connection) -> std::result::Result<String, RequestFailure> {
     let body = connection.get("/version", "application/json").await;
     body.map(|body| String::from_utf8(body).unwrap())
 }
 
 #[tokio::test]
-async fn lines_come_whole_and_silence_is_an_end() {
+async fn lines_are_complete_and_silence_times_out() {
     let answer =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\none\ntw\r\n2\r\no\n\r\n3\r\nthr\r\n";
-    let connection = answering(|_| answer.to_owned()).await;
+    let connection = connect_to(|_| answer.to_owned()).await;
     assert_eq!(connection.context(), "here");
-    let mut lines = connection.lines("/api/v1/pods?watch=true").await.unwrap();
+    let mut lines = connection.watch("/api/v1/pods?watch=true").await.unwrap();
     let mut whole = Vec::new();
-    while lines.wait(Duration::from_millis(200)).await {
-        while let Some(line) = lines.come() {
+    while lines.fill_buffer(Duration::from_millis(200)).await {
+        while let Some(line) = lines.next_buffered() {
             whole.push(String::from_utf8(line.to_vec()).unwrap());
         }
     }
@@ -165,33 +169,37 @@ async fn lines_come_whole_and_silence_is_an_end() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_with_the_servers_words() {
-    let connection = answering(|head| match head.starts_with("get /slow ") {
-        true => {
-            answer("429 Too Many Requests\r\nRetry-After: 7", r#"{"kind":"Status","message":"no","code":9}"#)
-        }
-        false => answer("502 Bad Gateway", "<html>\nproxies!"),
+async fn rejections_carry_the_servers_message() {
+    let connection = connect_to(|head| match head.starts_with("get /slow ") {
+        true => http_response(
+            "429 Too Many Requests\r\nRetry-After: 7",
+            r#"{"kind":"Status","message":"no","code":9}"#,
+        ),
+        false => http_response("502 Bad Gateway", "<html>\nproxies!"),
     })
     .await;
-    let expected =
-        Failure { status: Some(429), retry_after: Some(Duration::from_secs(7)), words: "no".to_owned() };
+    let expected = RequestFailure {
+        status: Some(429),
+        retry_after: Some(Duration::from_secs(7)),
+        message: "no".to_owned(),
+    };
     assert_eq!(connection.get("/slow", "application/json").await, Err(expected));
-    let expected = Failure { status: Some(502), retry_after: None, words: "<html>".to_owned() };
+    let expected = RequestFailure { status: Some(502), retry_after: None, message: "<html>".to_owned() };
     assert_eq!(connection.get("/a", "application/json").await, Err(expected));
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
+async fn errors_of_opening_a_connection_name_the_reason() {
     let missing = Connection::open(Some(Path::new("no/such/kubeconfig")), None).await;
     let Err(error) = missing else { panic!("opened") };
     assert_eq!(error.to_string(), "cannot read the kubeconfig no/such/kubeconfig");
 }
 
 #[tokio::test]
-async fn a_program_that_gives_tokens_is_asked_anew_when_they_expire() {
+async fn an_exec_plugin_runs_again_when_its_token_expires() {
     for (expires, is_refused) in [(r#", "expirationTimestamp": "2020-01-01T00:00:00Z""#, false), ("", true)] {
         let token = Arc::new(RwLock::new("one".to_owned()));
-        let server = demanding(token.clone());
+        let server = token_server(token.clone());
         let plugin = "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin, \
                       interactiveMode: Never, args: [hello], env: [{name: GREETING, value: hi}]}";
         let files = Files::new(&format!("server: \"http://127.0.0.1:{}\"", server.port), plugin);
@@ -210,30 +218,30 @@ async fn a_program_that_gives_tokens_is_asked_anew_when_they_expire() {
         *token.write().unwrap() = "two".to_owned();
         files.write("token", "two");
         assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
-        // One that says when it will expire is not tried in vain.
+        // A token with an expiry is renewed before it is rejected.
         let expected: &[&str] = if is_refused {
             &["bearer one", "bearer one", "bearer two"]
         } else {
             &["bearer one", "bearer two"]
         };
-        assert_eq!(server.heard("authorization"), expected);
+        assert_eq!(server.header_values("authorization"), expected);
     }
 }
 
 #[tokio::test]
-async fn tokens_that_are_replaced_are_read_again() {
-    // With and without the end of a line, and in the kubeconfig itself.
+async fn replaced_tokens_are_read_again() {
+    // With and without a trailing newline, and in the kubeconfig itself.
     for end in [Some(""), Some("\n"), None] {
         let token = Arc::new(RwLock::new("one".to_owned()));
-        let server = demanding(token.clone());
+        let server = token_server(token.clone());
         let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
         let files = Files::new(&cluster, "");
         let write = |word: &str| match end {
             Some(end) => {
                 files.write("token", &format!("{word}{end}"));
-                files.say(&cluster, "tokenFile: token");
+                files.write_kubeconfig(&cluster, "tokenFile: token");
             }
-            None => files.say(&cluster, &format!("token: {word}")),
+            None => files.write_kubeconfig(&cluster, &format!("token: {word}")),
         };
         write("one");
         let connection = files.open().await;
@@ -241,19 +249,19 @@ async fn tokens_that_are_replaced_are_read_again() {
         *token.write().unwrap() = "two".to_owned();
         write("two");
         assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
-        assert_eq!(server.heard("authorization"), ["bearer one", "bearer one", "bearer two"]);
-        // Where nothing better is found, it is not looked for all the time.
+        assert_eq!(server.header_values("authorization"), ["bearer one", "bearer one", "bearer two"]);
+        // Without newer credentials, renewals are rate limited.
         *token.write().unwrap() = "three".to_owned();
         write("three");
         assert_eq!(get(&connection).await.unwrap_err().status, Some(401));
-        assert_eq!(server.heard("authorization"), ["bearer two"]);
+        assert_eq!(server.header_values("authorization"), ["bearer two"]);
     }
 }
 
 #[tokio::test]
-async fn the_context_stays_what_it_was() {
-    let server = demanding(Arc::new(RwLock::new("two".to_owned())));
-    let elsewhere = Server::start(|_| answer("200 OK", "elsewhere"));
+async fn the_context_is_kept_when_the_kubeconfig_changes() {
+    let server = token_server(Arc::new(RwLock::new("two".to_owned())));
+    let elsewhere = Server::start(|_| http_response("200 OK", "elsewhere"));
     let user = "token: one";
     let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
     let files = Files::new(&cluster, user);
@@ -272,8 +280,8 @@ async fn the_context_stays_what_it_was() {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_replaced_is_read_again() {
-    let server = Server::start(|_| answer("200 OK", "{}"));
+async fn a_replaced_certificate_authority_is_read_again() {
+    let server = Server::start(|_| http_response("200 OK", "{}"));
     let cluster = format!("server: \"https://127.0.0.1:{}\", certificate-authority: ca.crt", server.port);
     let files = Files::new(&cluster, "");
     let replace = |files: Option<&Files>| {
@@ -297,22 +305,22 @@ async fn an_authority_that_is_replaced_is_read_again() {
     assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
     replace(Some(&files));
     assert_eq!(get(&connection).await.as_deref(), Ok("{}"));
-    // A server whose authority nobody vouches for is not talked to.
+    // A server with an unknown certificate authority is rejected.
     replace(None);
-    let words = get(&connection).await.unwrap_err().words;
+    let words = get(&connection).await.unwrap_err().message;
     assert!(words.contains("certificate"), "{words}");
 }
 
 #[tokio::test]
-async fn others_are_impersonated_and_proxies_asked_as_the_kubeconfig_says() {
-    let server = Server::start(|_| answer("200 OK", "{}"));
+async fn impersonation_and_proxies_follow_the_kubeconfig() {
+    let server = Server::start(|_| http_response("200 OK", "{}"));
     let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
     let files = Files::new(&cluster, "as: jane, as-groups: [ops]");
     assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
     let head = server.heard.try_recv().unwrap();
     assert!(head.contains("impersonate-user: jane") && head.contains("impersonate-group: ops"), "{head}");
 
-    let proxy = Server::start(|_| answer("403 Forbidden", "no"));
+    let proxy = Server::start(|_| http_response("403 Forbidden", "no"));
     let cluster =
         format!("server: \"https://api.invalid:6443\", proxy-url: \"http://127.0.0.1:{}\"", proxy.port);
     let files = Files::new(&cluster, "");
@@ -322,25 +330,25 @@ async fn others_are_impersonated_and_proxies_asked_as_the_kubeconfig_says() {
 }
 
 #[tokio::test]
-async fn an_identity_that_has_not_expired_is_shown() {
+async fn an_oidc_token_that_has_not_expired_is_sent() {
     // {"exp":4102444800}: in the year 2100.
     let token = "e30.eyJleHAiOjQxMDI0NDQ4MDB9.x";
-    let server = Server::start(|_| answer("200 OK", "{}"));
+    let server = Server::start(|_| http_response("200 OK", "{}"));
     let cluster = format!("server: \"http://127.0.0.1:{}\"", server.port);
     let files =
         Files::new(&cluster, &format!("auth-provider: {{name: oidc, config: {{id-token: {token}}}}}"));
     assert_eq!(get(&files.open().await).await.as_deref(), Ok("{}"));
-    assert_eq!(server.heard("authorization"), [format!("bearer {}", token.to_lowercase())]);
+    assert_eq!(server.header_values("authorization"), [format!("bearer {}", token.to_lowercase())]);
 }
 
-/// Nodes of a server that answers so, and which cluster it says it is.
+/// The real node and the cluster uid from a server with this response.
 async fn probed(body: &'static str) -> (Result<Option<String>>, Result<Option<String>>) {
-    let connection = answering(move |_| answer("200 OK", body)).await;
-    (connection.real_node("mine").await, connection.uid().await)
+    let connection = connect_to(move |_| http_response("200 OK", body)).await;
+    (connection.find_real_node("mine").await, connection.cluster_uid().await)
 }
 
 #[tokio::test]
-async fn answers_that_cannot_be_understood_are_errors() {
+async fn unreadable_responses_are_errors() {
     for body in ["", "<html>log in</html>", "{}", "[]", r#"{"items": null, "metadata": {"uid": ""}}"#] {
         let (node, uid) = probed(body).await;
         assert!(node.is_err(), "{body}: {node:?}");

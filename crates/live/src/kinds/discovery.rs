@@ -1,70 +1,73 @@
-//! What an API server says it has: in two answers, or in one for each version of each group where it is older.
+//! API discovery: aggregated, or one request per group version on older servers.
 
 use model::Kind;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::connection::Connection;
-use crate::url::encoded;
-use crate::watching::Failure;
+use crate::list_watch::RequestFailure;
+use crate::url::percent_encode;
 
-/// A kind that a server has, in the newest version it serves.
+/// A kind that a server has, in its newest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServedKind {
     pub(crate) kind: Kind,
     /// `v1`
     pub(crate) version: String,
-    /// All of them.
+    /// All served versions.
     pub(crate) versions: Vec<String>,
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) short_names: Vec<String>,
     pub(crate) is_namespaced: bool,
     pub(crate) can_be_watched: bool,
-    /// Its status is written by itself.
+    /// It has a status subresource.
     pub(crate) has_status: bool,
 }
 
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+const AGGREGATED_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                           application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// All kinds of a server, in its order.
-pub(crate) async fn discover(connection: &Connection) -> Result<Vec<Served>, Failure> {
+/// All kinds of a server, in the server's order.
+pub(crate) async fn discover(connection: &Connection) -> Result<Vec<ServedKind>, RequestFailure> {
     let mut served = Vec::new();
     for root in ["/api", "/apis"] {
-        match read(&connection.get(root, AGGREGATED).await?)? {
-            Root::Aggregated { items } => served.extend(items.into_iter().flat_map(Group::kinds)),
-            Root::Versions { versions } => {
+        match parse_response(&connection.get(root, AGGREGATED_DISCOVERY).await?)? {
+            DiscoveryRoot::Aggregated { items } => {
+                served.extend(items.into_iter().flat_map(AggregatedGroup::served_kinds))
+            }
+            DiscoveryRoot::Versions { versions } => {
                 for version in versions {
                     let path = format!("/api/{version}");
-                    let list: ResourceList = read(&connection.get(&path, "application/json").await?)?;
-                    served.extend(list.served("", &version));
+                    let list: ResourceList =
+                        parse_response(&connection.get(&path, "application/json").await?)?;
+                    served.extend(list.served_kinds("", &version));
                 }
             }
-            Root::Groups { groups } => {
-                for NamedGroup { name, versions } in groups {
+            DiscoveryRoot::Groups { groups } => {
+                for ApiGroup { name, versions } in groups {
                     for GroupVersion { version } in versions {
                         let path = format!("/apis/{name}/{version}");
                         let list = match connection.get(&path, "application/json").await {
-                            Ok(bytes) => read::<ResourceList>(&bytes),
+                            Ok(bytes) => parse_response::<ResourceList>(&bytes),
                             Err(failure) if failure.status.is_none() => return Err(failure),
                             Err(failure) => Err(failure),
                         };
-                        // A group whose own server is away is left out, as kubectl leaves it out.
-                        served.extend(list.into_iter().flat_map(|list| list.served(&name, &version)));
+                        // A group whose aggregated API server is unavailable is skipped, as kubectl does.
+                        served.extend(list.into_iter().flat_map(|list| list.served_kinds(&name, &version)));
                     }
                 }
             }
         }
     }
-    Ok(newest(served))
+    Ok(newest_versions(served))
 }
 
-/// Each kind once, where it first stands, in the newest version that can be watched.
-fn newest(all: Vec<Served>) -> Vec<Served> {
-    let mut served: Vec<Served> = Vec::new();
+/// Each kind once, at its first position, in the newest version that can be watched.
+fn newest_versions(all: Vec<ServedKind>) -> Vec<ServedKind> {
+    let mut served: Vec<ServedKind> = Vec::new();
     for mut one in all {
-        let rank = |one: &Served| (one.can_be_watched, age(&one.version));
+        let rank = |one: &ServedKind| (one.can_be_watched, version_priority(&one.version));
         match served.iter_mut().find(|other| other.kind == one.kind && other.plural == one.plural) {
             Some(other) if rank(other) >= rank(&one) => other.versions.push(one.version),
             Some(other) => {
@@ -77,8 +80,8 @@ fn newest(all: Vec<Served>) -> Vec<Served> {
     served
 }
 
-/// Kubernetes' order of versions: stable ones before betas before alphas, then by number; others come last.
-fn age(version: &str) -> (u8, u32, u32) {
+/// Kubernetes' version priority: stable, beta, alpha, each by number; other names last.
+fn version_priority(version: &str) -> (u8, u32, u32) {
     let number = |text: &str| text.parse::<u32>().ok();
     let parts = || {
         let rest = version.strip_prefix('v')?;
@@ -94,12 +97,12 @@ fn age(version: &str) -> (u8, u32, u32) {
     parts().unwrap_or_default()
 }
 
-// === impl Served ===
+// === impl ServedKind ===
 
-impl Served {
-    /// What a kind would be that the server does not have now.
-    pub(crate) fn guessed(kind: Kind, is_namespaced: bool) -> Served {
-        Served {
+impl ServedKind {
+    /// A guess for a kind that the server does not currently have.
+    pub(crate) fn guessed(kind: Kind, is_namespaced: bool) -> ServedKind {
+        ServedKind {
             version: "v1".to_owned(),
             versions: vec!["v1".to_owned()],
             plural: kubernetes::kinds::guess_plural(&kind.kind),
@@ -112,7 +115,7 @@ impl Served {
         }
     }
 
-    /// Whether its objects are Secrets, by whatever name a server serves them.
+    /// Whether its objects are Secrets, under any name that a server gives them.
     pub(crate) fn is_secret(&self) -> bool {
         kubernetes::kinds::is_secret(&self.kind) || self.plural.eq_ignore_ascii_case("secrets")
     }
@@ -131,20 +134,20 @@ impl Served {
             "" => "/api",
             _ => "/apis",
         };
-        let within = namespace.map_or(String::new(), |name| format!("namespaces/{}/", encoded(name)));
+        let within = namespace.map_or(String::new(), |name| format!("namespaces/{}/", percent_encode(name)));
         format!("{root}/{}/{within}{}", self.api_version(), self.plural)
     }
 
     /// `deployments.apps`
-    pub(super) fn words(&self) -> String {
+    pub(super) fn qualified_name(&self) -> String {
         match &*self.kind.group {
             "" => self.plural.clone(),
             group => format!("{}.{group}", self.plural),
         }
     }
 
-    /// Short names alone must be typed as they are.
-    pub(super) fn is_called(&self, name: &str) -> bool {
+    /// Only short names are case-sensitive.
+    pub(super) fn has_name(&self, name: &str) -> bool {
         self.plural.eq_ignore_ascii_case(name)
             || self.singular.eq_ignore_ascii_case(name)
             || self.kind.kind.eq_ignore_ascii_case(name)
@@ -152,26 +155,26 @@ impl Served {
     }
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+fn parse_response<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestFailure> {
     serde_json::from_slice(bytes)
-        .map_err(|error| Failure::said(format!("what the server has is unreadable: {error}")))
+        .map_err(|error| RequestFailure::from_message(format!("what the server has is unreadable: {error}")))
 }
 
-/// What a root answers: new servers all at once, old ones only where to ask.
+/// The response of a discovery root: everything from newer servers, groups or versions from older ones.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Root {
-    Aggregated { items: Vec<Group> },
-    Groups { groups: Vec<NamedGroup> },
+enum DiscoveryRoot {
+    Aggregated { items: Vec<AggregatedGroup> },
+    Groups { groups: Vec<ApiGroup> },
     Versions { versions: Vec<String> },
 }
 
 #[derive(Deserialize)]
-struct Group {
+struct AggregatedGroup {
     #[serde(default)]
     metadata: GroupMeta,
     #[serde(default)]
-    versions: Vec<Version>,
+    versions: Vec<AggregatedVersion>,
 }
 
 #[derive(Default, Deserialize)]
@@ -181,15 +184,15 @@ struct GroupMeta {
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct AggregatedVersion {
     version: String,
     #[serde(default)]
-    resources: Vec<Aggregate>,
+    resources: Vec<AggregatedResource>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Aggregate {
+struct AggregatedResource {
     resource: String,
     #[serde(default)]
     response_kind: Option<ResponseKind>,
@@ -197,7 +200,7 @@ struct Aggregate {
     scope: String,
     #[serde(default)]
     singular_resource: String,
-    /// Null for what has only parts, such as `pods` among the metrics.
+    /// Null for resources that only have subresources, such as `pods` in `custom.metrics.k8s.io`.
     #[serde(default)]
     verbs: Option<Vec<String>>,
     #[serde(default)]
@@ -217,7 +220,7 @@ struct ResponseKind {
 }
 
 #[derive(Deserialize)]
-struct NamedGroup {
+struct ApiGroup {
     name: String,
     versions: Vec<GroupVersion>,
 }
@@ -247,16 +250,16 @@ struct Resource {
     short_names: Vec<String>,
 }
 
-// === impl Group ===
+// === impl AggregatedGroup ===
 
-impl Group {
-    fn kinds(self) -> impl Iterator<Item = Served> {
+impl AggregatedGroup {
+    fn served_kinds(self) -> impl Iterator<Item = ServedKind> {
         let group = self.metadata.name;
-        self.versions.into_iter().flat_map(move |Version { version, resources }| {
+        self.versions.into_iter().flat_map(move |AggregatedVersion { version, resources }| {
             let group = group.clone();
             resources.into_iter().filter_map(move |one| {
                 let kind = one.response_kind.filter(|response| !response.kind.is_empty())?.kind;
-                Some(Served {
+                Some(ServedKind {
                     kind: Kind::new(&group, &kind),
                     version: version.clone(),
                     versions: vec![version.clone()],
@@ -275,14 +278,14 @@ impl Group {
 // === impl ResourceList ===
 
 impl ResourceList {
-    fn served(self, group: &str, version: &str) -> Vec<Served> {
-        // `pods/status` is a part of pods.
+    fn served_kinds(self, group: &str, version: &str) -> Vec<ServedKind> {
+        // `pods/status` is a subresource of pods.
         let (parts, whole): (Vec<Resource>, Vec<Resource>) =
             self.resources.into_iter().partition(|one| one.name.contains('/'));
         let has_status = |plural: &str| parts.iter().any(|part| part.name == format!("{plural}/status"));
         let served = whole
             .into_iter()
-            .map(|one| Served { has_status: has_status(&one.name), ..one.served(group, version) });
+            .map(|one| ServedKind { has_status: has_status(&one.name), ..one.served_kind(group, version) });
         served.collect()
     }
 }
@@ -290,8 +293,8 @@ impl ResourceList {
 // === impl Resource ===
 
 impl Resource {
-    fn served(self, group: &str, version: &str) -> Served {
-        Served {
+    fn served_kind(self, group: &str, version: &str) -> ServedKind {
+        ServedKind {
             kind: Kind::new(group, &self.kind),
             version: version.to_owned(),
             versions: vec![version.to_owned()],
@@ -312,29 +315,32 @@ fn can_be_watched(verbs: Option<&[String]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::tests::{Server, answer};
+    use crate::connection::tests::{Server, http_response};
 
     #[test]
     fn stable_versions_come_before_betas_and_those_before_alphas() {
         // The order that Kubernetes documents for the versions of custom resources.
         let documented =
             ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
-        let ages: Vec<_> = documented.iter().map(|version| age(version)).collect();
+        let ages: Vec<_> = documented.iter().map(|version| version_priority(version)).collect();
         assert!(ages.is_sorted_by(|a, b| a >= b), "{ages:?}");
     }
 
     #[test]
-    fn both_forms_of_discovery_say_the_same() {
+    fn both_forms_of_discovery_return_the_same_kinds() {
         let aggregated = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"apps"},"versions":[
             {"version":"v1beta1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1beta1","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list","watch"],"shortNames":["deploy"]}]},
             {"version":"v1","resources":[{"resource":"deployments","responseKind":{"group":"apps","version":"v1","kind":"Deployment"},"scope":"Namespaced","singularResource":"deployment","verbs":["list","watch"],"shortNames":["deploy"],"subresources":[{"subresource":"status"}]}],"freshness":"Current"}]}]}"#;
-        let Ok(Root::Aggregated { items }) = read(aggregated.as_bytes()) else { panic!("not aggregated") };
+        let Ok(DiscoveryRoot::Aggregated { items }) = parse_response(aggregated.as_bytes()) else {
+            panic!("not aggregated")
+        };
         let plain = r#"{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[
             {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["list","watch"],"shortNames":["deploy"]},
             {"name":"deployments/status","singularName":"","namespaced":true,"kind":"Deployment","verbs":["get"]}]}"#;
-        let plain = read::<ResourceList>(plain.as_bytes()).unwrap().served("apps", "v1");
+        let plain = parse_response::<ResourceList>(plain.as_bytes()).unwrap().served_kinds("apps", "v1");
         assert!(plain[0].has_status);
-        let mut aggregated = newest(items.into_iter().flat_map(Group::kinds).collect());
+        let mut aggregated =
+            newest_versions(items.into_iter().flat_map(AggregatedGroup::served_kinds).collect());
         assert_eq!(
             std::mem::replace(&mut aggregated[0].versions, plain[0].versions.clone()),
             ["v1", "v1beta1"]
@@ -344,41 +350,43 @@ mod tests {
     }
 
     #[test]
-    fn what_has_only_parts_hides_nothing() {
-        // As kube-apiserver 1.36 converts what an adapter of custom metrics has.
+    fn resources_with_only_subresources_hide_nothing() {
+        // As kube-apiserver 1.36 converts the discovery of a custom metrics adapter.
         let json = r#"{"metadata":{},"items":[{"metadata":{"name":"custom.metrics.k8s.io"},"versions":[{"version":"v1beta1","resources":[{"resource":"pods","responseKind":{"group":"","version":"","kind":""},"scope":"Namespaced","singularResource":"","verbs":null,"subresources":[{"subresource":"http_requests","responseKind":{"group":"","version":"","kind":"MetricValueList"},"verbs":["get"]}]}],"freshness":"Current"}]},
             {"metadata":{"name":"batch"},"versions":[{"version":"v1","resources":[{"resource":"jobs","responseKind":{"group":"batch","version":"v1","kind":"Job"},"scope":"Namespaced","singularResource":"job","verbs":["list","watch"]}]}]}]}"#;
-        let Ok(Root::Aggregated { items }) = read(json.as_bytes()) else { panic!("not aggregated") };
-        let kinds: Vec<Served> = items.into_iter().flat_map(Group::kinds).collect();
-        assert_eq!(kinds.iter().map(Served::words).collect::<Vec<_>>(), ["jobs.batch"]);
+        let Ok(DiscoveryRoot::Aggregated { items }) = parse_response(json.as_bytes()) else {
+            panic!("not aggregated")
+        };
+        let kinds: Vec<ServedKind> = items.into_iter().flat_map(AggregatedGroup::served_kinds).collect();
+        assert_eq!(kinds.iter().map(ServedKind::qualified_name).collect::<Vec<_>>(), ["jobs.batch"]);
     }
 
     #[tokio::test]
-    async fn older_servers_are_asked_for_each_version_and_what_is_broken_hides_nothing() {
+    async fn older_servers_get_a_request_per_version_and_broken_groups_hide_nothing() {
         let resource = |name: &str, kind: &str| {
-            answer(
+            http_response(
                 "200 OK",
                 &format!(r#"{{"resources":[{{"name":"{name}","kind":"{kind}","verbs":["list","watch"]}}]}}"#),
             )
         };
         let server = Server::start(move |head| match head.split(' ').nth(1).unwrap() {
-            "/api" => answer("200 OK", r#"{"kind":"APIVersions","versions":["v1"]}"#),
+            "/api" => http_response("200 OK", r#"{"kind":"APIVersions","versions":["v1"]}"#),
             "/api/v1" => resource("pods", "Pod"),
-            "/apis" => answer(
+            "/apis" => http_response(
                 "200 OK",
                 r#"{"groups":[{"name":"metrics.k8s.io","versions":[{"version":"v1"}]},{"name":"odd","versions":[{"version":"v1"}]},{"name":"batch","versions":[{"version":"v1"}]}]}"#,
             ),
-            "/apis/metrics.k8s.io/v1" => answer("503 Service Unavailable", "{}"),
-            "/apis/odd/v1" => answer("200 OK", "<html>"),
+            "/apis/metrics.k8s.io/v1" => http_response("503 Service Unavailable", "{}"),
+            "/apis/odd/v1" => http_response("200 OK", "<html>"),
             "/apis/batch/v1" => resource("jobs", "Job"),
             other => panic!("{other}"),
         });
         let kinds = discover(&server.connection().await).await.unwrap();
-        assert_eq!(kinds.iter().map(Served::words).collect::<Vec<_>>(), ["pods", "jobs.batch"]);
+        assert_eq!(kinds.iter().map(ServedKind::qualified_name).collect::<Vec<_>>(), ["pods", "jobs.batch"]);
     }
 
     #[test]
-    fn what_is_no_letter_is_encoded() {
-        assert_eq!(encoded("app in (a,b),!c=é"), "app%20in%20%28a%2Cb%29%2C%21c%3D%C3%A9");
+    fn special_characters_are_percent_encoded() {
+        assert_eq!(percent_encode("app in (a,b),!c=é"), "app%20in%20%28a%2Cb%29%2C%21c%3D%C3%A9");
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
-fn served(group: &str, kind: &str, plural: &str, short: &[&str]) -> Served {
-    Served {
+fn served(group: &str, kind: &str, plural: &str, short: &[&str]) -> ServedKind {
+    ServedKind {
         kind: Kind::new(group, kind),
         version: "v1".to_owned(),
         versions: vec!["v1".to_owned()],
@@ -14,11 +14,11 @@ fn served(group: &str, kind: &str, plural: &str, short: &[&str]) -> Served {
     }
 }
 
-fn server() -> Vec<Served> {
+fn server() -> Vec<ServedKind> {
     let built_in = kubernetes::kinds::all();
-    let mut all: Vec<Served> = built_in
+    let mut all: Vec<ServedKind> = built_in
         .iter()
-        .map(|one| Served {
+        .map(|one| ServedKind {
             versions: words(one.versions),
             ..served(one.group, one.kind, one.plural, one.short_names)
         })
@@ -35,28 +35,28 @@ fn words(words: &[&str]) -> Vec<String> {
 
 #[track_caller]
 fn check(choice: KindChoice, expected: &[&str]) {
-    let chosen = choice.of(&server()).unwrap();
-    assert_eq!(chosen.iter().map(Served::words).collect::<Vec<_>>(), expected);
+    let chosen = choice.select(&server()).unwrap();
+    assert_eq!(chosen.iter().map(ServedKind::qualified_name).collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn the_default_set_is_what_the_server_has_of_it() {
-    let chosen = KindChoice::default().of(&server()).unwrap();
+fn the_default_set_is_limited_to_kinds_that_the_server_has() {
+    let chosen = KindChoice::default().select(&server()).unwrap();
     let has = |kind: &str| chosen.iter().any(|one| one.kind.to_string() == kind);
     assert!(has("Pod") && has("ConfigMap") && has("NodePool.karpenter.sh") && has("Event.events.k8s.io"));
     assert!(!has("Secret") && !has("Event") && !has("Queue.scheduling.run.ai") && !has("Widget.example.com"));
-    // All of the built-in ones, and one of another maker.
+    // All built-in kinds, and one custom resource.
     assert_eq!(chosen.len(), 33);
 }
 
 #[test]
-fn the_default_set_is_named_as_servers_name_it() {
+fn plurals_of_the_default_set_are_those_of_servers() {
     let all = default_resources();
     let classes = (Kind::new("storage.k8s.io", "StorageClass"), "storageclasses".to_owned());
     assert!(all.contains(&classes));
-    // What their makers call the definitions of those that are not built in.
+    // The names of the CustomResourceDefinitions of the other kinds.
     let foreign = [
-        // Built in since 1.35, and not served unless it is asked for.
+        // Built in since 1.35, and not enabled by default.
         "workloads.scheduling.k8s.io",
         "podgroups.scheduling.k8s.io",
         "verticalpodautoscalers.autoscaling.k8s.io",
@@ -95,7 +95,7 @@ fn the_default_set_is_named_as_servers_name_it() {
 }
 
 #[test]
-fn words_are_kubectls() {
+fn kinds_are_named_as_in_kubectl() {
     let only = |list: &[&str]| KindChoice { only: Some(words(list)), ..KindChoice::default() };
     check(
         only(&["po", "deploy", "Node", "widget.example.com", "pods"]),
@@ -113,11 +113,11 @@ fn words_are_kubectls() {
 }
 
 #[test]
-fn what_every_word_of_kubectl_means_is_the_same_as_without_a_server() {
+fn every_kubectl_name_resolves_as_without_a_server() {
     for line in include_str!("../../../../testdata/kubernetes/kinds_words.jsonl").lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         let word = line["word"].as_str().unwrap();
-        let built_in: Vec<Served> =
+        let built_in: Vec<ServedKind> =
             server().into_iter().filter(|one| kubernetes::kinds::of(&one.kind).is_some()).collect();
         let found = candidates(word, &built_in);
         let found = found
@@ -128,9 +128,9 @@ fn what_every_word_of_kubectl_means_is_the_same_as_without_a_server() {
 }
 
 #[test]
-fn words_for_nothing_are_refused_with_what_is_near() {
+fn unknown_names_are_rejected_with_similar_names() {
     let refused = |choice: KindChoice, because: &str| {
-        let error = choice.of(&server()).unwrap_err().to_string();
+        let error = choice.select(&server()).unwrap_err().to_string();
         assert!(error.contains(because), "{error:?} should say {because:?}");
     };
     let also = |word| KindChoice { also: words(&[word]), ..KindChoice::default() };
@@ -141,40 +141,40 @@ fn words_for_nothing_are_refused_with_what_is_near() {
     refused(also("xyzzy"), "kubectl api-resources");
     refused(also("bindings"), "cannot list and watch");
     refused(KindChoice { skip: words(&["pod5"]), ..KindChoice::default() }, "pods");
-    // Of the default set, though this server has none.
+    // Kinds of the default set that this server does not have.
     assert!(
         KindChoice { skip: words(&["nodeclaims", "queue.scheduling"]), ..KindChoice::default() }
-            .of(&server())
+            .select(&server())
             .is_ok()
     );
 }
 
 #[test]
-fn words_for_what_has_gone_hide_nothing_of_the_rest() {
+fn names_of_removed_kinds_hide_no_other_kinds() {
     let choice = KindChoice {
         only: Some(words(&["po", "gadgets.example.com"])),
         also: words(&["gizmos", "no"]),
-        if_there: vec![Kind::new("example.com", "Widget"), Kind::new("example.com", "Gizmo")],
+        if_served: vec![Kind::new("example.com", "Widget"), Kind::new("example.com", "Gizmo")],
         skip: words(&["gadgets"]),
     };
-    assert!(choice.of(&server()).is_err());
-    let chosen = choice.of_those_there(&server()).unwrap();
+    assert!(choice.select(&server()).is_err());
+    let chosen = choice.select_available(&server()).unwrap();
     assert_eq!(
-        chosen.iter().map(Served::words).collect::<Vec<_>>(),
+        chosen.iter().map(ServedKind::qualified_name).collect::<Vec<_>>(),
         ["pods", "nodes", "widgets.example.com"]
     );
 }
 
 #[test]
-fn secrets_are_chosen_by_no_word_and_no_kind() {
+fn secrets_are_selected_by_no_name_and_no_kind() {
     let mut server = server();
-    // As another server behind this one may serve them, and by another name.
+    // As an aggregated API server may serve them, under another name.
     server.push(served("gloo.solo.io", "Secret", "secrets", &["sec"]));
-    server.push(Served {
+    server.push(ServedKind {
         versions: words(&["v2", "v1"]),
         ..served("vault.example.com", "Credential", "secrets", &["cred"])
     });
-    // In a group that comes before the core group nothing is hidden.
+    // A group that comes before the core group hides nothing.
     server.insert(0, served("aaa.example.com", "Secret", "secrets", &[]));
     let named = [
         "secrets",
@@ -201,26 +201,26 @@ fn secrets_are_chosen_by_no_word_and_no_kind() {
             KindChoice { also: words(&[word]), skip: words(&[word]), ..KindChoice::default() },
         ];
         for choice in choices {
-            let error = choice.of(&server).unwrap_err().to_string();
+            let error = choice.select(&server).unwrap_err().to_string();
             assert!(error.contains("Secrets are never recorded; leave it out"), "{word}: {error}");
-            let later = choice.of_those_there(&server);
-            assert!(later.is_ok_and(|kinds| !kinds.iter().any(Served::is_secret)), "{word}");
+            let later = choice.select_available(&server);
+            assert!(later.is_ok_and(|kinds| !kinds.iter().any(ServedKind::is_secret)), "{word}");
         }
     }
     for kind in [Kind::new("", "Secret"), Kind::new("gloo.solo.io", "Secret"), Kind::new("none", "secret")] {
-        let choice = KindChoice { if_there: vec![kind], ..KindChoice::default() };
-        assert!(choice.check().is_err() && choice.of(&server).is_err());
+        let choice = KindChoice { if_served: vec![kind], ..KindChoice::default() };
+        assert!(choice.check().is_err() && choice.select(&server).is_err());
     }
     let credential =
-        KindChoice { if_there: vec![Kind::new("vault.example.com", "Credential")], ..KindChoice::default() };
-    assert!(credential.of(&server).is_err());
-    // These are words for nothing.
+        KindChoice { if_served: vec![Kind::new("vault.example.com", "Credential")], ..KindChoice::default() };
+    assert!(credential.select(&server).is_err());
+    // These names match nothing.
     for word in ["secrets.v1", "v1.Secret", "v1/Secret", "v1.secrets", "core/secrets", "/secrets", " secrets"]
     {
         let choice = KindChoice { also: words(&[word]), ..KindChoice::default() };
-        assert!(choice.of(&server).is_err(), "{word}");
+        assert!(choice.select(&server).is_err(), "{word}");
     }
-    // Whoever leaves them out asks for nothing.
-    let chosen = KindChoice { skip: words(&["secrets"]), ..KindChoice::default() }.of(&server).unwrap();
-    assert!(!chosen.iter().any(Served::is_secret));
+    // Excluding Secrets is allowed.
+    let chosen = KindChoice { skip: words(&["secrets"]), ..KindChoice::default() }.select(&server).unwrap();
+    assert!(!chosen.iter().any(ServedKind::is_secret));
 }

@@ -1,8 +1,8 @@
-//! Samples of what nodes and pods use, taken from `metrics.k8s.io` at an interval.
+//! Samples of the usage of nodes and pods, taken from `metrics.k8s.io` at an interval.
 //!
-//! The server forgets each sample when the next one is there, so they can be had in no other way. A sample becomes one
-//! small object for each node (`NodeUsage`) and one for each namespace (`NamespaceUsage`, with the containers of its
-//! pods), both of the API group `kinescope.io`.
+//! The metrics server keeps only the latest sample, so it must be polled. A sample becomes one small object per node
+//! (`NodeUsage`) and one per namespace (`NamespaceUsage`, with the containers of its pods), in the API group
+//! `kinescope.io`.
 
 #[cfg(test)]
 mod tests;
@@ -11,37 +11,37 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Gap, Kind, Moment, Object, Observed, What};
+use model::{Gap, IncomingChange, Kind, Moment, Object, What};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Desk, stopped};
-use crate::news::{Event, Known, Name, News, Seen};
-use crate::url::encoded;
-use crate::watching::{Failure, Subject};
+use super::{Shared, wait_for_stop};
+use crate::events::{ObjectName, RecordingEvent, ResumeState, VersionId, WatchBatch};
+use crate::list_watch::{RequestFailure, WatchSubject};
+use crate::url::percent_encode;
 
-const API: &str = "/apis/metrics.k8s.io/v1beta1";
+const METRICS_API: &str = "/apis/metrics.k8s.io/v1beta1";
 const GROUP: &str = "kinescope.io";
-const NODES: &str = "NodeUsage";
-const NAMESPACES: &str = "NamespaceUsage";
+const NODE_USAGE: &str = "NodeUsage";
+const NAMESPACE_USAGE: &str = "NamespaceUsage";
 
-/// Takes samples until it is told to stop.
+/// Samples usage until it is stopped.
 pub(super) struct UsageSampler {
-    desk: Arc<Desk>,
-    /// Only these; all if it is empty.
+    shared: Arc<Shared>,
+    /// Only these namespaces; all if it is empty.
     namespaces: Vec<String>,
     interval: Duration,
     /// The content of the last sample of each node and namespace, by kind.
-    last: HashMap<&'static str, BTreeMap<String, Seen>>,
-    /// Since when there was no sample, and why.
-    missing: Option<(Moment, String)>,
+    last: HashMap<&'static str, BTreeMap<String, VersionId>>,
+    /// The beginning of the current gap, and its reason.
+    ongoing_gap: Option<(Moment, String)>,
     /// The moment of the last sample.
-    sampled: Option<Moment>,
+    last_sample: Option<Moment>,
 }
 
-/// One object of a sample, before it has a kind and metadata.
+/// The content of a sample, by the name of the node or namespace, without kind and metadata.
 #[derive(Default)]
 struct Sample {
     nodes: BTreeMap<String, String>,
@@ -84,7 +84,7 @@ struct Container<'a> {
     usage: &'a RawValue,
 }
 
-/// What is kept of a node's metrics.
+/// The recorded part of NodeMetrics.
 #[derive(Serialize)]
 struct NodeUsage<'a> {
     timestamp: &'a str,
@@ -92,7 +92,7 @@ struct NodeUsage<'a> {
     usage: &'a RawValue,
 }
 
-/// What is kept of the metrics of a namespace's pods.
+/// The recorded part of the PodMetrics of a namespace.
 #[derive(Default, Serialize)]
 struct NamespaceUsage<'a> {
     /// Pod, container, usage.
@@ -106,36 +106,36 @@ struct PodUsage<'a> {
     containers: BTreeMap<&'a str, &'a RawValue>,
 }
 
-/// Ends what an earlier run has sampled and this one does not.
-pub(super) fn end(source: &Arc<str>, known: &Known, now: Moment) -> News {
-    let changes = [NODES, NAMESPACES].into_iter().flat_map(|kind| {
-        let subject = subject(source, kind);
+/// Reports the samples of an earlier run as deleted, when usage is no longer sampled.
+pub(super) fn end_sampling(source: &Arc<str>, known: &ResumeState, now: Moment) -> WatchBatch {
+    let changes = [NODE_USAGE, NAMESPACE_USAGE].into_iter().flat_map(|kind| {
+        let subject = watch_subject(source, kind);
         let objects = known.objects.get(&subject.kind).into_iter().flatten();
-        let mut objects: Vec<(&Name, &Seen)> = objects.collect();
+        let mut objects: Vec<(&ObjectName, &VersionId)> = objects.collect();
         objects.sort_unstable_by_key(|(name, _)| *name);
-        objects.into_iter().map(|(name, seen)| subject.deleted(name, seen, now)).collect::<Vec<_>>()
+        objects.into_iter().map(|(name, seen)| subject.inferred_delete(name, seen, now)).collect::<Vec<_>>()
     });
-    News { changes: changes.collect(), ..News::default() }
+    WatchBatch { changes: changes.collect(), ..WatchBatch::default() }
 }
 
 // === impl UsageSampler ===
 
 impl UsageSampler {
     pub(super) fn new(
-        desk: Arc<Desk>,
+        desk: Arc<Shared>,
         namespaces: Vec<String>,
         interval: Duration,
-        known: &Known,
+        known: &ResumeState,
     ) -> UsageSampler {
         let of_kind = |kind: &'static str| {
             let objects = known.objects.get(&Kind::new(GROUP, kind)).into_iter().flatten();
             (kind, objects.map(|((_, name), seen)| (name.to_string(), seen.clone())).collect())
         };
-        let last: HashMap<_, BTreeMap<String, Seen>> = [NODES, NAMESPACES].map(of_kind).into();
+        let last: HashMap<_, BTreeMap<String, VersionId>> = [NODE_USAGE, NAMESPACE_USAGE].map(of_kind).into();
         let was_sampled = last.values().any(|objects| !objects.is_empty());
         let missing = known.until.filter(|_| was_sampled);
         let missing = missing.map(|until| (until, "usage was not sampled".to_owned()));
-        UsageSampler { desk, namespaces, interval, last, missing, sampled: None }
+        UsageSampler { shared: desk, namespaces, interval, last, ongoing_gap: missing, last_sample: None }
     }
 
     pub(super) async fn run(mut self, mut stop: watch::Receiver<bool>) {
@@ -145,85 +145,88 @@ impl UsageSampler {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
             let taken = tokio::select! {
-                taken = self.take() => taken,
-                () = stopped(&mut stop) => return,
+                taken = self.sample() => taken,
+                () = wait_for_stop(&mut stop) => return,
             };
-            let now = (self.desk.clock)();
+            let now = (self.shared.clock)();
             let event = match taken {
                 Ok(sample) => {
                     trouble.clear();
-                    Event::News(self.told(&sample, now))
+                    RecordingEvent::Batch(self.batch_for(&sample, now))
                 }
                 Err(failure) => {
                     let words = format!("usage cannot be sampled for now: {failure}");
-                    let since = self.sampled.unwrap_or(now);
-                    self.missing.get_or_insert((since, words.clone()));
+                    let since = self.last_sample.unwrap_or(now);
+                    self.ongoing_gap.get_or_insert((since, words.clone()));
                     if words == trouble {
                         continue;
                     }
                     trouble.clone_from(&words);
-                    Event::Trouble { kind: Kind::new(GROUP, NODES), words }
+                    RecordingEvent::Warning { kind: Kind::new(GROUP, NODE_USAGE), message: words }
                 }
             };
-            if self.desk.out.send(event).await.is_err() {
+            if self.shared.events.send(event).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn take(&self) -> Result<Sample, Failure> {
+    async fn sample(&self) -> Result<Sample, RequestFailure> {
         let mut sample = Sample::default();
-        let nodes = self.get(&format!("{API}/nodes")).await?;
-        for one in read(&nodes)?.items {
+        let nodes = self.get(&format!("{METRICS_API}/nodes")).await?;
+        for one in parse_list(&nodes)?.items {
             if let Some(usage) = one.usage {
                 let kept = NodeUsage { timestamp: &one.timestamp, window: &one.window, usage };
-                sample.nodes.insert(one.metadata.name.clone(), text(&kept));
+                sample.nodes.insert(one.metadata.name.clone(), to_json(&kept));
             }
         }
-        let all = self.namespaces.is_empty().then(|| format!("{API}/pods"));
-        let chosen = self.namespaces.iter().map(|name| format!("{API}/namespaces/{}/pods", encoded(name)));
+        let all = self.namespaces.is_empty().then(|| format!("{METRICS_API}/pods"));
+        let chosen = self
+            .namespaces
+            .iter()
+            .map(|name| format!("{METRICS_API}/namespaces/{}/pods", percent_encode(name)));
         for path in all.into_iter().chain(chosen) {
-            sample.add_pods(&read(&self.get(&path).await?)?);
+            sample.add_pods(&parse_list(&self.get(&path).await?)?);
         }
         Ok(sample)
     }
 
-    async fn get(&self, path: &str) -> Result<Vec<u8>, Failure> {
-        self.desk.connection.get(path, "application/json").await
+    async fn get(&self, path: &str) -> Result<Vec<u8>, RequestFailure> {
+        self.shared.connection.get(path, "application/json").await
     }
 
-    /// What a sample changes in the history.
-    fn told(&mut self, sample: &Sample, now: Moment) -> News {
-        let mut news = News::default();
-        for (kind, objects) in [(NODES, &sample.nodes), (NAMESPACES, &sample.namespaces)] {
-            let subject = subject(&self.desk.source, kind);
+    /// The changes that a sample makes to the history.
+    fn batch_for(&mut self, sample: &Sample, now: Moment) -> WatchBatch {
+        let mut news = WatchBatch::default();
+        for (kind, objects) in [(NODE_USAGE, &sample.nodes), (NAMESPACE_USAGE, &sample.namespaces)] {
+            let subject = watch_subject(&self.shared.source, kind);
             let last = self.last.entry(kind).or_default();
             let gone: Vec<String> =
                 last.keys().filter(|name| !objects.contains_key(*name)).cloned().collect();
             for name in gone {
                 let seen = last.remove(&name);
-                let deleted = seen.map(|seen| subject.deleted(&in_cluster(&name), &seen, now));
+                let deleted = seen.map(|seen| subject.inferred_delete(&cluster_scoped(&name), &seen, now));
                 news.changes.extend(deleted);
             }
             for (name, content) in objects {
-                let (object, seen) = made(kind, name, content);
+                let (object, seen) = usage_object(kind, name, content);
                 let what = match last.insert(name.clone(), seen.clone()) {
                     Some(before) if before == seen => continue,
                     Some(_) => What::Modified(object),
                     None => What::Added(object),
                 };
-                let observed = Observed::received(now, &self.desk.source, what);
-                news.changes.push(Observed { inferred: true, ..observed });
+                let observed = IncomingChange::received(now, &self.shared.source, what);
+                news.changes.push(IncomingChange { inferred: true, ..observed });
             }
         }
-        if let Some((from, why)) = self.missing.take() {
-            let kinds = [NODES, NAMESPACES].map(|kind| Kind::new(GROUP, kind)).into();
-            news.gaps.push(Gap { source: self.desk.source.clone(), kinds, from, to: now, why });
+        if let Some((from, why)) = self.ongoing_gap.take() {
+            let kinds = [NODE_USAGE, NAMESPACE_USAGE].map(|kind| Kind::new(GROUP, kind)).into();
+            news.gaps.push(Gap { source: self.shared.source.clone(), kinds, from, to: now, why });
         }
-        self.sampled = Some(now);
+        self.last_sample = Some(now);
         news
     }
 }
@@ -239,33 +242,34 @@ impl Sample {
             let of_namespace = namespaces.entry(&pod.metadata.namespace).or_default();
             of_namespace.pods.insert(&pod.metadata.name, usage);
         }
-        let namespaces = namespaces.into_iter().map(|(name, usage)| (name.to_owned(), text(&usage)));
+        let namespaces = namespaces.into_iter().map(|(name, usage)| (name.to_owned(), to_json(&usage)));
         self.namespaces.extend(namespaces);
     }
 }
 
-fn read(bytes: &[u8]) -> Result<List<'_>, Failure> {
-    serde_json::from_slice(bytes).map_err(|error| Failure::said(format!("metrics are unreadable: {error}")))
+fn parse_list(bytes: &[u8]) -> Result<List<'_>, RequestFailure> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| RequestFailure::from_message(format!("metrics are unreadable: {error}")))
 }
 
-fn text(kept: &impl Serialize) -> String {
+fn to_json(kept: &impl Serialize) -> String {
     serde_json::to_string(kept).expect("texts and numbers are JSON")
 }
 
-/// An object with this content, and the mark by which it is known again: the server has none for it.
-fn made(kind: &str, name: &str, content: &str) -> (Object, Seen) {
+/// An object with this content; the hash of the content serves as its resourceVersion.
+fn usage_object(kind: &str, name: &str, content: &str) -> (Object, VersionId) {
     let mark = format!("{:016x}", model::ContentHash::of(content).0);
     let metadata = serde_json::json!({ "name": name, "resourceVersion": mark });
     let members = content.strip_prefix('{').unwrap_or(content);
     let object = format!(r#"{{"apiVersion":"{GROUP}/v1","kind":"{kind}","metadata":{metadata},{members}"#);
-    (Object::trusted(object), Seen { uid: "".into(), resource_version: mark.into() })
+    (Object::from_trusted(object), VersionId { uid: "".into(), resource_version: mark.into() })
 }
 
-fn subject(source: &Arc<str>, kind: &str) -> Subject {
+fn watch_subject(source: &Arc<str>, kind: &str) -> WatchSubject {
     let kind = Kind::new(GROUP, kind);
-    Subject { source: source.clone(), api_version: format!("{GROUP}/v1"), kind, keep: |_| true }
+    WatchSubject { source: source.clone(), api_version: format!("{GROUP}/v1"), kind, keep: |_| true }
 }
 
-fn in_cluster(name: &str) -> Name {
+fn cluster_scoped(name: &str) -> ObjectName {
     ("".into(), name.into())
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a cluster, churn in it, a recording of it, and an undisturbed watch beside.
+//! Shared test helpers: a cluster, churn in it, a recording of it, and an undisturbed watch for comparison.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -10,19 +10,19 @@ use http::Request;
 use http_body_util::BodyExt;
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use live::{Connection, Event, Known, News, Seen, Target, Wanted};
-use model::{Key, Kind, Moment, Object, Observed, What};
+use live::{Connection, RecordedCluster, RecordingEvent, ResumeState, VersionId, WatchBatch, WatchScope};
+use model::{IncomingChange, Key, Kind, Moment, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use testcluster::{Cluster, Options};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// A cluster of one's own; or none, and a word about it.
+/// A new cluster; `None`, with a message, if Go is not installed.
 pub(crate) fn start(options: Options) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Not by a macro, whose output the test runner would capture.
         std::io::stderr().write_all(b"skipped: no go\n").unwrap();
     }
     cluster
@@ -33,7 +33,7 @@ pub(crate) fn now() -> Moment {
     Moment::from_nanos(since.as_nanos() as i64)
 }
 
-/// A client that is not the recorder's.
+/// A client independent of the recorder.
 pub(crate) async fn client(cluster: &Cluster) -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -46,8 +46,8 @@ pub(crate) async fn send(client: &Client, method: &str, path: &str, body: &str) 
     client.request_text(request.body(body.as_bytes().to_vec()).unwrap()).await.unwrap()
 }
 
-/// Creates, changes and deletes pods and nodes, all at once; five changes for each of `count` names and kinds, of
-/// which every third stays.
+/// Creates, changes and deletes pods and nodes concurrently: five changes for each of `count` names and kinds, of which
+/// every third stays.
 pub(crate) async fn churn(client: &Client, name: &str, count: usize) {
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..8 {
@@ -78,15 +78,19 @@ pub(crate) async fn churn(client: &Client, name: &str, count: usize) {
     }
 }
 
-/// Something that a watch saw.
-pub(crate) struct Sight {
+/// A received watch event.
+pub(crate) struct ReceivedEvent {
     pub(crate) at: Moment,
-    pub(crate) word: String,
+    pub(crate) event_type: String,
     pub(crate) object: Object,
 }
 
-/// What one watch saw from now on until an object of this name comes.
-pub(crate) async fn undisturbed(client: Client, path: &'static str, until: &str) -> JoinHandle<Vec<Sight>> {
+/// Watches from now on until an object of this name arrives.
+pub(crate) async fn watch_undisturbed(
+    client: Client,
+    path: &'static str,
+    until: &str,
+) -> JoinHandle<Vec<ReceivedEvent>> {
     #[derive(Deserialize)]
     struct Line<'a> {
         r#type: String,
@@ -109,7 +113,7 @@ pub(crate) async fn undisturbed(client: Client, path: &'static str, until: &str)
                 let line: Line<'_> = serde_json::from_slice(&line).unwrap();
                 let object = Object::parse(line.object.get()).unwrap();
                 let is_last = object.meta().name == until;
-                seen.push(Sight { at: now(), word: line.r#type, object });
+                seen.push(ReceivedEvent { at: now(), event_type: line.r#type, object });
                 if is_last {
                     return seen;
                 }
@@ -118,23 +122,23 @@ pub(crate) async fn undisturbed(client: Client, path: &'static str, until: &str)
     })
 }
 
-/// A recording going on.
-pub(crate) struct Recording {
-    events: Arc<Mutex<Vec<Event>>>,
+/// A running recording.
+pub(crate) struct RunningRecording {
+    events: Arc<Mutex<Vec<RecordingEvent>>>,
     stop: watch::Sender<bool>,
     task: JoinHandle<live::Result<()>>,
 }
 
-/// What a recording has said.
+/// The events of a recording.
 #[derive(Default)]
-pub(crate) struct Film {
-    pub(crate) events: Vec<Event>,
+pub(crate) struct RecordedEvents {
+    pub(crate) events: Vec<RecordingEvent>,
 }
 
-impl Recording {
-    pub(crate) async fn start(kubeconfig: &Path, wanted: Wanted, known: Known) -> Recording {
+impl RunningRecording {
+    pub(crate) async fn start(kubeconfig: &Path, wanted: WatchScope, known: ResumeState) -> RunningRecording {
         let connection = Connection::open(Some(kubeconfig), None).await.unwrap();
-        let target = Target { source: "real".into(), connection };
+        let target = RecordedCluster { source: "real".into(), connection };
         let (out, mut heard) = mpsc::channel(16);
         let (stop, stopped) = watch::channel(false);
         let events = Arc::new(Mutex::new(Vec::new()));
@@ -145,50 +149,54 @@ impl Recording {
                 all.lock().unwrap().push(event);
             }
         });
-        Recording { events, stop, task }
+        RunningRecording { events, stop, task }
     }
 
-    pub(crate) fn film(&self) -> Film {
-        Film { events: self.events.lock().unwrap().clone() }
+    pub(crate) fn events_so_far(&self) -> RecordedEvents {
+        RecordedEvents { events: self.events.lock().unwrap().clone() }
     }
 
-    /// Waits until it is so of what was said.
-    pub(crate) async fn wait(&self, what: &str, is_so: impl Fn(&Film) -> bool) {
+    /// Waits until the events satisfy a condition.
+    pub(crate) async fn wait(&self, what: &str, is_so: impl Fn(&RecordedEvents) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
-        while !is_so(&self.film()) {
+        while !is_so(&self.events_so_far()) {
             let ended = self.task.is_finished();
-            assert!(!ended && Instant::now() < end, "{what}; ended: {ended}; {}", self.film().in_words());
+            assert!(
+                !ended && Instant::now() < end,
+                "{what}; ended: {ended}; {}",
+                self.events_so_far().summary()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Stops it, which must not take long.
-    pub(crate) async fn stop(self) -> Film {
+    /// Stops it, within the time limit.
+    pub(crate) async fn stop(self) -> RecordedEvents {
         let began = Instant::now();
         self.stop.send(true).unwrap();
         self.task.await.unwrap().unwrap();
         assert!(began.elapsed() < Duration::from_millis(1100), "stopped after {:?}", began.elapsed());
-        Film { events: self.events.lock().unwrap().clone() }
+        RecordedEvents { events: self.events.lock().unwrap().clone() }
     }
 }
 
-impl Film {
-    pub(crate) fn news(&self) -> impl Iterator<Item = &News> {
+impl RecordedEvents {
+    pub(crate) fn batches(&self) -> impl Iterator<Item = &WatchBatch> {
         self.events.iter().filter_map(|event| match event {
-            Event::News(news) => Some(news),
-            Event::Status(_) | Event::Trouble { .. } => None,
+            RecordingEvent::Batch(news) => Some(news),
+            RecordingEvent::Status(_) | RecordingEvent::Warning { .. } => None,
         })
     }
 
-    pub(crate) fn changes(&self) -> impl Iterator<Item = &Observed> {
-        self.news().flat_map(|news| &news.changes)
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &IncomingChange> {
+        self.batches().flat_map(|news| &news.changes)
     }
 
     pub(crate) fn gaps(&self) -> impl Iterator<Item = &model::Gap> {
-        self.news().flat_map(|news| &news.gaps)
+        self.batches().flat_map(|news| &news.gaps)
     }
 
-    /// The objects as they are after all of it.
+    /// The objects after all changes.
     pub(crate) fn state(&self) -> BTreeMap<Key, Object> {
         let mut state = BTreeMap::new();
         for change in self.changes() {
@@ -206,32 +214,32 @@ impl Film {
         self.state().keys().any(|key| key.kind.to_string() == kind && *key.name == *name)
     }
 
-    /// What the next recording knows of this one.
-    pub(crate) fn known(&self) -> Known {
+    /// The state from which the next recording resumes.
+    pub(crate) fn resume_state(&self) -> ResumeState {
         let seen = || self.changes().map(|change| change.seen);
-        let mut known = Known { from: seen().min(), until: seen().max(), ..Known::default() };
-        for (kind, position) in self.news().flat_map(|news| &news.positions) {
+        let mut known = ResumeState { from: seen().min(), until: seen().max(), ..ResumeState::default() };
+        for (kind, position) in self.batches().flat_map(|news| &news.positions) {
             known.positions.insert(kind.clone(), position.clone());
         }
         for (key, object) in self.state() {
             let meta = object.meta();
             let text = |text: Option<std::borrow::Cow<'_, str>>| text.unwrap_or_default().into_owned().into();
-            let seen = Seen { uid: text(meta.uid), resource_version: text(meta.resource_version) };
+            let seen = VersionId { uid: text(meta.uid), resource_version: text(meta.resource_version) };
             known.objects.entry(key.kind).or_default().insert((key.namespace, key.name), seen);
         }
         known
     }
 
-    /// What went on, for those who have to find out why a test failed.
-    pub(crate) fn in_words(&self) -> String {
+    /// A summary for failure messages.
+    pub(crate) fn summary(&self) -> String {
         let mut words = format!("{} changes, {} objects", self.changes().count(), self.state().len());
         for event in &self.events {
             match event {
-                Event::Status(status) => {
+                RecordingEvent::Status(status) => {
                     words += &format!("\n{}: {:?}, {}", status.kind, status.state, status.objects)
                 }
-                Event::Trouble { kind, words: said } => words += &format!("\n{kind}: {said}"),
-                Event::News(news) => {
+                RecordingEvent::Warning { kind, message: said } => words += &format!("\n{kind}: {said}"),
+                RecordingEvent::Batch(news) => {
                     for gap in &news.gaps {
                         words += &format!("\ngap {:?} {} .. {}: {}", gap.kinds, gap.from, gap.to, gap.why);
                     }
@@ -242,7 +250,7 @@ impl Film {
     }
 }
 
-/// What the server lists, by name, without the braces that open each.
+/// The server's objects by name, without the opening brace.
 pub(crate) async fn listed(client: &Client, path: &str) -> BTreeMap<(String, String), String> {
     #[derive(Deserialize)]
     struct List<'a> {
@@ -263,7 +271,7 @@ pub(crate) async fn listed(client: &Client, path: &str) -> BTreeMap<(String, Str
     list.items.iter().map(entry).collect()
 }
 
-/// What was recorded, in the same form: without the names that lists lack.
+/// The recorded objects in the same form: without apiVersion and kind.
 pub(crate) fn recorded(state: &BTreeMap<Key, Object>, kind: &Kind) -> BTreeMap<(String, String), String> {
     let bare = |object: &Object| {
         let meta = object.meta();

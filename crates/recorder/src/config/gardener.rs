@@ -1,21 +1,21 @@
-//! `clusters.csv` of Gardener's scaling history recorder: a landscape, a project and a shoot a row.
+//! `clusters.csv` of Gardener's scaling history recorder: one landscape, project and shoot per row.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-use super::{Beside, Config, KEY_FILE, api_server};
+use super::{Config, ConfigOverrides, KEY_FILE, api_server};
 use crate::policy::RecordingPolicy;
 use crate::{Assignment, ControlPlaneConfig, secret_key};
 
-pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
-    let Some(pattern) = &beside.kubeconfigs else {
+pub(super) fn read(text: &str, beside: &ConfigOverrides) -> anyhow::Result<Config> {
+    let Some(pattern) = &beside.kubeconfig_pattern else {
         bail!(
             "say with --kubeconfigs where its clusters' are: /secrets/{{landscape}}_{{project}}_{{shoot}}.yaml"
         );
     };
     let folder = beside.folder.clone().unwrap_or_default();
-    let redaction = Some(secret_key::redact_key(&folder.join(KEY_FILE))?);
+    let redaction = Some(secret_key::read_redact_key(&folder.join(KEY_FILE))?);
     let policy = RecordingPolicy { redaction, ..RecordingPolicy::default() };
     let mut assignments = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -34,12 +34,12 @@ pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
             PathBuf::from(path.replace("{shoot}", shoot))
         };
         let name = format!("{landscape}_{project}_{shoot}");
-        let control_plane = beside.control_kubeconfigs.as_deref().map(|pattern| {
+        let control_plane = beside.control_kubeconfig_pattern.as_deref().map(|pattern| {
             let server = api_server(Some(file(pattern)), None);
             ControlPlaneConfig { server, namespace: format!("shoot--{project}--{shoot}") }
         });
         assignments.push(Assignment {
-            into: folder.join(format!("{name}.kine")),
+            history_path: folder.join(format!("{name}.kine")),
             name: name.into(),
             cluster: api_server(Some(file(pattern)), None),
             control_plane,
@@ -47,5 +47,5 @@ pub(super) fn read(text: &str, beside: &Beside) -> anyhow::Result<Config> {
             settings: Vec::new(),
         });
     }
-    Config { folder, assignments, warnings: Vec::new() }.checked().context("its rows")
+    Config { folder, assignments, warnings: Vec::new() }.validated().context("its rows")
 }

@@ -1,4 +1,4 @@
-//! Programs that are run before and after a run, as SimKube's hook files name them.
+//! Hooks: programs that are executed before and after a run, in SimKube's file format.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{LiveNotice, LiveReplayObserver};
 
-/// What is run, and when.
+/// The hooks of each stage.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct Hooks {
@@ -27,10 +27,10 @@ struct Hook {
     cmd: String,
     #[serde(default)]
     args: Vec<String>,
-    /// It gets the simulation on its standard input.
+    /// Whether it gets the Simulation on its standard input.
     #[serde(default)]
     send_sim: bool,
-    /// SimKube takes a hook that says nothing for one that may fail.
+    /// SimKube ignores failures by default.
     #[serde(default = "yes")]
     ignore_failure: bool,
 }
@@ -39,23 +39,23 @@ fn yes() -> bool {
     true
 }
 
-/// When a program is run.
+/// The stage at which a hook runs.
 #[derive(Clone, Copy)]
-pub(super) enum Stage {
-    /// Before everything.
+pub(super) enum HookStage {
+    /// Before the first repetition.
     PreStart,
     /// Before each repetition.
     PreRun,
-    /// After each.
+    /// After each repetition.
     PostRun,
-    /// After everything.
+    /// After the last repetition.
     PostStop,
 }
 
 // === impl Hooks ===
 
 impl Hooks {
-    /// Those of all files, one after the other.
+    /// Reads the hooks of all files, in order.
     pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Hooks> {
         let mut all = Hooks::default();
         for path in files {
@@ -71,18 +71,18 @@ impl Hooks {
         Ok(all)
     }
 
-    /// Runs those of a stage, one after the other. The observer is told what they print.
+    /// Runs the hooks of a stage, in order. The observer receives their output.
     pub(super) fn run(
         &self,
-        stage: Stage,
+        stage: HookStage,
         simulation: &Value,
         observer: &mut dyn LiveReplayObserver,
     ) -> anyhow::Result<()> {
         let (name, hooks) = match stage {
-            Stage::PreStart => ("preStart", &self.pre_start_hooks),
-            Stage::PreRun => ("preRun", &self.pre_run_hooks),
-            Stage::PostRun => ("postRun", &self.post_run_hooks),
-            Stage::PostStop => ("postStop", &self.post_stop_hooks),
+            HookStage::PreStart => ("preStart", &self.pre_start_hooks),
+            HookStage::PreRun => ("preRun", &self.pre_run_hooks),
+            HookStage::PostRun => ("postRun", &self.post_run_hooks),
+            HookStage::PostStop => ("postStop", &self.post_stop_hooks),
         };
         for hook in hooks {
             hook.run(name, simulation, observer)?;
@@ -106,7 +106,7 @@ impl Hook {
         let stdin = child.stdin.take();
         let told = std::thread::spawn({
             let simulation = simulation.to_string();
-            // One that reads nothing has closed its end.
+            // A hook may close its standard input without reading it.
             move || stdin.map(|mut stdin| stdin.write_all(simulation.as_bytes()))
         });
         let output = child.wait_with_output().with_context(doing)?;

@@ -1,15 +1,15 @@
-//! Runs that an API server knows of: finding, pausing, resuming and removing them.
+//! Operations on the runs of an API server: find, pause, resume and remove.
 
 use anyhow::bail;
 use live::Connection;
-use live::applying::{self, Cleaned, Run, State};
+use live::apply::{self, CleanupReport, RunState, RunStatus};
 use model::Moment;
 
-pub use live::applying::runs;
+pub use live::apply::list_runs;
 
-/// The run of that name, or the only one there is.
-pub async fn find(connection: &Connection, name: Option<&str>) -> anyhow::Result<Run> {
-    let mut all = runs(connection).await?;
+/// Returns the run of that name, or the only one.
+pub async fn find(connection: &Connection, name: Option<&str>) -> anyhow::Result<RunStatus> {
+    let mut all = list_runs(connection).await?;
     if let Some(name) = name {
         all.retain(|run| run.name == *name);
     }
@@ -24,35 +24,35 @@ pub async fn find(connection: &Connection, name: Option<&str>) -> anyhow::Result
     }
 }
 
-/// Removes everything that a run created: the one of that name, or the only one there is.
-pub async fn clean(connection: Connection, name: Option<&str>) -> anyhow::Result<Cleaned> {
-    // What a run left behind can be removed though its own object is gone.
+/// Removes all objects that a run created: the one of that name, or the only one.
+pub async fn clean(connection: Connection, name: Option<&str>) -> anyhow::Result<CleanupReport> {
+    // The objects of a run can be removed even if the run's own object no longer exists.
     let name = match name {
         Some(name) => name.to_owned(),
         None => find(&connection, None).await?.name,
     };
-    Ok(applying::clean(connection, Some(&name)).await?)
+    Ok(apply::clean(connection, Some(&name)).await?)
 }
 
-/// Pauses a run, or resumes it: the one of that name, or the only one there is. Returns it as it was before.
+/// Pauses or resumes a run: the one of that name, or the only one. Returns it as it was before.
 pub async fn set_paused(
     connection: &Connection,
     name: Option<&str>,
     paused: bool,
     now: Moment,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<RunStatus> {
     let run = find(connection, name).await?;
     if !run.is_alive(now) {
-        bail!("run {} is {}, and nobody plays it now", run.name, run.state.word());
+        bail!("run {} is {}, and nobody plays it now", run.name, run.state.as_str());
     }
-    applying::tell(connection, &run.name, paused).await?;
+    apply::set_paused(connection, &run.name, paused).await?;
     Ok(run)
 }
 
-/// The word for the state of a run: `lost` if its process was not heard of for a while.
-pub fn state_word(run: &Run, now: Moment) -> &'static str {
+/// The name of a run's state: `lost` if its process has not reported for a while.
+pub fn state_name(run: &RunStatus, now: Moment) -> &'static str {
     match run.state {
-        State::Playing | State::Paused if !run.is_alive(now) => "lost",
-        state => state.word(),
+        RunState::Playing | RunState::Paused if !run.is_alive(now) => "lost",
+        state => state.as_str(),
     }
 }

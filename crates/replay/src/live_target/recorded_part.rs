@@ -1,4 +1,4 @@
-//! The part of a recording that is played into a live API server, and the API operations that it becomes.
+//! The part of a recording that is replayed into a live API server, translated into API operations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use history::Selection;
-use live::applying::{Applier, Pace};
-use live::transplant::{Deed, Transplant};
+use live::apply::{Applier, ReplaySpeed};
+use live::translate::{ApiOperation, Translator};
 use model::{Change, Moment, What, Window};
-use query::Chosen;
+use query::OpenHistory;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::time::Instant;
@@ -19,67 +19,67 @@ use super::{LiveProgress, LiveReplayObserver};
 
 /// A part of a recording.
 pub(super) struct RecordedPart<'a> {
-    pub(super) chosen: &'a Chosen,
+    pub(super) open_history: &'a OpenHistory,
     pub(super) everything: Selection,
     pub(super) from: Moment,
     pub(super) end: Moment,
 }
 
-/// What is there when it begins: deeds that are still to be done, and where the changes begin.
-pub(super) struct Beginning {
-    deeds: Vec<Deed>,
+/// The initial objects: operations that are still to be performed, and the moment from which changes follow.
+pub(super) struct InitialOperations {
+    operations: Vec<ApiOperation>,
     from: Moment,
 }
 
-/// How often the progress is told.
+/// The interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Deeds read ahead.
-const AHEAD: usize = 1024;
+/// The number of operations read ahead.
+const OPERATIONS_AHEAD: usize = 1024;
 
 // === impl RecordedPart ===
 
 impl RecordedPart<'_> {
-    /// Brings a transplant to where a run goes on: what is before that is done.
+    /// Brings a translator to the position from which a run continues: earlier operations are done.
     pub(super) fn catch_up(
         &self,
-        transplant: &mut Transplant,
+        transplant: &mut Translator,
         position: Option<Moment>,
-    ) -> anyhow::Result<Beginning> {
-        let deeds = self.beginning(transplant)?;
+    ) -> anyhow::Result<InitialOperations> {
+        let deeds = self.initial_operations(transplant)?;
         match position.filter(|position| *position > self.from) {
-            None => Ok(Beginning { deeds, from: self.from.plus_nanos(1) }),
+            None => Ok(InitialOperations { operations: deeds, from: self.from.plus_nanos(1) }),
             Some(position) => {
                 let before = Window { from: self.from.plus_nanos(1), to: position };
-                for change in self.chosen.history.between(before, &self.everything)? {
-                    transplant.change(&change?);
+                for change in self.open_history.history.between(before, &self.everything)? {
+                    transplant.translate_change(&change?);
                 }
-                Ok(Beginning { deeds: Vec::new(), from: position })
+                Ok(InitialOperations { operations: Vec::new(), from: position })
             }
         }
     }
 
-    /// Creates what is there at the beginning, as fast as the server goes.
+    /// Creates the initial objects, as fast as the server accepts them.
     pub(super) fn create_initial(
         &self,
         runtime: &Runtime,
         applier: &Arc<Applier>,
-        beginning: &mut Beginning,
+        beginning: &mut InitialOperations,
     ) -> anyhow::Result<()> {
-        let initial = std::mem::take(&mut beginning.deeds);
-        applied(runtime, applier, (Pace::Max, self.from), |deeds| {
+        let initial = std::mem::take(&mut beginning.operations);
+        apply_all(runtime, applier, (ReplaySpeed::Max, self.from), |deeds| {
             send(deeds, initial);
             Ok(())
         })
     }
 
-    /// Plays all changes after the beginning, each when it is due.
+    /// Replays all changes after the beginning, each when it is due.
     pub(super) fn play(
         &self,
         runtime: &Runtime,
         applier: &Arc<Applier>,
-        transplant: &mut Transplant,
-        beginning: &Beginning,
-        pace: Pace,
+        transplant: &mut Translator,
+        beginning: &InitialOperations,
+        pace: ReplaySpeed,
         observer: &mut dyn LiveReplayObserver,
     ) -> anyhow::Result<()> {
         let rest = Window { from: beginning.from, to: self.end.plus_nanos(1) };
@@ -87,10 +87,10 @@ impl RecordedPart<'_> {
         let shown = Window { from: beginning.from, to: self.end };
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| tell(&mut progress, applier, pace, shown, &is_over));
-            let played = applied(runtime, applier, (pace, self.end), |deeds| {
-                for change in self.chosen.history.between(rest, &self.everything)? {
-                    if !send(deeds, transplant.change(&change?)) {
+            scope.spawn(|| report_progress(&mut progress, applier, pace, shown, &is_over));
+            let played = apply_all(runtime, applier, (pace, self.end), |deeds| {
+                for change in self.open_history.history.between(rest, &self.everything)? {
+                    if !send(deeds, transplant.translate_change(&change?)) {
                         break;
                     }
                 }
@@ -101,23 +101,23 @@ impl RecordedPart<'_> {
         })
     }
 
-    /// All that would be done.
-    pub(super) fn deeds(
+    /// Calls `each` for every operation, without performing it.
+    pub(super) fn for_each_operation(
         &self,
-        transplant: &mut Transplant,
-        mut each: impl FnMut(Deed),
+        transplant: &mut Translator,
+        mut each: impl FnMut(ApiOperation),
     ) -> anyhow::Result<()> {
-        self.beginning(transplant)?.into_iter().for_each(&mut each);
+        self.initial_operations(transplant)?.into_iter().for_each(&mut each);
         let rest = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
-        for change in self.chosen.history.between(rest, &self.everything)? {
-            transplant.change(&change?).into_iter().for_each(&mut each);
+        for change in self.open_history.history.between(rest, &self.everything)? {
+            transplant.translate_change(&change?).into_iter().for_each(&mut each);
         }
         Ok(())
     }
 
-    /// All that was seen: what was there at the beginning as if it had come then.
-    pub(super) fn each(&self, mut each: impl FnMut(&Change)) -> anyhow::Result<()> {
-        self.chosen.history.each_at(self.from, &self.everything, |version| {
+    /// Calls `each` for every change, and first for the initial objects as if they had been added then.
+    pub(super) fn for_each_change(&self, mut each: impl FnMut(&Change)) -> anyhow::Result<()> {
+        self.open_history.history.for_each_at(self.from, &self.everything, |version| {
             each(&Change {
                 seq: 0,
                 at: self.from,
@@ -128,26 +128,27 @@ impl RecordedPart<'_> {
             });
         })?;
         let rest = Window { from: self.from.plus_nanos(1), to: self.end.plus_nanos(1) };
-        for change in self.chosen.history.between(rest, &self.everything)? {
+        for change in self.open_history.history.between(rest, &self.everything)? {
             each(&change?);
         }
         Ok(())
     }
 
-    fn beginning(&self, transplant: &mut Transplant) -> anyhow::Result<Vec<Deed>> {
+    fn initial_operations(&self, transplant: &mut Translator) -> anyhow::Result<Vec<ApiOperation>> {
         let mut objects = Vec::new();
-        let history = &self.chosen.history;
-        history
-            .each_at(self.from, &self.everything, |version| objects.push((version.key, version.object)))?;
+        let history = &self.open_history.history;
+        history.for_each_at(self.from, &self.everything, |version| {
+            objects.push((version.key, version.object))
+        })?;
         Ok(transplant.begin(self.from, objects))
     }
 }
 
-/// Tells how late it is in the recording, until it is over. Changes are read far ahead of that.
-fn tell(
+/// Reports the recorded time that was reached, until the replay is over. Changes are read far ahead of it.
+fn report_progress(
     progress: &mut (dyn FnMut(LiveProgress) + Send),
     applier: &Applier,
-    pace: Pace,
+    pace: ReplaySpeed,
     window: Window,
     is_over: &AtomicBool,
 ) {
@@ -155,7 +156,7 @@ fn tell(
     let mut at = window.from;
     while !is_over.load(Ordering::Relaxed) {
         let passed = began.elapsed().saturating_sub(applier.paused_for());
-        if let Pace::Times { speed, .. } = pace {
+        if let ReplaySpeed::Scaled { speed, .. } = pace {
             let nanos = (passed.as_nanos() as f64 * speed) as i64;
             at = if applier.is_paused() { at } else { window.from.plus_nanos(nanos).min(window.to) };
         } else {
@@ -168,14 +169,14 @@ fn tell(
     }
 }
 
-/// Does deeds while they are sent, and waits until all are done.
-fn applied(
+/// Performs operations while they are sent, and waits until all are done.
+fn apply_all(
     runtime: &Runtime,
     applier: &Arc<Applier>,
-    (pace, end): (Pace, Moment),
-    sending: impl FnOnce(&Sender<Deed>) -> anyhow::Result<()>,
+    (pace, end): (ReplaySpeed, Moment),
+    sending: impl FnOnce(&Sender<ApiOperation>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let (deeds, received) = mpsc::channel(AHEAD);
+    let (deeds, received) = mpsc::channel(OPERATIONS_AHEAD);
     let applier = applier.clone();
     let applying = runtime.spawn(async move { applier.apply(received, pace, end).await });
     let sent = sending(&deeds);
@@ -184,7 +185,7 @@ fn applied(
     sent
 }
 
-/// Whether somebody takes them: nobody does after it was told to stop.
-fn send(deeds: &Sender<Deed>, them: Vec<Deed>) -> bool {
+/// Sends operations. Returns false if the receiver is gone, as it is after a stop.
+fn send(deeds: &Sender<ApiOperation>, them: Vec<ApiOperation>) -> bool {
     them.into_iter().all(|deed| deeds.blocking_send(deed).is_ok())
 }

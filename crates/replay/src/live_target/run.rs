@@ -1,40 +1,42 @@
-//! A run into a live API server: connecting, playing, recording the target, and what comes after.
+//! The execution of a replay into a live API server: connecting, replaying, recording the target, and comparing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use live::applying::{Applier, Pace, RunTimes, Stamped, clean, kinds_before, stamp};
-use live::transplant::Transplant;
-use live::{Connection, KindChoice, Wanted};
+use live::apply::{
+    Applier, PodLifecycleOptions, ReplaySpeed, RunTimes, clean, drive_pod_lifecycles, kinds_before_run,
+};
+use live::translate::Translator;
+use live::{Connection, KindChoice, WatchScope};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::comparison::Comparison;
-use super::hooks::{Hooks, Stage};
+use super::comparison::LiveComparison;
+use super::hooks::{HookStage, Hooks};
 use super::plan::LivePlan;
 use super::safety;
 use super::summary::RunSummary;
 use super::target_recording::TargetRecorder;
 use super::{LiveNotice, LiveReplayObserver, SHUTDOWN_TIMEOUT};
 
-/// A plan that is carried out.
+/// A plan in execution.
 pub(super) struct LiveRun<'a> {
     pub(super) plan: LivePlan<'a>,
     pub(super) hooks: Hooks,
     pub(super) runtime: Runtime,
 }
 
-/// How long a target is watched when everything was played.
-const USUAL_LINGER: Duration = Duration::from_secs(5);
+/// How long a target is watched after the last operation.
+const DEFAULT_LINGER: Duration = Duration::from_secs(5);
 
 // === impl LivePlan ===
 
 impl LivePlan<'_> {
-    /// Plays it, as often as is asked for. Returns what came of the last repetition.
+    /// Runs all repetitions. Returns the summary of the last one.
     ///
-    /// It blocks: inside an asynchronous context it is called from a thread for blocking work.
+    /// It blocks: call it from a blocking thread inside an asynchronous context.
     pub fn run(self, observer: &mut dyn LiveReplayObserver) -> anyhow::Result<RunSummary> {
         let hooks = Hooks::read(&self.options.hooks)?;
         let mut run = LiveRun { plan: self, hooks, runtime: recorder::runtime()? };
@@ -47,19 +49,21 @@ impl LivePlan<'_> {
 // === impl LiveRun ===
 
 impl LiveRun<'_> {
-    /// Plays it as often as is wanted.
+    /// Runs all repetitions.
     pub(super) fn play_all(&mut self, observer: &mut dyn LiveReplayObserver) -> anyhow::Result<RunSummary> {
         let connection = self.runtime.block_on(self.connect(observer))?;
         let run_name = self.plan.run_name.clone();
-        // Before anything is defined there, and once: what is removed between repetitions may be told of for a while.
-        self.plan.manner.target_kinds = self.runtime.block_on(kinds_before(&connection, &run_name))?;
+        // Read once, before anything is defined there: deleted definitions may be listed for a while between
+        // repetitions.
+        self.plan.translate_options.target_kinds =
+            self.runtime.block_on(kinds_before_run(&connection, &run_name))?;
         let simulation = self.plan.simulation();
-        self.hooks.run(Stage::PreStart, &simulation, observer)?;
+        self.hooks.run(HookStage::PreStart, &simulation, observer)?;
         let mut repetition = 1;
         let summary = loop {
-            self.hooks.run(Stage::PreRun, &simulation, observer)?;
+            self.hooks.run(HookStage::PreRun, &simulation, observer)?;
             let (summary, is_stopped) = self.play_once(&connection, observer)?;
-            self.hooks.run(Stage::PostRun, &simulation, observer)?;
+            self.hooks.run(HookStage::PostRun, &simulation, observer)?;
             if is_stopped || repetition >= self.plan.options.repetitions {
                 break summary;
             }
@@ -67,7 +71,7 @@ impl LiveRun<'_> {
             let cleaned = self.runtime.block_on(clean(connection.clone(), Some(&run_name)))?;
             observer.cleaned(&cleaned)?;
         };
-        self.hooks.run(Stage::PostStop, &simulation, observer)?;
+        self.hooks.run(HookStage::PostStop, &simulation, observer)?;
         Ok(summary)
     }
 
@@ -94,7 +98,7 @@ impl LiveRun<'_> {
         Ok(connection)
     }
 
-    /// Plays it once. Returns also whether it was stopped, be it after everything was played.
+    /// Runs one repetition. Returns also whether it was stopped, even after the last operation.
     fn play_once(
         &self,
         connection: &Connection,
@@ -107,22 +111,22 @@ impl LiveRun<'_> {
             true => Some(TargetRecorder::begin(runtime, options)?),
             false => None,
         };
-        let mut transplant = Transplant::new(plan.manner.clone());
+        let mut transplant = Translator::new(plan.translate_options.clone());
         let applier = runtime.block_on(Applier::connect(connection.clone(), run_name))?;
         applier.pause(options.start_paused);
         let begun = runtime.block_on(applier.begin(&plan.description(), options.resume, now()))?;
-        // From now on, or others would take it for lost while the history is read.
+        // Report from now on, or the run would be considered lost while the history is read.
         let reporting = runtime.spawn({
             let applier = applier.clone();
             async move { applier.keep_reporting(now).await }
         });
         let mut beginning = part.catch_up(&mut transplant, begun.position)?;
         if options.resume {
-            runtime.block_on(applier.recall(&transplant))?;
+            runtime.block_on(applier.recover_created(&transplant))?;
         }
         let stamping = self.stamp_pods(connection, &applier)?;
-        if plan.manner.simkube.is_some() {
-            applier.own_all(&begun);
+        if plan.translate_options.simkube.is_some() {
+            applier.own_created_objects(&begun);
         }
         {
             let _inside = runtime.enter();
@@ -154,51 +158,55 @@ impl LiveRun<'_> {
             is_stopped: applier.is_stopped(),
             position: applier.position(),
             took,
-            tally: applier.tally(),
-            left_out: transplant.left_out().clone(),
+            tally: applier.outcomes(),
+            left_out: transplant.excluded().clone(),
         };
         observer.finished(&summary)?;
         if let Some(recording) = recording {
             let was_paused = !applier.paused_for().is_zero();
-            observer.recorded(Comparison::new(plan, &summary, recording, (began, from), was_paused)?)?;
+            observer.recorded(LiveComparison::new(plan, &summary, recording, (began, from), was_paused)?)?;
         }
         ended?;
         Ok((summary, applier.is_stopped()))
     }
 
-    /// Lets the target live on for a while, and those who watch it.
+    /// Keeps the target and its watchers running for the linger time.
     fn linger(&self, applier: &Applier) {
         let options = self.plan.options;
-        let usual = if options.record || options.simkube.is_some() { USUAL_LINGER } else { Duration::ZERO };
+        let usual = if options.record || options.simkube.is_some() { DEFAULT_LINGER } else { Duration::ZERO };
         let linger = options.linger.unwrap_or(usual);
         self.runtime.block_on(async { applier.unless_stopped(tokio::time::sleep(linger)).await });
     }
 
-    /// Lets pods run as long as they did, if SimKube's way is asked for.
+    /// Makes pods run as long as recorded, if SimKube's driver is re-created.
     fn stamp_pods(
         &self,
         connection: &Connection,
         applier: &Arc<Applier>,
     ) -> anyhow::Result<Option<JoinHandle<()>>> {
-        let LivePlan { options, part, manner, .. } = &self.plan;
+        let LivePlan { options, part, translate_options: manner, .. } = &self.plan;
         let (Some(simkube), Some(asked)) = (&manner.simkube, &options.simkube) else { return Ok(None) };
         let mut times = RunTimes::new(manner.templates.clone());
-        part.each(|change| times.see(change))?;
+        part.for_each_change(|change| times.observe(change))?;
         let speed = match self.plan.pace(part.from) {
-            Pace::Max => f64::INFINITY,
-            Pace::Times { speed, .. } => speed,
+            ReplaySpeed::Max => f64::INFINITY,
+            ReplaySpeed::Scaled { speed, .. } => speed,
         };
-        let how = Stamped { times: times.finish(), speed, clones: asked.reschedule_interrupted_bare_pods };
+        let how = PodLifecycleOptions {
+            run_times: times.finish(),
+            speed,
+            reschedule_interrupted: asked.reschedule_interrupted_bare_pods,
+        };
         let (news, told) = mpsc::channel(16);
-        let target = live::Target { source: "target".into(), connection: connection.clone() };
+        let target = live::RecordedCluster { source: "target".into(), connection: connection.clone() };
         let kinds = KindChoice { only: Some(vec!["pods".to_owned()]), ..KindChoice::default() };
-        let wanted = Wanted { kinds, labels: Some(simkube.selector()), ..Wanted::default() };
+        let wanted = WatchScope { kinds, labels: Some(simkube.selector()), ..WatchScope::default() };
         let (applier, now) = (applier.clone(), options.clock);
         Ok(Some(self.runtime.spawn(async move {
             let (_goes_on, stop) = watch::channel(false);
-            let watching = live::record(target, wanted, live::Known::default(), now, news, stop);
-            // What cannot be watched is not stamped: the run goes on.
-            let _ = tokio::join!(watching, stamp(applier, how, told, now));
+            let watching = live::record(target, wanted, live::ResumeState::default(), now, news, stop);
+            // Pods that cannot be watched are not stamped: the run continues.
+            let _ = tokio::join!(watching, drive_pod_lifecycles(applier, how, told, now));
         })))
     }
 }

@@ -1,4 +1,4 @@
-//! Signs that a target is a cluster in use: it was recorded itself, or its nodes are real.
+//! Safety checks: signs that a target is a cluster in use.
 
 use anyhow::bail;
 use history::Selection;
@@ -7,8 +7,8 @@ use model::Kind;
 
 use super::recorded_part::RecordedPart;
 
-/// What may go wrong in a cluster: it is the one that was recorded, or its nodes may be real. What cannot be found out is a
-/// risk too. Unless risks are taken, the first of them is an error.
+/// Returns the risks of a target: it is the recorded cluster, or its nodes may be real. A failed check is a risk too.
+/// Unless risks are accepted, the first of them is an error.
 pub(super) async fn risks(
     connection: &Connection,
     part: &RecordedPart<'_>,
@@ -18,14 +18,14 @@ pub(super) async fn risks(
     let context = connection.context();
     let mut risks = Vec::new();
     let recorded = recorded_uid(part)?;
-    match connection.uid().await {
+    match connection.cluster_uid().await {
         Ok(uid) if recorded.is_some() && recorded == uid => risks.push(format!(
             "{context} is the cluster that was recorded: its own objects stand where those of the recording would"
         )),
         Ok(_) => {}
         Err(error) => risks.push(format!("it is not known whether {context} was recorded: {error}")),
     }
-    match connection.real_node(run).await {
+    match connection.find_real_node(run).await {
         Ok(Some(node)) => risks.push(format!(
             "node {node} of {context} is neither KWOK's nor of this run: programs of the recording would run there, and \
              reach whatever that node reaches"
@@ -46,7 +46,7 @@ fn recorded_uid(part: &RecordedPart<'_>) -> anyhow::Result<Option<String>> {
         ..part.everything.clone()
     };
     let mut recorded = None;
-    part.chosen.history.each_at(part.end, &name, |version| {
+    part.open_history.history.for_each_at(part.end, &name, |version| {
         recorded = version.object.meta().uid.map(|uid| uid.into_owned());
     })?;
     Ok(recorded)

@@ -1,28 +1,28 @@
-//! What came of a run in a live API server, and what would come of it.
+//! Summaries of runs and dry runs against a live API server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use live::applying::{Tally, Told};
-use live::transplant::{Deed, LeftOut};
+use live::apply::{CountedExample, OutcomeCounts};
+use live::translate::{ApiOperation, ExclusionReason};
 use model::{Kind, Moment};
 use serde_json::{Map, Value, json};
 
-/// What a run would do.
+/// The API operations that a run would perform.
 #[derive(Clone, Debug)]
 pub struct DryRun {
     /// The first recorded moment.
     pub from: Moment,
     /// The last recorded moment.
     pub end: Moment,
-    /// API operations by kind, each count in the place of its word in [`DryRun::OPERATIONS`].
+    /// API operations by kind, each count at the index of its name in [`DryRun::OPERATIONS`].
     pub counts: BTreeMap<Kind, [u64; DryRun::OPERATIONS.len()]>,
     /// Changes that rules leave out, by reason.
-    pub left_out: BTreeMap<LeftOut, u64>,
+    pub left_out: BTreeMap<ExclusionReason, u64>,
 }
 
-/// What a run did.
+/// The summary of a run.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// The name of the run.
@@ -35,28 +35,28 @@ pub struct RunSummary {
     pub end: Moment,
     /// Whether it was stopped before its end.
     pub is_stopped: bool,
-    /// The recorded moment before which everything is done; `None` if nothing has begun.
+    /// The recorded moment before which all operations are done; `None` if none has begun.
     pub position: Option<Moment>,
     /// How long it took.
     pub took: Duration,
-    /// What was done, passed over and refused.
-    pub tally: Tally,
+    /// Operations done, passed over and refused.
+    pub tally: OutcomeCounts,
     /// Changes that rules left out, by reason.
-    pub left_out: BTreeMap<LeftOut, u64>,
+    pub left_out: BTreeMap<ExclusionReason, u64>,
 }
 
 // === impl DryRun ===
 
 impl DryRun {
-    /// The words for API operations.
+    /// The names of API operations.
     pub const OPERATIONS: [&'static str; 5] = ["create", "change", "bind", "delete", "remove"];
 
     pub(super) fn new(from: Moment, end: Moment) -> DryRun {
         DryRun { from, end, counts: BTreeMap::new(), left_out: BTreeMap::new() }
     }
 
-    pub(super) fn count(&mut self, deed: Deed) {
-        let word = deed.doing.word();
+    pub(super) fn count(&mut self, deed: ApiOperation) {
+        let word = deed.verb.as_str();
         let place = DryRun::OPERATIONS.iter().position(|known| *known == word).unwrap_or_default();
         self.counts.entry(deed.address.kind).or_default()[place] += 1;
     }
@@ -65,19 +65,18 @@ impl DryRun {
 // === impl RunSummary ===
 
 impl RunSummary {
-    /// Whether the server accepted everything.
+    /// Whether the server accepted all operations.
     pub fn is_accepted(&self) -> bool {
-        self.tally.refused.is_empty()
+        self.tally.rejected.is_empty()
     }
 
-    /// For programs.
+    /// The summary as JSON.
     pub fn to_json(&self) -> Value {
         let tally = &self.tally;
-        let told =
-            |(what, told): (&str, &Told)| json!({"what": what, "count": told.count, "first": told.first});
-        let millis = |share: f64| tally.late(share).map(|late| late.as_millis() as u64);
+        let told = |(what, told): (&str, &CountedExample)| json!({"what": what, "count": told.count, "first": told.first});
+        let millis = |share: f64| tally.lateness_quantile(share).map(|late| late.as_millis() as u64);
         let done: Map<String, Value> =
-            tally.done.iter().map(|(done, count)| (done.word().to_owned(), (*count).into())).collect();
+            tally.applied.iter().map(|(done, count)| (done.as_str().to_owned(), (*count).into())).collect();
         let left_out: Map<String, Value> =
             self.left_out.iter().map(|(why, count)| (why.to_string(), (*count).into())).collect();
         json!({
@@ -89,8 +88,8 @@ impl RunSummary {
             "requests": tally.count(),
             "done": done,
             "leftOut": left_out,
-            "passedOver": tally.left.iter().map(|(left, it)| told((left.words(), it))).collect::<Vec<_>>(),
-            "refused": tally.refused.iter().map(|(what, it)| told((what, it))).collect::<Vec<_>>(),
+            "passedOver": tally.skipped.iter().map(|(left, it)| told((left.describe(), it))).collect::<Vec<_>>(),
+            "refused": tally.rejected.iter().map(|(what, it)| told((what, it))).collect::<Vec<_>>(),
             "lateMillis": {"p50": millis(0.5), "p99": millis(0.99), "most": millis(1.0)},
         })
     }

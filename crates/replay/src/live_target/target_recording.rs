@@ -1,4 +1,4 @@
-//! The recording of a target while a history is played into it.
+//! The recording of a target during a replay into it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use recorder::policy::{Detail, RecordingPolicy};
-use recorder::{ApiServerConfig, Assignment, Board, lock};
+use recorder::{ApiServerConfig, Assignment, RecorderMetrics, lock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -15,35 +15,35 @@ use tokio::time::sleep;
 
 use super::LiveReplayOptions;
 
-/// A recorder of the target at work.
+/// A running recorder of the target.
 pub(super) struct TargetRecorder {
     recording: TargetRecording,
     recorder: JoinHandle<anyhow::Result<()>>,
     stop: watch::Sender<bool>,
 }
 
-/// What it has recorded: a history in a temporary folder.
+/// Its recording: a history in a temporary folder.
 pub(super) struct TargetRecording {
     pub(super) path: PathBuf,
-    /// The folder is removed with this.
+    /// Removes the folder when dropped.
     _folder: TempDir,
 }
 
-/// What the recording is called.
+/// The source name of the recording.
 pub(super) const SOURCE: &str = "target";
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 // === impl TargetRecorder ===
 
 impl TargetRecorder {
-    /// Starts to record. It returns when pods and nodes are watched.
+    /// Starts recording, and returns when pods and nodes are watched.
     pub(super) fn begin(runtime: &Runtime, options: &LiveReplayOptions) -> anyhow::Result<TargetRecorder> {
         let folder = tempfile::tempdir().context("cannot make a folder for the film of the target")?;
         let recording = TargetRecording { path: folder.path().join("target.kine"), _folder: folder };
         let name: Arc<str> = SOURCE.into();
         let assignment = Assignment {
             name: name.clone(),
-            into: recording.path.clone(),
+            history_path: recording.path.clone(),
             cluster: ApiServerConfig {
                 kubeconfig: Some(options.kubeconfig.clone()),
                 context: options.context.clone(),
@@ -53,10 +53,10 @@ impl TargetRecorder {
             policy: RecordingPolicy { detail: Detail::Everything, ..RecordingPolicy::default() },
             settings: Vec::new(),
         };
-        let board = Arc::new(Board::default());
+        let board = Arc::new(RecorderMetrics::default());
         let (stop, stopped) = watch::channel(false);
-        let (notices, _) = recorder::notices();
-        let figures = board.figures(&name);
+        let (notices, _) = recorder::notice_channel();
+        let figures = board.recording(&name);
         let mut recorder =
             runtime.spawn(async move { recorder::record(&assignment, &board, &notices, stopped).await });
         runtime.block_on(async {
@@ -65,7 +65,7 @@ impl TargetRecorder {
                 let is_watched = |word: &str| {
                     let of = figures.kinds.iter().find(|(kind, _)| &*kind.kind == word);
                     let status = of.and_then(|(_, figures)| figures.status.as_ref());
-                    status.is_some_and(|status| status.state == live::State::Watching)
+                    status.is_some_and(|status| status.state == live::WatchState::Watching)
                 };
                 is_watched("Pod") && is_watched("Node")
             };
@@ -86,7 +86,7 @@ impl TargetRecorder {
     /// Ends the recording.
     pub(super) fn end(self, runtime: &Runtime) -> anyhow::Result<TargetRecording> {
         runtime.block_on(async {
-            // It ends by itself if it hears of it, and also if it does not.
+            // The recorder may already have ended, with its receiver.
             let _ = self.stop.send(true);
             self.recorder.await.context("the recorder broke")?.context("cannot film the target")
         })?;

@@ -1,4 +1,4 @@
-//! A plan carried out: what is decided again is written down, filmed, and compared with what was recorded.
+//! The execution of a replay plan: decisions are logged, recorded, and compared with the recording.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,116 +6,117 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use model::{Moment, What};
-use query::Chosen;
-use simulation::{Decided, Demand, Observer};
+use query::OpenHistory;
+use simulation::{Observer, PodDemand, SimulationEvent};
 
-use super::{Plan, SurveyResult, Watcher};
+use super::{RecordingAnalysis, ReplayListener, ReplayPlan};
 use crate::decisions::{DecisionLog, JsonLines};
-use crate::play::Follower;
+use crate::play::ReplayObserver;
 use crate::report::Report;
 
-/// Where a replay writes while it is played.
+/// The output files of a replay.
 #[derive(Default)]
-pub struct Outputs {
-    /// The folder that errors name: what is written may go there only when it is whole.
+pub struct OutputFiles {
+    /// The folder that errors name: files may be moved there only when they are complete.
     pub folder: PathBuf,
-    /// A line a decision, and what was recorded beside it, if that is wanted.
+    /// A file with one line per decision and its recorded counterpart, if wanted.
     pub decisions: Option<PathBuf>,
-    /// A history of the replay, if one is wanted.
+    /// A history of the replay, if wanted.
     pub history: Option<PathBuf>,
 }
 
-/// All who follow a replay, and whoever waits for it.
-struct Watched<'a> {
-    watcher: &'a mut dyn Watcher,
-    followers: Vec<&'a mut dyn Follower>,
+/// All observers of a replay, and its listener.
+struct ObserverSet<'a> {
+    listener: &'a mut dyn ReplayListener,
+    observers: Vec<&'a mut dyn ReplayObserver>,
 }
 
-impl Plan {
-    /// Plays it, and says what came of it.
+impl ReplayPlan {
+    /// Runs the replay, and returns its report.
     pub fn play(
         &self,
-        chosen: &Chosen,
-        known: SurveyResult,
-        outputs: &Outputs,
-        watcher: &mut dyn Watcher,
+        open_history: &OpenHistory,
+        analysis: RecordingAnalysis,
+        outputs: &OutputFiles,
+        listener: &mut dyn ReplayListener,
     ) -> anyhow::Result<Report> {
         let run = &self.run;
         let file: Box<dyn Write> = match &outputs.decisions {
-            Some(path) => Box::new(File::create(path).with_context(|| outputs.doing())?),
+            Some(path) => Box::new(File::create(path).with_context(|| outputs.write_context())?),
             None => Box::new(io::sink()),
         };
         let lines = JsonLines(BufWriter::with_capacity(1 << 18, file));
-        let mut decisions = DecisionLog::new(&known.causes, &known.curve, lines);
-        let mut film = outputs.history.as_deref().map(|path| self.film(path)).transpose()?;
-        let mut watched = Watched { watcher, followers: vec![&mut decisions] };
+        let mut decisions = DecisionLog::new(&analysis.demands, &analysis.node_counts, lines);
+        let mut film = outputs.history.as_deref().map(|path| self.start_recording(path)).transpose()?;
+        let mut watched = ObserverSet { listener, observers: vec![&mut decisions] };
         if let Some(film) = &mut film {
-            watched.followers.push(film);
+            watched.observers.push(film);
         }
-        let played = run.play(&chosen.history, &known, &mut watched);
+        let played = run.play(&open_history.history, &analysis, &mut watched);
         drop(watched);
         if played.is_ok() {
-            watcher.reached(run.end);
+            listener.on_progress(run.end);
         }
-        // A replay that was stopped says why: by whoever waited, or by what could not be written.
-        watcher.check()?;
+        // The error of a cancelled replay is the listener's, or that of the failed write.
+        listener.check_cancelled()?;
         let written = decisions.finish(run.end).and_then(|mut lines| lines.0.flush());
-        written.with_context(|| outputs.doing())?;
+        written.with_context(|| outputs.write_context())?;
         if let Some(mut film) = film {
-            self.end(&mut film)?;
+            self.end_recording(&mut film)?;
             film.finish()?;
         }
-        let reservations = self.reservations(chosen)?;
-        Ok(run.report(&chosen.history, known, played?, self.told(), reservations))
+        let reservations = self.caveats(open_history)?;
+        Ok(run.report(&open_history.history, analysis, played?, self.reported_settings(), reservations))
     }
 }
 
-// === impl Outputs ===
+// === impl OutputFiles ===
 
-impl Outputs {
-    /// What is being done, for errors.
-    fn doing(&self) -> String {
+impl OutputFiles {
+    /// The context of write errors.
+    fn write_context(&self) -> String {
         format!("cannot write {}", self.folder.display())
     }
 }
 
-// === impl Watched ===
+// === impl ObserverSet ===
 
-impl Observer for Watched<'_> {
+impl Observer for ObserverSet<'_> {
     fn wants_changes(&self) -> bool {
-        self.followers.iter().any(|follower| follower.wants_changes())
+        self.observers.iter().any(|follower| follower.wants_changes())
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
-        self.watcher.reached(at);
-        for follower in &mut self.followers {
-            follower.changed(at, what.clone());
+    fn on_change(&mut self, at: Moment, what: What) {
+        self.listener.on_progress(at);
+        for follower in &mut self.observers {
+            follower.on_change(at, what.clone());
         }
     }
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
-        self.watcher.reached(at);
-        for follower in &mut self.followers {
-            follower.decided(at, decided);
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
+        self.listener.on_progress(at);
+        for follower in &mut self.observers {
+            follower.on_event(at, decided);
         }
     }
 }
 
-impl Follower for Watched<'_> {
-    fn asked(&mut self, at: Moment, demand: &Demand) {
-        for follower in &mut self.followers {
-            follower.asked(at, demand);
+impl ReplayObserver for ObserverSet<'_> {
+    fn on_demand(&mut self, at: Moment, demand: &PodDemand) {
+        for follower in &mut self.observers {
+            follower.on_demand(at, demand);
         }
     }
 
-    fn reached(&mut self, now: Moment) {
-        self.watcher.reached(now);
-        for follower in &mut self.followers {
-            follower.reached(now);
+    fn on_progress(&mut self, now: Moment) {
+        self.listener.on_progress(now);
+        for follower in &mut self.observers {
+            follower.on_progress(now);
         }
     }
 
-    fn goes_on(&self) -> bool {
-        self.watcher.check().is_ok() && self.followers.iter().all(|follower| follower.goes_on())
+    fn should_continue(&self) -> bool {
+        self.listener.check_cancelled().is_ok()
+            && self.observers.iter().all(|follower| follower.should_continue())
     }
 }

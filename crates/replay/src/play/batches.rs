@@ -1,173 +1,186 @@
-//! A history played in steps: pods come together, and each step waits until the cluster has come to rest.
+//! Replays in batches: pods are created together, and each batch waits until the cluster has settled.
 
 use std::time::Duration;
 
 use history::History;
 use model::{Moment, Object};
-use simulation::{Begun, Given, Run, Setup};
+use simulation::{InitialPodState, Input, Run, RunSetup};
 
-use super::{Ended, Follower, Part, beginning, changes, each_ahead, give, run, what_matters};
-use crate::causes::Causes;
-use crate::causes::made::Recall;
+use super::{
+    HistoryPart, PlayEnd, ReplayObserver, changes, for_each_prefetched, initial_objects, input_selection,
+    new_run, submit,
+};
+use crate::demands::RecordedDemands;
+use crate::demands::controller_pods::ControllerPodMatcher;
 use crate::error::Error;
-use crate::script::Script;
+use crate::input_stream::InputStream;
 
-/// How a history is played in steps.
+/// Settings of a replay in batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps {
-    /// How long a step is; not zero.
+pub struct BatchSettings {
+    /// The length of a batch in recorded time; not zero.
     pub interval: Duration,
-    /// How long a step may go on after the last node has come, if the cluster does not come to rest.
-    pub patience: Duration,
+    /// How long to wait after the last node was added for a cluster that does not settle.
+    pub settle_timeout: Duration,
 }
 
-/// Who follows a play in steps.
-pub trait StepFollower: Follower {
-    /// A step with pods begins now; its recorded time began then. What is told from now on belongs to it.
-    fn batch_begins(&mut self, recorded: Moment, now: Moment);
+/// Observes a replay in batches.
+pub trait BatchObserver: ReplayObserver {
+    /// A batch with pods starts at `now`; its recorded time began at `recorded`. Later calls belong to it.
+    fn on_batch_started(&mut self, recorded: Moment, now: Moment);
 
-    /// Its pods are there.
-    fn batch_given(&mut self, now: Moment);
+    /// The pods of the batch were created.
+    fn on_batch_submitted(&mut self, now: Moment);
 
-    /// The cluster has come to rest after them, or could not.
-    fn batch_settled(&mut self, now: Moment, stable: bool);
+    /// The cluster has settled after them, or the wait timed out.
+    fn on_batch_settled(&mut self, now: Moment, stable: bool);
 }
 
-impl<T: StepFollower + ?Sized> StepFollower for &mut T {
-    fn batch_begins(&mut self, recorded: Moment, now: Moment) {
-        (**self).batch_begins(recorded, now);
+impl<T: BatchObserver + ?Sized> BatchObserver for &mut T {
+    fn on_batch_started(&mut self, recorded: Moment, now: Moment) {
+        (**self).on_batch_started(recorded, now);
     }
 
-    fn batch_given(&mut self, now: Moment) {
-        (**self).batch_given(now);
+    fn on_batch_submitted(&mut self, now: Moment) {
+        (**self).on_batch_submitted(now);
     }
 
-    fn batch_settled(&mut self, now: Moment, stable: bool) {
-        (**self).batch_settled(now, stable);
+    fn on_batch_settled(&mut self, now: Moment, stable: bool) {
+        (**self).on_batch_settled(now, stable);
     }
 }
 
-/// What is given in one step, each in its order.
+/// The inputs of one batch, in order.
 #[derive(Default)]
-struct Step {
+struct PendingBatch {
     number: u64,
-    pods: Vec<Given>,
-    others: Vec<(Moment, Given)>,
+    pods: Vec<Input>,
+    others: Vec<(Moment, Input)>,
 }
 
-/// Plays a part of a history in steps.
+/// Replays a part of a history in batches.
 ///
-/// Pods that came within a step come together at its beginning, those first that waited when the part began. When the
-/// cluster has come to rest, the rest of the step happens at its own times, and the cluster comes to rest again. If
-/// that takes longer than the step, the next begins late; as soon as there is time, the clock is again that of the
-/// record. Steps in which nothing is given are only time that passes. Says when it ended, which is then late too.
+/// Pods that were created within a batch interval are created together at its beginning, those that were pending when
+/// the part began first. When the cluster has settled, the other inputs of the interval are applied at their own times,
+/// and the cluster settles again. If that takes longer than the interval, the next batch starts late; later the clock
+/// catches up with recorded time. Time passes over intervals without input. Returns the end, which may be late too.
 pub fn play_in_batches(
     history: &History,
-    part: &Part,
-    causes: &Causes,
+    part: &HistoryPart,
+    demands: &RecordedDemands,
     is_scaled: &(dyn Fn(&Object) -> bool + Sync),
-    setup: Setup,
-    steps: Steps,
-    follower: impl StepFollower,
-) -> Result<Ended, Error> {
+    setup: RunSetup,
+    settings: BatchSettings,
+    observer: impl BatchObserver,
+) -> Result<PlayEnd, Error> {
     let from = part.window.from;
-    let mut script = Script::new(causes, is_scaled);
-    let mut recall = Recall::new(causes);
-    let mut player =
-        Player { run: run(setup, causes, &mut recall, follower), from, steps, step: Step::default() };
-    let matters = what_matters(history, part)?;
-    for (_, object) in beginning(history, part, &matters)? {
-        match script.begin(from, object)? {
-            Some(given) if waits(&given) => player.step.pods.push(given),
-            Some(given) => give(&mut player.run, from, given)?,
+    let mut script = InputStream::new(demands, is_scaled);
+    let mut recall = ControllerPodMatcher::new(demands);
+    let mut player = BatchPlayer {
+        run: new_run(setup, demands, &mut recall, observer),
+        from,
+        settings,
+        batch: PendingBatch::default(),
+    };
+    let matters = input_selection(history, part)?;
+    for (_, object) in initial_objects(history, part, &matters)? {
+        match script.initial_input(from, object)? {
+            Some(given) if is_pending(&given) => player.batch.pods.push(given),
+            Some(given) => submit(&mut player.run, from, given)?,
             None => {}
         }
     }
-    each_ahead(script.read(changes(history, part, &matters)?, part.window.to), |(at, given)| {
-        player.take(at, given)?;
-        if player.run.observer().goes_on() { Ok(()) } else { Err(Error::Stopped) }
-    })?;
-    player.play_step()?;
+    for_each_prefetched(
+        script.into_inputs(changes(history, part, &matters)?, part.window.to),
+        |(at, given)| {
+            player.add(at, given)?;
+            if player.run.observer().should_continue() { Ok(()) } else { Err(Error::Stopped) }
+        },
+    )?;
+    player.play_batch()?;
     player.run.advance(part.window.to);
-    let ended = Ended::of(&player.run);
+    let ended = PlayEnd::of(&player.run);
     drop(player);
-    recall.finish().map_err(Error::kept)?;
+    recall.finish().map_err(Error::temp_file)?;
     Ok(ended)
 }
 
-/// A pod that has no node when the part begins.
-fn waits(given: &Given) -> bool {
-    match given {
-        Given::Asked(asked) => {
-            matches!(asked.demand.begun, Some(Begun { node: None, leaving: false, .. }))
+/// Whether the input is a pod that is pending when the part begins.
+fn is_pending(input: &Input) -> bool {
+    match input {
+        Input::Demand(asked) => {
+            matches!(
+                asked.demand.initial_state,
+                Some(InitialPodState { node: None, is_terminating: false, .. })
+            )
         }
-        Given::Object(_)
-        | Given::Withdrawn(_)
-        | Given::CleanedUp(_)
-        | Given::Deleted(_)
-        | Given::Changed(..) => false,
+        Input::Object(_)
+        | Input::Withdrawn(_)
+        | Input::CleanedUp(_)
+        | Input::PodDeleted(_)
+        | Input::PodChanged(..) => false,
     }
 }
 
-struct Player<'m, F> {
+struct BatchPlayer<'m, F> {
     run: Run<'m, F>,
     from: Moment,
-    steps: Steps,
-    step: Step,
+    settings: BatchSettings,
+    batch: PendingBatch,
 }
 
-impl<F: StepFollower> Player<'_, F> {
-    /// Something is given at this moment of the record: it belongs to a step, and the one before is played.
-    fn take(&mut self, at: Moment, given: Given) -> Result<(), Error> {
+impl<F: BatchObserver> BatchPlayer<'_, F> {
+    /// Adds an input at its recorded moment to its batch, and plays the previous batch if it is complete.
+    fn add(&mut self, at: Moment, input: Input) -> Result<(), Error> {
         let since = u128::try_from(at.nanos_since(self.from)).unwrap_or(0);
-        let number = u64::try_from(since / self.steps.interval.as_nanos().max(1)).unwrap_or(u64::MAX);
-        if number != self.step.number {
-            self.play_step()?;
-            self.step.number = number;
+        let number = u64::try_from(since / self.settings.interval.as_nanos().max(1)).unwrap_or(u64::MAX);
+        if number != self.batch.number {
+            self.play_batch()?;
+            self.batch.number = number;
         }
-        match given {
-            Given::Asked(_) => self.step.pods.push(given),
-            Given::Object(_)
-            | Given::Withdrawn(_)
-            | Given::CleanedUp(_)
-            | Given::Deleted(_)
-            | Given::Changed(..) => {
-                self.step.others.push((at, given));
+        match input {
+            Input::Demand(_) => self.batch.pods.push(input),
+            Input::Object(_)
+            | Input::Withdrawn(_)
+            | Input::CleanedUp(_)
+            | Input::PodDeleted(_)
+            | Input::PodChanged(..) => {
+                self.batch.others.push((at, input));
             }
         }
         Ok(())
     }
 
-    fn play_step(&mut self) -> Result<(), Error> {
-        let Step { number, pods, others } = std::mem::take(&mut self.step);
-        let nanos = u128::from(number) * self.steps.interval.as_nanos();
+    fn play_batch(&mut self) -> Result<(), Error> {
+        let PendingBatch { number, pods, others } = std::mem::take(&mut self.batch);
+        let nanos = u128::from(number) * self.settings.interval.as_nanos();
         let begins = self.from.plus_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
         self.run.advance(begins);
         if !pods.is_empty() {
             let now = self.run.now();
-            self.run.observer_mut().batch_begins(begins, now);
-            if !self.run.observer().goes_on() {
+            self.run.observer_mut().on_batch_started(begins, now);
+            if !self.run.observer().should_continue() {
                 return Err(Error::Stopped);
             }
             for given in pods {
-                give(&mut self.run, begins, given)?;
+                submit(&mut self.run, begins, given)?;
             }
             let now = self.run.now();
-            self.run.observer_mut().batch_given(now);
-            let stable = self.run.settle(self.steps.patience);
+            self.run.observer_mut().on_batch_submitted(now);
+            let stable = self.run.settle(self.settings.settle_timeout);
             let now = self.run.now();
-            self.run.observer_mut().batch_settled(now, stable);
+            self.run.observer_mut().on_batch_settled(now, stable);
         }
         let happens = !others.is_empty();
         for (at, given) in others {
             self.run.advance(at);
-            give(&mut self.run, at, given)?;
+            submit(&mut self.run, at, given)?;
         }
         if happens {
-            self.run.settle(self.steps.patience);
+            self.run.settle(self.settings.settle_timeout);
         }
         let now = self.run.now();
-        self.run.observer_mut().reached(now);
+        self.run.observer_mut().on_progress(now);
         Ok(())
     }
 }

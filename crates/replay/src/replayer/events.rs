@@ -1,4 +1,4 @@
-//! What a recording tells of scaling.
+//! Scaling events of a recording.
 
 use std::sync::Arc;
 
@@ -10,38 +10,38 @@ use serde::Deserialize;
 
 use crate::snapshot::group_of;
 
-/// Something recorded that tells of scaling.
+/// A recorded scaling event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalingEvent {
-    /// When it was seen.
+    /// When it was observed.
     pub at: Moment,
-    /// What it tells.
-    pub what: ScalingTold,
+    /// What happened.
+    pub kind: ScalingEventKind,
 }
 
-/// What a recording tells of scaling.
+/// What happened in a scaling event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScalingTold {
-    /// The autoscaler said it, in an Event.
-    Said {
-        /// Such as `TriggeredScaleUp`.
+pub enum ScalingEventKind {
+    /// An Event of the autoscaler.
+    AutoscalerEvent {
+        /// The reason, such as `TriggeredScaleUp`.
         reason: String,
-        /// In words.
+        /// The message.
         message: String,
-        /// The kind of what it is about: `Pod`, `Node`, `ConfigMap`.
+        /// The kind of the object that it regards: `Pod`, `Node`, `ConfigMap`.
         kind: String,
-        /// `namespace/name`, or the name alone of what has no namespace.
-        about: String,
+        /// The object as `namespace/name`, or its name alone if it has no namespace.
+        object: String,
     },
-    /// A node of a group came.
-    NodeCame {
+    /// A node of a group was added.
+    NodeAdded {
         /// The node.
         node: Arc<str>,
         /// Its group.
         group: Arc<str>,
     },
-    /// A node of a group went.
-    NodeWent {
+    /// A node of a group was removed.
+    NodeDeleted {
         /// The node.
         node: Arc<str>,
         /// Its group.
@@ -49,8 +49,8 @@ pub enum ScalingTold {
     },
 }
 
-/// The reasons of Events that tell of scaling; no other component uses them.
-const REASONS: [&str; 13] = [
+/// The reasons of the autoscaler's Events; no other component uses them.
+const AUTOSCALER_REASONS: [&str; 13] = [
     "TriggeredScaleUp",
     "NotTriggerScaleUp",
     "ScaledUpGroup",
@@ -70,7 +70,7 @@ const REASONS: [&str; 13] = [
 #[serde(rename_all = "camelCase")]
 struct EventJson {
     reason: Option<String>,
-    /// As `events.k8s.io` calls it.
+    /// The name of the message in `events.k8s.io`.
     note: Option<String>,
     message: Option<String>,
     regarding: Option<AboutJson>,
@@ -84,7 +84,7 @@ struct AboutJson {
     name: Option<String>,
 }
 
-/// What happened in a window to a cluster with these groups, of whose nodes these were there when it began.
+/// Returns the scaling events of a window, in a cluster with these groups and these initial nodes.
 pub(super) fn scaling_events(
     history: &History,
     source: &Arc<str>,
@@ -98,37 +98,37 @@ pub(super) fn scaling_events(
     for change in history.between(window, &selection)? {
         let change = change?;
         let what = match (&*change.key.kind.kind, &change.what) {
-            ("Event", What::Added(event) | What::Modified(event)) => said(event),
+            ("Event", What::Added(event) | What::Modified(event)) => autoscaler_event(event),
             ("Node", What::Added(node) | What::Modified(node)) => {
                 let is_new = nodes.insert(change.key.name.clone());
                 let group = group_of(groups, node).filter(|_| is_new);
-                group.map(|group| ScalingTold::NodeCame { node: change.key.name.clone(), group })
+                group.map(|group| ScalingEventKind::NodeAdded { node: change.key.name.clone(), group })
             }
             ("Node", What::Deleted(node)) => {
                 nodes.remove(&change.key.name);
                 let group = group_of(groups, node);
-                group.map(|group| ScalingTold::NodeWent { node: change.key.name.clone(), group })
+                group.map(|group| ScalingEventKind::NodeDeleted { node: change.key.name.clone(), group })
             }
             _ => None,
         };
-        told.extend(what.map(|what| ScalingEvent { at: change.at, what }));
+        told.extend(what.map(|what| ScalingEvent { at: change.at, kind: what }));
     }
     Ok(told)
 }
 
-fn said(event: &Object) -> Option<ScalingTold> {
+fn autoscaler_event(event: &Object) -> Option<ScalingEventKind> {
     let event: EventJson = event.view().ok()?;
-    let reason = event.reason.filter(|reason| REASONS.contains(&reason.as_str()))?;
+    let reason = event.reason.filter(|reason| AUTOSCALER_REASONS.contains(&reason.as_str()))?;
     let AboutJson { kind, namespace, name } = event.regarding.or(event.involved_object).unwrap_or_default();
     let name = name.unwrap_or_default();
     let about = match namespace.filter(|namespace| !namespace.is_empty()) {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name,
     };
-    Some(ScalingTold::Said {
+    Some(ScalingEventKind::AutoscalerEvent {
         reason,
         message: event.note.or(event.message).unwrap_or_default(),
         kind: kind.unwrap_or_default(),
-        about,
+        object: about,
     })
 }

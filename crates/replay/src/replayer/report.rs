@@ -1,4 +1,4 @@
-//! What a replay came to.
+//! The report of a replay, for the library.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,50 +9,49 @@ use crate::decisions::Decision;
 use crate::report::Report;
 use crate::snapshot::{ClusterSnapshot, NodeInfo, PodInfo};
 
-/// What a replay came to. It holds every pod of the window and every decision: its size follows the window.
+/// The report of a replay. It holds every pod of the window and every decision: its size follows the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayReport {
-    /// The cluster when it began: objects and autoscaler as they were recorded, groups as they are in the replay.
+    /// The initial cluster: objects and autoscaler as recorded, groups as in the replay.
     pub start: ClusterSnapshot,
-    /// The cluster when it ended, as the replay left it.
+    /// The cluster at the end of the replay.
     pub end: ClusterSnapshot,
-    /// How long a step was.
+    /// The length of a batch.
     pub batch_interval: Duration,
-    /// How many nodes each group got.
+    /// The number of nodes added to each group.
     pub scaled_up_groups: BTreeMap<String, u64>,
-    /// Those nodes in the order in which they came, as the replay last showed them.
+    /// Those nodes in the order in which they were added, each in its last version.
     pub scaled_up_nodes: Vec<NodeInfo>,
-    /// The pods that were deployed, step by step in ascending order. Steps without pods are not there.
+    /// The deployed pods, by batch in ascending order. Batches without pods are omitted.
     pub deployed_pods: Vec<Batch>,
-    /// What was decided, in order.
+    /// All decisions, in order.
     pub decisions: Vec<Decision>,
-    /// What the recording missed within the window: pods may have come and gone there.
+    /// The gaps of the recording within the window, in which pods may have been missed.
     pub gaps: Vec<Gap>,
-    /// What the command's report says: how everything was set, figures of what happened and of what would have happened, how
-    /// much came out as recorded, and what makes it uncertain.
+    /// The report of the command: settings, metrics of recording and replay, fidelity, and caveats.
     pub report: Report,
 }
 
-/// The pods of one step.
+/// The pods of one batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// When the step began in the record.
+    /// When the batch began in the recording.
     pub recorded: Moment,
-    /// When they were deployed in the replay: later, if the steps before took longer.
+    /// When they were deployed in the replay: later, if earlier batches took longer.
     pub began: Moment,
-    /// When the cluster had come to rest.
+    /// When the cluster had settled, or the wait for it ended.
     pub settled: Moment,
-    /// It had indeed; or else it was not waited for any longer.
+    /// Whether the cluster settled; otherwise the wait timed out.
     pub stable: bool,
-    /// The pods in the order in which they came, as the replay last showed them: with their nodes, and the time of their
-    /// deletion. Those that owners made since, in place of others or after them, follow.
+    /// The pods in the order of creation, each in its last version, with node and deletion timestamp. Pods that owners
+    /// created since, as replacements or successors, follow.
     pub pods: Vec<PodInfo>,
 }
 
 // === impl ReplayReport ===
 
 impl ReplayReport {
-    /// Whether the cluster came to rest after every step.
+    /// Whether the cluster settled after every batch.
     pub fn is_stable(&self) -> bool {
         self.deployed_pods.iter().all(|batch| batch.stable)
     }

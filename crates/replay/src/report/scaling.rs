@@ -1,4 +1,4 @@
-//! How groups of nodes grew and shrank, recorded and replayed.
+//! A comparison of recorded and replayed sizes of node groups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,82 +6,91 @@ use std::sync::Arc;
 use model::{Moment, Window};
 use serde::Serialize;
 
-use super::moves::Moves;
-use crate::recorded::{Curve, Step};
+use super::scaling_fidelity::ScalingFidelity;
+use crate::recording_metrics::{NodeCountCurve, NodeCountStep};
 
-/// How groups of nodes grew and shrank.
+/// The recorded and replayed sizes of node groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Scaling {
-    /// Group by group; none if none are known.
+pub struct ScalingComparison {
+    /// Each group; empty if none are known.
     pub groups: Vec<GroupScaling>,
-    /// Nodes that came to the groups.
-    pub ups: Moves,
-    /// Nodes that left them.
-    pub downs: Moves,
+    /// Scale-ups.
+    #[serde(rename = "ups")]
+    pub scale_ups: ScalingFidelity,
+    /// Scale-downs.
+    #[serde(rename = "downs")]
+    pub scale_downs: ScalingFidelity,
     /// All nodes.
-    pub nodes: NodeCurves,
+    pub nodes: NodeCountDifference,
 }
 
-/// How one group grew and shrank.
+/// The recorded and replayed sizes of one group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupScaling {
     /// Its name.
     pub group: String,
-    /// What happened.
-    pub recorded: Size,
-    /// What would have happened.
-    pub replayed: Size,
+    /// The recorded size.
+    pub recorded: GroupSizeStats,
+    /// The replayed size.
+    pub replayed: GroupSizeStats,
 }
 
-/// How many nodes a group had.
+/// The size of a group over the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Size {
-    /// When it began.
+pub struct GroupSizeStats {
+    /// At the beginning.
     pub at_start: i64,
-    /// How many came.
-    pub came: u64,
-    /// How many went.
-    pub went: u64,
-    /// The most there were at once.
-    pub most: i64,
-    /// When it ended.
+    /// The number of nodes added.
+    #[serde(rename = "came")]
+    pub added: u64,
+    /// The number of nodes removed.
+    #[serde(rename = "went")]
+    pub removed: u64,
+    /// The maximum size.
+    #[serde(rename = "most")]
+    pub max: i64,
+    /// At the end.
     pub at_end: i64,
-    /// On average, over the time.
+    /// The time-weighted average.
     pub average: f64,
 }
 
-/// How far the numbers of nodes are apart.
+/// The difference between the recorded and the replayed number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeCurves {
+pub struct NodeCountDifference {
     /// The area between the two curves, in nodes times seconds.
-    pub apart: f64,
+    #[serde(rename = "apart")]
+    pub area_between: f64,
     /// The area under the recorded one.
-    pub recorded: f64,
-    /// The one as a share of the other.
+    #[serde(rename = "recorded")]
+    pub recorded_area: f64,
+    /// The first divided by the second.
     pub share: f64,
 }
 
-// === impl Scaling ===
+// === impl ScalingComparison ===
 
-impl Scaling {
-    /// What two curves come to for these groups.
+impl ScalingComparison {
+    /// Compares two curves for these groups.
     pub fn of<'a>(
         groups: impl Iterator<Item = &'a Arc<str>>,
-        recorded: &Curve,
-        replayed: &Curve,
+        recorded: &NodeCountCurve,
+        replayed: &NodeCountCurve,
         window: Window,
-    ) -> Scaling {
-        let (was, is) = (sizes(recorded, window), sizes(replayed, window));
-        let of = |sizes: &BTreeMap<&str, Size>, group: &str| sizes.get(group).copied().unwrap_or_default();
+    ) -> ScalingComparison {
+        let (was, is) = (size_stats(recorded, window), size_stats(replayed, window));
+        let of = |sizes: &BTreeMap<&str, GroupSizeStats>, group: &str| {
+            sizes.get(group).copied().unwrap_or_default()
+        };
         let groups: Vec<&Arc<str>> = groups.collect();
-        let moves = |by| Moves::of(&groups, recorded, replayed, window.from, by);
-        let (apart, under) = recorded.apart(replayed, window.from, window.to);
-        Scaling {
-            ups: moves(1),
-            downs: moves(-1),
+        let moves = |by| ScalingFidelity::of(&groups, recorded, replayed, window.from, by);
+        let (apart, under) = recorded.area_between(replayed, window.from, window.to);
+        ScalingComparison {
+            scale_ups: moves(1),
+            scale_downs: moves(-1),
             groups: groups
                 .iter()
                 .map(|group| GroupScaling {
@@ -90,35 +99,35 @@ impl Scaling {
                     replayed: of(&is, group),
                 })
                 .collect(),
-            nodes: NodeCurves {
-                apart,
-                recorded: under,
+            nodes: NodeCountDifference {
+                area_between: apart,
+                recorded_area: under,
                 share: if under > 0.0 { apart / under } else { 0.0 },
             },
         }
     }
 }
 
-/// By class.
-fn sizes(curve: &Curve, window: Window) -> BTreeMap<&str, Size> {
-    let mut found: BTreeMap<&str, (Size, Moment)> = BTreeMap::new();
-    for Step { at, class, by, .. } in &curve.0 {
+/// The sizes of each class.
+fn size_stats(curve: &NodeCountCurve, window: Window) -> BTreeMap<&str, GroupSizeStats> {
+    let mut found: BTreeMap<&str, (GroupSizeStats, Moment)> = BTreeMap::new();
+    for NodeCountStep { at, class, delta: by, .. } in &curve.0 {
         let at = (*at).clamp(window.from, window.to);
-        let (size, since) = found.entry(class).or_insert((Size::default(), window.from));
+        let (size, since) = found.entry(class).or_insert((GroupSizeStats::default(), window.from));
         size.average += size.at_end as f64 * at.nanos_since(*since) as f64;
         *since = at;
         size.at_end += by;
         if at == window.from {
             size.at_start += by;
         } else if *by > 0 {
-            size.came += 1;
+            size.added += 1;
         } else {
-            size.went += 1;
+            size.removed += 1;
         }
-        size.most = size.most.max(size.at_end);
+        size.max = size.max.max(size.at_end);
     }
     let whole = window.to.nanos_since(window.from).max(1) as f64;
-    let close = |(class, (mut size, since)): (_, (Size, Moment))| {
+    let close = |(class, (mut size, since)): (_, (GroupSizeStats, Moment))| {
         size.average += size.at_end as f64 * window.to.nanos_since(since) as f64;
         size.average /= whole;
         (class, size)
@@ -135,18 +144,28 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_told_by_its_beginning_its_moves_and_its_end() {
+    fn group_sizes_have_start_changes_and_end() {
         let group: Arc<str> = "a".into();
-        let step = |second, by| Step { at: at(second), class: group.clone(), node: "n".into(), by };
-        let was = Curve(vec![step(0, 1), step(0, 1), step(4, 1), step(8, -1), step(8, -1)]);
-        let is = Curve(vec![step(0, 1), step(0, 1)]);
+        let step =
+            |second, by| NodeCountStep { at: at(second), class: group.clone(), node: "n".into(), delta: by };
+        let was = NodeCountCurve(vec![step(0, 1), step(0, 1), step(4, 1), step(8, -1), step(8, -1)]);
+        let is = NodeCountCurve(vec![step(0, 1), step(0, 1)]);
         let window = Window { from: at(0), to: at(10) };
-        let scaling = Scaling::of([&group].into_iter(), &was, &is, window);
+        let scaling = ScalingComparison::of([&group].into_iter(), &was, &is, window);
         let [GroupScaling { recorded, replayed, .. }] = &scaling.groups[..] else { panic!("one group") };
-        // 2 for 4 seconds, 3 for 4, 1 for 2: 22 of 10.
-        assert_eq!(*recorded, Size { at_start: 2, came: 1, went: 2, most: 3, at_end: 1, average: 2.2 });
-        assert_eq!(*replayed, Size { at_start: 2, came: 0, went: 0, most: 2, at_end: 2, average: 2.0 });
-        // One apart for 4 seconds, then one the other way for 2.
-        assert_eq!(scaling.nodes, NodeCurves { apart: 6.0, recorded: 22.0, share: 6.0 / 22.0 });
+        // 2 nodes for 4 seconds, 3 for 4, 1 for 2: 22 node seconds in 10 seconds.
+        assert_eq!(
+            *recorded,
+            GroupSizeStats { at_start: 2, added: 1, removed: 2, max: 3, at_end: 1, average: 2.2 }
+        );
+        assert_eq!(
+            *replayed,
+            GroupSizeStats { at_start: 2, added: 0, removed: 0, max: 2, at_end: 2, average: 2.0 }
+        );
+        // A difference of 1 for 4 seconds, then of -1 for 2.
+        assert_eq!(
+            scaling.nodes,
+            NodeCountDifference { area_between: 6.0, recorded_area: 22.0, share: 6.0 / 22.0 }
+        );
     }
 }

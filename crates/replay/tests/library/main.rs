@@ -1,8 +1,8 @@
-//! The library as a consumer uses it, on a small cluster of Gardener's of which all is known.
+//! Tests of the library as a consumer uses it, on a small Gardener cluster that is fully known.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
-mod film;
+mod real_recording;
 mod shop;
 
 use std::collections::BTreeMap;
@@ -10,35 +10,37 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use formats::scaling_scenario::Scenario;
-use formats::{Format, Given, Input, Item};
+use formats::{Format, ImportItem, Input, ReadOptions};
 use history::History;
 use model::{Moment, What, Window};
 use replay::decisions::DecisionKind;
-use replay::plan::{Plan, ReplayOptions, Watcher};
-use replay::play::{Follower, Part, StepFollower, Steps, play_in_batches, survey};
-use replay::replayer::{Error, ReplayReport, Replayer, ScalingTold};
+use replay::plan::{ReplayListener, ReplayOptions, ReplayPlan};
+use replay::play::{
+    BatchObserver, BatchSettings, HistoryPart, ReplayObserver, extract_demands, play_in_batches,
+};
+use replay::replayer::{ReplayReport, Replayer, ReplayerError, ScalingEventKind};
 use replay::snapshot::{PodInfo, ScheduleStatus};
 use scheduler::Settings;
 use simulation as run;
-use simulation::pace::Pace;
-use simulation::{Demand, Observer, Setup};
+use simulation::latency::Latencies;
+use simulation::{Observer, PodDemand, RunSetup};
 
 use shop::{END, GROUP, START, Shop, at};
 
-const STEP: Duration = Duration::from_secs(10);
+const BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
 fn names(pods: &[PodInfo]) -> Vec<&str> {
     pods.iter().map(|pod| pod.meta.name.as_str()).collect()
 }
 
-fn whole(replayer: &Replayer) -> Duration {
-    let nanos = replayer.record_end().nanos_since(replayer.whole_from());
+fn complete_duration(replayer: &Replayer) -> Duration {
+    let nanos = replayer.record_end().nanos_since(replayer.complete_from());
     Duration::from_nanos(u64::try_from(nanos).unwrap())
 }
 
 fn replayed(shop: &Shop) -> ReplayReport {
     let replayer = Replayer::open(&shop.path).unwrap();
-    replayer.replay(whole(&replayer), STEP).unwrap()
+    replayer.replay(complete_duration(&replayer), BATCH_INTERVAL).unwrap()
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn the_cluster_at_a_moment_has_every_part() {
     let shop = Shop::open();
     let replayer = Replayer::open(&shop.path).unwrap();
     assert_eq!((replayer.record_start(), replayer.record_end()), (at(START), at(END)));
-    assert_eq!(replayer.whole_from(), at(START + 1), "a recorder lists kind after kind");
+    assert_eq!(replayer.complete_from(), at(START + 1), "a recorder lists kind after kind");
 
     let cluster = replayer.cluster_at(at(START + 1)).unwrap();
     assert_eq!(names(&cluster.unscheduled_pods), ["waiting"]);
@@ -80,20 +82,20 @@ fn the_cluster_at_a_moment_has_every_part() {
 }
 
 #[test]
-fn recorded_scaling_is_told() {
+fn recorded_scaling_events_are_listed() {
     let shop = Shop::open();
     let replayer = Replayer::open(&shop.path).unwrap();
     let told = |from, to| -> Vec<String> {
         let events = replayer.scaling_events(at(START + from), at(START + to)).unwrap();
-        let words = |what: &ScalingTold| match what {
-            ScalingTold::Said { reason, about, .. } => format!("{reason} {about}"),
-            ScalingTold::NodeCame { node, group } => format!("came {node} {group}"),
-            ScalingTold::NodeWent { node, group } => format!("went {node} {group}"),
+        let words = |what: &ScalingEventKind| match what {
+            ScalingEventKind::AutoscalerEvent { reason, object: about, .. } => format!("{reason} {about}"),
+            ScalingEventKind::NodeAdded { node, group } => format!("came {node} {group}"),
+            ScalingEventKind::NodeDeleted { node, group } => format!("went {node} {group}"),
         };
         events
             .iter()
             .map(|event| {
-                format!("{} {}", event.at.nanos_since(at(START)) / 1_000_000_000, words(&event.what))
+                format!("{} {}", event.at.nanos_since(at(START)) / 1_000_000_000, words(&event.kind))
             })
             .collect()
     };
@@ -112,16 +114,16 @@ fn recorded_scaling_is_told() {
 }
 
 #[test]
-fn a_replay_gives_every_field() {
+fn a_replay_fills_every_field_of_its_report() {
     let shop = Shop::open();
     let report = replayed(&shop);
-    assert_eq!(report.batch_interval, STEP);
+    assert_eq!(report.batch_interval, BATCH_INTERVAL);
     assert_eq!((report.start.at, report.end.at), (at(START + 1), at(END)));
     assert_eq!(names(&report.start.unscheduled_pods), ["waiting"]);
     assert!(report.start.autoscaler.is_some());
     assert_eq!(report.start.autoscaler, report.end.autoscaler, "it is the recorded one");
 
-    // Steps are from 1 to 11, to 21, to 31: pods come together at their beginning.
+    // Batches are from 1 to 11, to 21, to 31: pods are created together at their beginning.
     let batches: Vec<(i64, Vec<&str>)> = report
         .deployed_pods
         .iter()
@@ -133,7 +135,7 @@ fn a_replay_gives_every_field() {
     assert_eq!(first.began, at(START + 1));
     assert!(first.settled >= at(START + 6), "nodes took five seconds in the record");
 
-    // One node has room for one of the two large pods, and n1 for none of them.
+    // A new node has room for one of the two large pods, and n1 for none of them.
     assert_eq!(report.scaled_up_groups, BTreeMap::from([(GROUP.to_owned(), 2)]));
     assert_eq!(report.scaled_up_nodes.len(), 2);
     assert!(report.scaled_up_nodes.iter().all(|node| node.labels["worker.gardener.cloud/pool"] == "p1"));
@@ -155,26 +157,26 @@ fn a_replay_gives_every_field() {
     let scaled_up: i64 =
         report.decisions.iter().filter_map(|decision| decision.size).map(|size| size.to - size.from).sum();
     assert_eq!(scaled_up, 2);
-    let bound = report.decisions.iter().filter(|it| it.what == DecisionKind::Bound).count();
+    let bound = report.decisions.iter().filter(|it| it.kind == DecisionKind::Bound).count();
     assert_eq!(bound, 5, "all but the one that no group helps");
     assert!(report.decisions.is_sorted_by_key(|decision| decision.at));
 }
 
 #[test]
-fn the_same_replay_gives_the_same() {
+fn equal_replays_give_equal_reports() {
     let shop = Shop::open();
     assert_eq!(format!("{:?}", replayed(&shop)), format!("{:?}", replayed(&shop)));
     assert_eq!(scenarios(&shop), scenarios(&shop));
 }
 
 #[test]
-fn a_replay_can_be_set_otherwise() {
+fn a_replay_can_have_other_settings() {
     let shop = Shop::open();
     let replayer = Replayer::open(&shop.path).unwrap();
     let off = replayer.prepare().without_autoscaler().run().unwrap();
     assert_eq!(off.scaled_up_groups, BTreeMap::new());
     assert!(off.start.autoscaler.is_some() && off.end.autoscaler.is_none(), "only one was recorded");
-    assert_eq!(off.batch_interval, STEP, "as long as autoscalers usually wait");
+    assert_eq!(off.batch_interval, BATCH_INTERVAL, "as long as autoscalers usually wait");
     assert!(off.end.nodes.iter().all(|node| node.meta.name == "n1"), "n2 comes and goes as recorded");
     let late = replayer.prepare().from(at(START + 22)).lasting(Duration::from_secs(60)).run().unwrap();
     let pods: Vec<&str> = late.deployed_pods.iter().flat_map(|batch| names(&batch.pods)).collect();
@@ -184,7 +186,7 @@ fn a_replay_can_be_set_otherwise() {
     assert_eq!(one.deployed_pods[0].pods.len(), 6);
 }
 
-/// The scenarios of a replay, by the names of their files.
+/// The scenarios of a replay, by file name.
 fn scenarios(shop: &Shop) -> BTreeMap<String, Vec<u8>> {
     let replayer = Replayer::open(&shop.path).unwrap();
     let mut files = BTreeMap::new();
@@ -194,12 +196,12 @@ fn scenarios(shop: &Shop) -> BTreeMap<String, Vec<u8>> {
         files.insert(scenario.file_name(), out);
         Ok(())
     };
-    replayer.prepare().batch_interval(STEP).scenarios("live_a_b", take).run().unwrap();
+    replayer.prepare().batch_interval(BATCH_INTERVAL).scenarios("live_a_b", take).run().unwrap();
     files
 }
 
 #[test]
-fn scenarios_are_gardeners_and_read_again() {
+fn scenarios_have_gardeners_format_and_are_read_back() {
     let shop = Shop::open();
     let files = scenarios(&shop);
     assert_eq!(files.keys().collect::<Vec<_>>(), ["live_a_b_ca-replay-1.json"], "only where groups grew");
@@ -209,14 +211,14 @@ fn scenarios_are_gardeners_and_read_again() {
     assert_eq!(json["ClusterSnapshot"]["AutoscalerConfig"]["NodeGroups"][GROUP]["TargetSize"], 1);
     assert_eq!(json["ClusterSnapshot"]["AutoscalerConfig"]["CASettings"]["ScanInterval"], 10_000_000_000_i64);
     let input = Input::open("file", Box::new(Cursor::new(text))).unwrap();
-    let given = Given { source: "s".into(), at: None, now: at(0) };
-    let items: Vec<Item> =
+    let given = ReadOptions { source: "s".into(), at: None, now: at(0) };
+    let items: Vec<ImportItem> =
         formats::read(input, Format::ScalingScenario, given).unwrap().map(Result::unwrap).collect();
     let mut found: Vec<String> = Vec::new();
     for item in &items {
         match item {
-            Item::Change(change) => found.push(format!("{} {}", change.key.kind.kind, change.key.name)),
-            Item::Warning(warning) => {
+            ImportItem::Change(change) => found.push(format!("{} {}", change.key.kind.kind, change.key.name)),
+            ImportItem::Warning(warning) => {
                 let told = "file: ScalingResult is of a simulation and left out: 2 nodes scaled up, 4 pods scheduled, 0 pods pending";
                 assert_eq!(warning, told);
             }
@@ -235,119 +237,119 @@ fn a_scenario_that_cannot_be_written_ends_the_replay() {
     let replayer = Replayer::open(&shop.path).unwrap();
     let full = |_| Err(std::io::Error::other("disk full"));
     let error = replayer.prepare().scenarios("x", full).run().unwrap_err();
-    assert!(matches!(error, Error::Scenario(source) if source.to_string() == "disk full"));
+    assert!(matches!(error, ReplayerError::Scenario(source) if source.to_string() == "disk full"));
 }
 
-/// Has enough as soon as the second batch begins.
+/// Stops the replay when the second batch begins.
 #[derive(Default)]
-struct Impatient {
+struct StoppingObserver {
     batches: usize,
     given: usize,
 }
 
-impl Observer for Impatient {
+impl Observer for StoppingObserver {
     fn wants_changes(&self) -> bool {
         false
     }
 
-    fn changed(&mut self, _: Moment, _: What) {}
+    fn on_change(&mut self, _: Moment, _: What) {}
 
-    fn decided(&mut self, _: Moment, _: &run::Decided<'_>) {}
+    fn on_event(&mut self, _: Moment, _: &run::SimulationEvent<'_>) {}
 }
 
-impl Follower for Impatient {
-    fn asked(&mut self, _: Moment, _: &Demand) {}
+impl ReplayObserver for StoppingObserver {
+    fn on_demand(&mut self, _: Moment, _: &PodDemand) {}
 
-    fn goes_on(&self) -> bool {
+    fn should_continue(&self) -> bool {
         self.batches < 2
     }
 }
 
-impl StepFollower for Impatient {
-    fn batch_begins(&mut self, _: Moment, _: Moment) {
+impl BatchObserver for StoppingObserver {
+    fn on_batch_started(&mut self, _: Moment, _: Moment) {
         self.batches += 1;
     }
 
-    fn batch_given(&mut self, _: Moment) {
+    fn on_batch_submitted(&mut self, _: Moment) {
         self.given += 1;
     }
 
-    fn batch_settled(&mut self, _: Moment, _: bool) {}
+    fn on_batch_settled(&mut self, _: Moment, _: bool) {}
 }
 
 #[test]
-fn steps_stop_when_their_follower_has_enough() {
+fn batches_stop_when_their_observer_stops() {
     let shop = Shop::open();
     let history = History::open(&shop.path).unwrap();
-    let part = Part { source: "shop".into(), window: Window { from: at(START + 1), to: at(END) } };
-    let causes = survey(&history, &part, true, &[], &|_| None, None, |_, _| Ok(())).unwrap();
-    let setup = Setup {
+    let part = HistoryPart { source: "shop".into(), window: Window { from: at(START + 1), to: at(END) } };
+    let causes = extract_demands(&history, &part, true, &[], &|_| None, None, |_, _| Ok(())).unwrap();
+    let setup = RunSetup {
         start: part.window.from,
         scheduler: Settings::default(),
         autoscaler: None,
-        pace: Pace::usual(),
+        latencies: Latencies::typical(),
         seed: 1,
     };
-    let steps = Steps { interval: STEP, patience: STEP };
-    let mut follower = Impatient::default();
+    let steps = BatchSettings { interval: BATCH_INTERVAL, settle_timeout: BATCH_INTERVAL };
+    let mut follower = StoppingObserver::default();
     let played = play_in_batches(&history, &part, &causes, &|_| false, setup, steps, &mut follower);
     assert!(matches!(played, Err(replay::Error::Stopped)), "{played:?}");
     assert_eq!((follower.batches, follower.given), (2, 1));
 }
 
-/// Waits for a replay until it has come to its first moment.
+/// Cancels a replay at its first moment.
 #[derive(Default)]
-struct Hasty {
+struct CancellingListener {
     moments: usize,
 }
 
-impl Watcher for Hasty {
-    fn reached(&mut self, _: Moment) {
+impl ReplayListener for CancellingListener {
+    fn on_progress(&mut self, _: Moment) {
         self.moments += 1;
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check_cancelled(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.moments == 0, "nobody waits any more");
         Ok(())
     }
 }
 
 #[test]
-fn a_survey_stops_when_nobody_waits_for_it() {
+fn the_analysis_stops_when_its_listener_cancels() {
     let shop = Shop::open();
-    let chosen = query::Chosen::open(&shop.path).unwrap();
+    let chosen = query::OpenHistory::open(&shop.path).unwrap();
     let asked = ReplayOptions { autoscaler: "recorded".to_owned(), ..ReplayOptions::default() };
-    let mut plan = Plan::make(&asked, &chosen).unwrap();
-    let mut watcher = Hasty::default();
-    let error = plan.survey(&chosen, &mut watcher).err().unwrap();
+    let mut plan = ReplayPlan::make(&asked, &chosen).unwrap();
+    let mut watcher = CancellingListener::default();
+    let error = plan.analyze_recording(&chosen, &mut watcher).err().unwrap();
     assert_eq!((error.to_string().as_str(), watcher.moments), ("nobody waits any more", 1));
 }
 
 #[track_caller]
-fn refused<T>(result: Result<T, Error>, because: &str) {
+fn assert_refused<T>(result: Result<T, ReplayerError>, because: &str) {
     let error = result.err().expect(because).to_string();
     assert!(error.contains(because), "{error:?} should say {because:?}");
 }
 
 #[test]
-fn what_was_not_recorded_is_refused() {
+fn moments_outside_the_recording_are_refused() {
     let shop = Shop::open();
     let directory = shop.path.parent().unwrap();
-    refused(Replayer::open(directory.join("none.kine")), "there is no history at");
+    assert_refused(Replayer::open(directory.join("none.kine")), "there is no history at");
     let text = directory.join("text");
     std::fs::write(&text, "this is no history, whatever its name is").unwrap();
-    refused(Replayer::open(&text), "is not a Kinescope history");
-    refused(Replayer::open_source(&shop.path, "other"), "holds shop: choose one of them");
+    assert_refused(Replayer::open(&text), "is not a Kinescope history");
+    assert_refused(Replayer::open_source(&shop.path, "other"), "holds shop: choose one of them");
 
     let replayer = Replayer::open(&shop.path).unwrap();
     let span = "was not recorded: the recording goes from";
-    refused(replayer.cluster_at(at(START - 1)), span);
-    refused(replayer.cluster_at(at(END + 1)), span);
-    refused(replayer.scaling_events(at(START - 1), at(END)), span);
-    refused(replayer.scaling_events(at(END), at(START)), "ends before it begins");
-    refused(replayer.replay(Duration::from_secs(100_000), None), span);
-    refused(replayer.replay(Duration::MAX, None), span);
-    refused(replayer.prepare().from(at(END + 5)).run(), span);
-    refused(replayer.replay(Duration::from_secs(9), Duration::ZERO), "a batch interval of zero");
-    refused(replayer.replay(Duration::ZERO, None), "a duration of zero");
+    assert_refused(replayer.cluster_at(at(START - 1)), span);
+    assert_refused(replayer.cluster_at(at(END + 1)), span);
+    assert_refused(replayer.scaling_events(at(START - 1), at(END)), span);
+    assert_refused(replayer.scaling_events(at(END), at(START)), "ends before it begins");
+    assert_refused(replayer.replay(Duration::from_secs(100_000), None), span);
+    assert_refused(replayer.replay(Duration::MAX, None), span);
+    assert_refused(replayer.prepare().from(at(END + 5)).run(), span);
+    assert_refused(replayer.replay(Duration::from_secs(9), Duration::ZERO), "a batch interval of zero");
+    assert_refused(replayer.replay(Duration::ZERO, None), "a duration of zero");
 }

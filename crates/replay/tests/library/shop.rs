@@ -1,20 +1,20 @@
-//! A small cluster of Gardener's: one pool, one node, and two minutes in which pods come.
+//! A small Gardener cluster: one pool, one node, and two minutes in which pods are created.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use history::Bulk;
-use model::{Moment, Object, Observed, What};
+use history::BulkWriter;
+use model::{IncomingChange, Moment, Object, What};
 use serde_json::{Value, json};
 
 /// When the recording begins, in seconds since 1970.
 pub(crate) const START: i64 = 1_728_600_000;
-/// When it ends.
+/// When the recording ends.
 pub(crate) const END: i64 = START + 120;
-/// Its node group, as the autoscaler calls it.
+/// Its node group, as the autoscaler names it.
 pub(crate) const GROUP: &str = "shoot--a--b.shoot--a--b-p1-z1";
 
-/// A history of it.
+/// A history of this cluster.
 pub(crate) struct Shop {
     pub(crate) path: PathBuf,
     _directory: tempfile::TempDir,
@@ -33,20 +33,21 @@ impl Shop {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shop.kine");
         let source: Arc<str> = "shop".into();
-        let mut bulk = Bulk::into(&path).unwrap();
+        let mut bulk = BulkWriter::open(&path).unwrap();
         for (second, how, object) in changes() {
             let what = how(testobjects::object(&object));
-            bulk.push(&Observed::received(at(START + second), &source, what)).unwrap();
+            bulk.push(&IncomingChange::received(at(START + second), &source, what)).unwrap();
         }
         bulk.finish().unwrap();
         Shop { path, _directory: directory }
     }
 }
 
-type How = fn(Object) -> What;
+type ChangeConstructor = fn(Object) -> What;
 
-fn changes() -> Vec<(i64, How, Value)> {
-    let (added, modified, deleted): (How, How, How) = (What::Added, What::Modified, What::Deleted);
+fn changes() -> Vec<(i64, ChangeConstructor, Value)> {
+    let (added, modified, deleted): (ChangeConstructor, ChangeConstructor, ChangeConstructor) =
+        (What::Added, What::Modified, What::Deleted);
     let mut n2 = node("n2", START + 20);
     let came = n2.clone();
     n2["spec"]["taints"] =
@@ -172,7 +173,7 @@ fn node(name: &str, created: i64) -> Value {
     node.allocatable("cpu", "1920m").allocatable("memory", "7Gi").json()
 }
 
-/// A pod that no node takes.
+/// An unschedulable pod.
 fn pod(name: &str, cpu: &str, created: i64) -> Value {
     let refused = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "lastTransitionTime": time(created) });

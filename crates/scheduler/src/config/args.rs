@@ -2,43 +2,44 @@
 
 use std::collections::BTreeSet;
 
-use kubernetes::selector::{BadSelector, NodeSelector, NodeTerm, check_key};
+use kubernetes::selector::{BadSelector, NodeSelector, NodeSelectorTerm, check_key};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::BadConfiguration;
-use super::node::Node;
+use super::config_value::ConfigValue;
 use super::resources::shape;
 use super::values::{at_least, fields_of, in_range, texts};
 use crate::plugin::Plugin;
 use crate::settings::{
-    AddedAffinity, DefaultConstraint, InterPodAffinityArgs, PreemptionArgs, SpreadDefaults,
+    AddedAffinity, DefaultPreemptionArgs, DefaultSpreadConstraint, InterPodAffinityArgs, SpreadDefaults,
 };
 
 /// Reads `DefaultPreemptionArgs`.
-pub(super) fn preemption(args: &Node<'_>) -> Result<PreemptionArgs, BadConfiguration> {
+pub(super) fn preemption(args: &ConfigValue<'_>) -> Result<DefaultPreemptionArgs, BadConfiguration> {
     let names = ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"];
     let fields = fields_of(Plugin::DefaultPreemption, args, &names)?;
     let percentage = fields.get("minCandidateNodesPercentage");
     let absolute = fields.get("minCandidateNodesAbsolute");
-    let args = PreemptionArgs {
-        min_candidates_percentage: in_range(&percentage, percentage.int32()?.unwrap_or(10), 0..=100)?.into(),
-        min_candidates_absolute: at_least(&absolute, absolute.int32()?.unwrap_or(100), 0)?.into(),
+    let args = DefaultPreemptionArgs {
+        min_candidate_nodes_percentage: in_range(&percentage, percentage.int32()?.unwrap_or(10), 0..=100)?
+            .into(),
+        min_candidate_nodes_absolute: at_least(&absolute, absolute.int32()?.unwrap_or(100), 0)?.into(),
     };
-    if args.min_candidates_percentage == 0 && args.min_candidates_absolute == 0 {
+    if args.min_candidate_nodes_percentage == 0 && args.min_candidate_nodes_absolute == 0 {
         return Err(absolute.bad("must not be zero while minCandidateNodesPercentage is zero as well"));
     }
     Ok(args)
 }
 
 /// Reads `InterPodAffinityArgs`.
-pub(super) fn inter_pod_affinity(args: &Node<'_>) -> Result<InterPodAffinityArgs, BadConfiguration> {
+pub(super) fn inter_pod_affinity(args: &ConfigValue<'_>) -> Result<InterPodAffinityArgs, BadConfiguration> {
     let names = ["hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"];
     let fields = fields_of(Plugin::InterPodAffinity, args, &names)?;
     let weight = fields.get("hardPodAffinityWeight");
     Ok(InterPodAffinityArgs {
-        hard_weight: in_range(&weight, weight.int32()?.unwrap_or(1), 0..=100)?.into(),
-        ignore_preferred_of_existing: fields
+        hard_pod_affinity_weight: in_range(&weight, weight.int32()?.unwrap_or(1), 0..=100)?.into(),
+        ignore_preferred_terms_of_existing_pods: fields
             .get("ignorePreferredTermsOfExistingPods")
             .flag()?
             .unwrap_or(false),
@@ -46,7 +47,7 @@ pub(super) fn inter_pod_affinity(args: &Node<'_>) -> Result<InterPodAffinityArgs
 }
 
 /// Reads `NodeAffinityArgs`.
-pub(super) fn added_affinity(args: &Node<'_>) -> Result<AddedAffinity, BadConfiguration> {
+pub(super) fn added_affinity(args: &ConfigValue<'_>) -> Result<AddedAffinity, BadConfiguration> {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
     let affinity = fields_of(Plugin::NodeAffinity, args, &["addedAffinity"])?.get("addedAffinity");
@@ -57,14 +58,14 @@ pub(super) fn added_affinity(args: &Node<'_>) -> Result<AddedAffinity, BadConfig
     let terms = terms.iter().map(term_json).collect::<Result<Vec<Value>, _>>()?;
     let selector: NodeSelector = well_formed(json!({"nodeSelectorTerms": terms}));
     selector.check().map_err(|error| bad_selector(&node, error))?;
-    let required = node.given().map(|_| selector);
+    let required = node.non_null().map(|_| selector);
 
     let mut preferred = Vec::new();
     for term in fields.get(PREFERRED).list()? {
         let fields = term.fields(&["weight", "preference"])?;
         let (weight, node) = (fields.get("weight").int32()?.unwrap_or(0), fields.get("preference"));
-        let term: NodeTerm = well_formed(term_json(&node)?);
-        // A preference without weight is not even looked at.
+        let term: NodeSelectorTerm = well_formed(term_json(&node)?);
+        // A preference of weight zero is not validated.
         if weight != 0 {
             term.check().map_err(|error| bad_selector(&node, error))?;
             preferred.push((weight.into(), term));
@@ -73,8 +74,8 @@ pub(super) fn added_affinity(args: &Node<'_>) -> Result<AddedAffinity, BadConfig
     Ok(AddedAffinity { required, preferred })
 }
 
-/// A node selector's term without fields that are null, once all are known and of their types.
-fn term_json(term: &Node<'_>) -> Result<Value, BadConfiguration> {
+/// A node selector term without null fields, after its fields were checked.
+fn term_json(term: &ConfigValue<'_>) -> Result<Value, BadConfiguration> {
     let fields = term.fields(&["matchExpressions", "matchFields"])?;
     let list = |name: &str| -> Result<Vec<Value>, BadConfiguration> {
         fields.get(name).list()?.iter().map(expression_json).collect()
@@ -82,7 +83,7 @@ fn term_json(term: &Node<'_>) -> Result<Value, BadConfiguration> {
     Ok(json!({"matchExpressions": list("matchExpressions")?, "matchFields": list("matchFields")?}))
 }
 
-fn expression_json(expression: &Node<'_>) -> Result<Value, BadConfiguration> {
+fn expression_json(expression: &ConfigValue<'_>) -> Result<Value, BadConfiguration> {
     let fields = expression.fields(&["key", "operator", "values"])?;
     let text = |name: &str| fields.get(name).text().map(Option::unwrap_or_default);
     let values: Vec<&str> = texts(&fields.get("values"))?.into_iter().map(|(_, value)| value).collect();
@@ -93,12 +94,12 @@ fn well_formed<T: DeserializeOwned>(selector: Value) -> T {
     serde_json::from_value(selector).expect("every field is there and of its type")
 }
 
-fn bad_selector(node: &Node<'_>, error: &BadSelector) -> BadConfiguration {
-    BadConfiguration::new(&format!("{}.{}", node.place(), error.place), error.why.clone())
+fn bad_selector(node: &ConfigValue<'_>, error: &BadSelector) -> BadConfiguration {
+    BadConfiguration::new(&format!("{}.{}", node.path(), error.place), error.why.clone())
 }
 
 /// Reads `PodTopologySpreadArgs`.
-pub(super) fn spread(args: &Node<'_>) -> Result<SpreadDefaults, BadConfiguration> {
+pub(super) fn spread(args: &ConfigValue<'_>) -> Result<SpreadDefaults, BadConfiguration> {
     let fields = fields_of(Plugin::PodTopologySpread, args, &["defaultConstraints", "defaultingType"])?;
     let node = fields.get("defaultConstraints");
     let mut constraints = Vec::new();
@@ -119,7 +120,7 @@ pub(super) fn spread(args: &Node<'_>) -> Result<SpreadDefaults, BadConfiguration
     }
 }
 
-fn default_constraint(node: &Node<'_>) -> Result<DefaultConstraint, BadConfiguration> {
+fn default_constraint(node: &ConfigValue<'_>) -> Result<DefaultSpreadConstraint, BadConfiguration> {
     let fields = node.fields(&[
         "maxSkew",
         "topologyKey",
@@ -136,14 +137,14 @@ fn default_constraint(node: &Node<'_>) -> Result<DefaultConstraint, BadConfigura
     let selector = fields.get("labelSelector");
     let topology_key = key.text()?.unwrap_or_default();
     check_key(topology_key).map_err(|why| key.bad(why))?;
-    if selector.given().is_some() {
+    if selector.non_null().is_some() {
         return Err(selector.bad("a default constraint has no selector: that of the pod's owner is used"));
     }
     let honors = |name: &str, default: bool| {
         let policy = fields.get(name).text()?;
         Ok(policy.map_or(default, |policy| policy == "Honor"))
     };
-    Ok(DefaultConstraint {
+    Ok(DefaultSpreadConstraint {
         max_skew: at_least(&skew, skew.int32()?.unwrap_or(0), 1)?,
         topology_key: topology_key.into(),
         hard: match action.text()?.unwrap_or_default() {
@@ -162,7 +163,7 @@ fn default_constraint(node: &Node<'_>) -> Result<DefaultConstraint, BadConfigura
 }
 
 /// Checks `VolumeBindingArgs`: how long binding may take is not simulated.
-pub(super) fn check_volume_binding(args: &Node<'_>) -> Result<(), BadConfiguration> {
+pub(super) fn check_volume_binding(args: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
     let fields = fields_of(Plugin::VolumeBinding, args, &["bindTimeoutSeconds", "shape"])?;
     let timeout = fields.get("bindTimeoutSeconds");
     if timeout.int64()?.is_some_and(|seconds| seconds < 0) {
@@ -170,14 +171,14 @@ pub(super) fn check_volume_binding(args: &Node<'_>) -> Result<(), BadConfigurati
     }
     let points = fields.get("shape");
     shape(&points)?;
-    if points.given().is_some() {
+    if points.non_null().is_some() {
         return Err(points.bad("needs the feature gate StorageCapacityScoring, which is off: leave it out"));
     }
     Ok(())
 }
 
 /// Checks `DynamicResourcesArgs`: how long allocating may take is not simulated.
-pub(super) fn check_dynamic_resources(args: &Node<'_>) -> Result<(), BadConfiguration> {
+pub(super) fn check_dynamic_resources(args: &ConfigValue<'_>) -> Result<(), BadConfiguration> {
     let fields = fields_of(Plugin::DynamicResources, args, &["filterTimeout", "bindingTimeout"])?;
     let (filter, binding) = (fields.get("filterTimeout"), fields.get("bindingTimeout"));
     if filter.duration()?.is_some_and(|nanos| nanos < 0) {
@@ -204,7 +205,7 @@ mod tests {
     fn default_constraints_count_only_in_a_list() {
         let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
         let read = |kind: &str, constraints: &[&Value]| {
-            spread(&Node::root(&json!({"defaultingType": kind, "defaultConstraints": constraints})))
+            spread(&ConfigValue::root(&json!({"defaultingType": kind, "defaultConstraints": constraints})))
         };
         assert_eq!(read("", &[]).unwrap(), SpreadDefaults::System);
         assert_eq!(read("List", &[]).unwrap(), SpreadDefaults::List(Vec::new()));
@@ -214,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_without_weight_is_not_looked_at() {
+    fn a_preference_of_weight_zero_is_not_validated() {
         let bad = json!({"matchExpressions": [{"key": "a", "operator": "Is"}]});
         let read = |weight: i32| {
             let preferred = json!([{"weight": weight, "preference": bad}]);
             let affinity = json!({"preferredDuringSchedulingIgnoredDuringExecution": preferred});
-            added_affinity(&Node::root(&json!({"addedAffinity": affinity})))
+            added_affinity(&ConfigValue::root(&json!({"addedAffinity": affinity})))
         };
         assert_eq!(read(0), Ok(AddedAffinity::default()));
         assert!(read(1).is_err());
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn preemption_tries_one_node_at_least() {
         let read = |percentage: i32, absolute: i32| {
-            preemption(&Node::root(&json!({
+            preemption(&ConfigValue::root(&json!({
                 "minCandidateNodesPercentage": percentage,
                 "minCandidateNodesAbsolute": absolute,
             })))
@@ -240,8 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_tell_their_kind_but_no_other() {
-        let read = |kind: &str| inter_pod_affinity(&Node::root(&json!({"kind": kind})));
+    fn arguments_may_have_only_their_own_kind() {
+        let read = |kind: &str| inter_pod_affinity(&ConfigValue::root(&json!({"kind": kind})));
         assert!(read("InterPodAffinityArgs").is_ok() && read("").is_ok());
         check(read("NodeAffinityArgs"), "kind", "InterPodAffinityArgs, or none");
     }

@@ -1,50 +1,53 @@
-//! Which plugins take part where: kube-scheduler's defaults, what a profile changes of them, and the expansion of
-//! `multiPoint` into the extension points that each plugin has.
+//! The plugins of a profile by extension point: kube-scheduler's defaults, the profile's changes, and the expansion of
+//! `multiPoint`.
 
 use std::collections::BTreeSet;
 
 use super::BadConfiguration;
-use super::node::{Fields, Node};
+use super::config_value::{ConfigFields, ConfigValue};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::Version;
 
 /// The plugins of a profile, by extension point.
-pub(super) struct Plugins<'v> {
+pub(super) struct ProfilePlugins<'v> {
     /// In the order of [`ExtensionPoint::ALL`].
     lists: Vec<Vec<Plugin>>,
     weights: Vec<(Plugin, i32)>,
-    /// What is enabled anywhere, even if every extension point has it disabled.
+    /// All enabled plugins, even if every extension point disables them.
     pub(super) used: BTreeSet<Plugin>,
-    /// What the profile says of `queueSort`; all profiles must say the same.
+    /// The profile's `queueSort`, which must be the same in all profiles.
     pub(super) queue_sort: PluginSet<'v>,
 }
 
-/// What a profile says of one extension point.
+/// The enabled and disabled plugins of one extension point.
 #[derive(Default, PartialEq)]
 pub(super) struct PluginSet<'v> {
-    /// With their weights, zero where none is given.
+    /// With their weights; zero if none is given.
     enabled: Vec<(Plugin, i32)>,
     disabled: Vec<&'v str>,
 }
 
-/// The plugins that were part of kube-scheduler once.
+/// Plugins that were removed from kube-scheduler.
 pub(super) const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
-/// The plugins of kube-scheduler that are off unless a feature gate is set.
+/// Plugins of kube-scheduler behind an alpha feature gate.
 const ALPHA: [&str; 3] = ["GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"];
 
-// === impl Plugins ===
+// === impl ProfilePlugins ===
 
-impl<'v> Plugins<'v> {
+impl<'v> ProfilePlugins<'v> {
     /// Reads the `plugins` of a profile.
-    pub(super) fn read(node: &Node<'v>, version: Version) -> Result<Plugins<'v>, BadConfiguration> {
+    pub(super) fn read(
+        node: &ConfigValue<'v>,
+        version: Version,
+    ) -> Result<ProfilePlugins<'v>, BadConfiguration> {
         let names: Vec<&str> =
             ExtensionPoint::ALL.iter().map(|point| point.name()).chain(["multiPoint"]).collect();
         let fields = node.fields(&names)?;
         let multi_node = fields.get("multiPoint");
         let multi = merged_with_defaults(PluginSet::read(&multi_node, version)?, version);
 
-        let mut plugins = Plugins {
+        let mut plugins = ProfilePlugins {
             lists: Vec::new(),
             weights: Vec::new(),
             used: multi.iter().map(|(plugin, _)| *plugin).collect(),
@@ -77,13 +80,13 @@ impl<'v> Plugins<'v> {
         Ok(plugins)
     }
 
-    /// kube-scheduler adds up the weights of `score`, then those of `multiPoint`, and takes a sum below zero for an
-    /// overflow as soon as there is one more to add.
-    fn check_weights(&self, node: &Node<'_>, version: Version) -> Result<(), BadConfiguration> {
+    /// kube-scheduler sums the weights of `score`, then those of `multiPoint`, and reports an overflow if the sum is
+    /// negative before another is added.
+    fn check_weights(&self, node: &ConfigValue<'_>, version: Version) -> Result<(), BadConfiguration> {
         let mut seen = BTreeSet::new();
         let mut total: i64 = 0;
         for (plugin, _) in &self.weights {
-            if !plugin.points(version).contains(&ExtensionPoint::Score) || !seen.insert(*plugin) {
+            if !plugin.extension_points(version).contains(&ExtensionPoint::Score) || !seen.insert(*plugin) {
                 continue;
             }
             if total < 0 {
@@ -96,17 +99,17 @@ impl<'v> Plugins<'v> {
         Ok(())
     }
 
-    /// Those that take part there, in order.
+    /// The plugins of an extension point, in order.
     pub(super) fn at(&self, point: ExtensionPoint) -> Vec<Plugin> {
         self.lists[point as usize].clone()
     }
 
-    /// Those that score, in order, with their weights.
+    /// The Score plugins, in order, with their weights.
     pub(super) fn scores(&self) -> Vec<(Plugin, i64)> {
         self.at(ExtensionPoint::Score).into_iter().map(|plugin| (plugin, self.weight(plugin))).collect()
     }
 
-    /// That of `score` if it names the plugin, else that of `multiPoint`, and one instead of zero.
+    /// The weight in `score`, else that in `multiPoint`; zero defaults to one.
     fn weight(&self, plugin: Plugin) -> i64 {
         let given = self.weights.iter().find(|(other, _)| *other == plugin).map_or(0, |(_, weight)| *weight);
         if given == 0 { 1 } else { i64::from(given) }
@@ -116,12 +119,12 @@ impl<'v> Plugins<'v> {
 // === impl PluginSet ===
 
 impl<'v> PluginSet<'v> {
-    fn read(node: &Node<'v>, version: Version) -> Result<PluginSet<'v>, BadConfiguration> {
+    fn read(node: &ConfigValue<'v>, version: Version) -> Result<PluginSet<'v>, BadConfiguration> {
         let fields = node.fields(&["enabled", "disabled"])?;
         let mut set = PluginSet::default();
         for entry in fields.get("enabled").list()? {
             let (name, weight) = read_entry(&entry)?;
-            set.enabled.push((find(&name, version)?, weight));
+            set.enabled.push((find_supported(&name, version)?, weight));
         }
         for entry in fields.get("disabled").list()? {
             let (name, _) = read_entry(&entry)?;
@@ -132,15 +135,16 @@ impl<'v> PluginSet<'v> {
 
     fn read_at(
         point: ExtensionPoint,
-        fields: &Fields<'v>,
+        fields: &ConfigFields<'v>,
         version: Version,
     ) -> Result<PluginSet<'v>, BadConfiguration> {
         let node = fields.get(point.name());
         let set = PluginSet::read(&node, version)?;
         for (index, (plugin, _)) in set.enabled.iter().enumerate() {
-            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", node.place()), why);
-            if !plugin.points(version).contains(&point) {
-                let names: Vec<_> = plugin.points(version).iter().map(|point| point.name()).collect();
+            let bad = |why| BadConfiguration::new(&format!("{}.enabled[{index}].name", node.path()), why);
+            if !plugin.extension_points(version).contains(&point) {
+                let names: Vec<_> =
+                    plugin.extension_points(version).iter().map(|point| point.name()).collect();
                 return Err(bad(format!(
                     "{plugin} does nothing at {}, only at {}",
                     point.name(),
@@ -199,20 +203,20 @@ impl ExtensionPoint {
     }
 }
 
-/// The plugin of that name, if kube-scheduler has it.
-pub(super) fn named(name: &str) -> Option<Plugin> {
+/// The plugin of that name, if it is one of kube-scheduler's.
+pub(super) fn plugin_by_name(name: &str) -> Option<Plugin> {
     Plugin::DEFAULT.into_iter().find(|plugin| plugin.name() == name)
 }
 
-/// The node of the name of a plugin that is enabled or disabled, and its weight.
-fn read_entry<'v>(entry: &Node<'v>) -> Result<(Node<'v>, i32), BadConfiguration> {
+/// The name and weight of an entry of `enabled` or `disabled`.
+fn read_entry<'v>(entry: &ConfigValue<'v>) -> Result<(ConfigValue<'v>, i32), BadConfiguration> {
     let fields = entry.fields(&["name", "weight"])?;
     Ok((fields.get("name"), fields.get("weight").int32()?.unwrap_or(0)))
 }
 
-fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
+fn find_supported(node: &ConfigValue<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
     let name = node.text()?.unwrap_or_default();
-    match named(name) {
+    match plugin_by_name(name) {
         Some(plugin) if version < plugin.registration().since => {
             let since = plugin.registration().since;
             Err(node.bad(format!("{name} came with Kubernetes {since}; this is {version}: leave it out")))
@@ -234,7 +238,7 @@ fn find(node: &Node<'_>, version: Version) -> Result<Plugin, BadConfiguration> {
     }
 }
 
-/// The defaults that are not disabled, each with the last weight it is enabled with, then whatever else is enabled.
+/// The default plugins that are not disabled, with the last weight given, then the other enabled plugins.
 fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i32)> {
     let is_in_profile = |plugin: Plugin| version >= plugin.registration().default_since;
     let kept = |plugin: Plugin| is_in_profile(plugin) && !set.disables("*") && !set.disables(plugin.name());
@@ -254,10 +258,10 @@ fn merged_with_defaults(set: PluginSet<'_>, version: Version) -> Vec<(Plugin, i3
     merged
 }
 
-/// The plugins of a point: first those that it and `multiPoint` enable, in the point's order; then the others of
-/// `multiPoint`; then the point's own. Fails with a plugin that `multiPoint` enables twice.
+/// The plugins of an extension point: first those that both it and `multiPoint` enable, in the point's order; then the
+/// others of `multiPoint`; then the point's own. Fails with a plugin that `multiPoint` enables twice.
 ///
-/// One that the point both disables and enables counts as its own.
+/// A plugin that the point both disables and enables counts as its own.
 fn expanded(
     point: ExtensionPoint,
     set: &PluginSet<'_>,
@@ -270,7 +274,7 @@ fn expanded(
     }
     let (mut overridden, mut others) = (BTreeSet::new(), Vec::new());
     for (plugin, _) in multi {
-        if !plugin.points(version).contains(&point) || set.disables(plugin.name()) {
+        if !plugin.extension_points(version).contains(&point) || set.disables(plugin.name()) {
             continue;
         }
         if own().any(|other| other == *plugin) {
@@ -305,7 +309,7 @@ mod tests {
 
     fn scores(multi: &str, score: &str) -> Result<String, BadConfiguration> {
         let document = json!({"multiPoint": set(multi), "score": set(score)});
-        let plugins = Plugins::read(&Node::root(&document), Version::V1_36)?;
+        let plugins = ProfilePlugins::read(&ConfigValue::root(&document), Version::V1_36)?;
         let words = plugins.scores().into_iter().map(|(plugin, weight)| format!("{plugin}={weight}"));
         Ok(words.collect::<Vec<_>>().join(" "))
     }
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_needs_an_order_of_the_queue_and_somebody_who_binds() {
+    fn a_profile_needs_a_queue_sort_and_a_bind_plugin() {
         assert!(scores("-PrioritySort", "").unwrap_err().why.contains("enable PrioritySort"));
         assert!(scores("-DefaultBinder", "").unwrap_err().why.contains("enable DefaultBinder"));
     }

@@ -7,40 +7,41 @@ use serde_json::Value;
 
 use super::BadConfiguration;
 use super::args;
-use super::node::{Fields, Node};
-use super::plugins::{self, PluginSet, Plugins};
-use super::resources::{GivenFit, balanced};
+use super::config_value::{ConfigFields, ConfigValue};
+use super::plugins::{self, PluginSet, ProfilePlugins};
+use super::resources::{UncheckedFitArgs, balanced};
 use super::values::in_range;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::settings::{Profile, Version};
 
-/// What all profiles of a configuration share.
-pub(super) struct Profiles<'e> {
-    /// Whose defaults fill them up.
+/// Reads the profiles of a configuration.
+pub(super) struct ProfileReader<'e> {
+    /// The version whose defaults apply.
     pub(super) version: Version,
     /// The resources that extenders want NodeResourcesFit to ignore.
-    pub(super) ignored: &'e [Arc<str>],
+    pub(super) ignored_resources: &'e [Arc<str>],
 }
 
-/// A profile, and what other profiles must have in common with it.
+/// A profile, and the settings that all profiles must share.
 struct ReadProfile<'v> {
     profile: Profile,
     queue_sort: PluginSet<'v>,
     queue_sort_args: Option<&'v Value>,
 }
 
-// === impl Profiles ===
+// === impl ProfileReader ===
 
-impl Profiles<'_> {
-    /// Reads them all; none given is one with defaults. What they ask for in vain is told in `left_out`.
+impl ProfileReader<'_> {
+    /// Reads all profiles; without any there is one with defaults. Settings that are not simulated are added to
+    /// `left_out`.
     pub(super) fn read(
         &self,
-        list: &Node<'_>,
+        list: &ConfigValue<'_>,
         left_out: &mut Vec<String>,
     ) -> Result<Vec<Profile>, BadConfiguration> {
         let mut nodes = list.list()?;
         if nodes.is_empty() {
-            nodes.push(Fields::NONE.get("profiles[0]"));
+            nodes.push(ConfigFields::NONE.get("profiles[0]"));
         }
         let mut profiles: Vec<ReadProfile<'_>> = Vec::new();
         let mut names = BTreeSet::new();
@@ -53,7 +54,7 @@ impl Profiles<'_> {
             let name = &read.profile.scheduler_name;
             if !names.insert(name.clone()) {
                 let why = format!("two profiles are called {name:?}; each needs a name of its own");
-                return Err(BadConfiguration::new(&format!("{}.schedulerName", node.place()), why));
+                return Err(BadConfiguration::new(&format!("{}.schedulerName", node.path()), why));
             }
             profiles.push(read);
         }
@@ -62,7 +63,7 @@ impl Profiles<'_> {
 
     fn read_one<'v>(
         &self,
-        node: &Node<'v>,
+        node: &ConfigValue<'v>,
         default_name: &'v str,
         left_out: &mut Vec<String>,
     ) -> Result<ReadProfile<'v>, BadConfiguration> {
@@ -73,19 +74,22 @@ impl Profiles<'_> {
         if name.is_empty() {
             return Err(name_node.bad("a profile needs the name that pods call it by"));
         }
-        let plugins = Plugins::read(&fields.get("plugins"), self.version)?;
+        let plugins = ProfilePlugins::read(&fields.get("plugins"), self.version)?;
         let args = PluginArgs::read(&fields.get("pluginConfig"), left_out)?;
         let fit = args.of(Plugin::NodeResourcesFit);
-        if !self.ignored.is_empty() && fit.is_none() && !plugins.used.contains(&Plugin::NodeResourcesFit) {
+        if !self.ignored_resources.is_empty()
+            && fit.is_none()
+            && !plugins.used.contains(&Plugin::NodeResourcesFit)
+        {
             return Err(node.bad(
                 "extenders manage resources that the scheduler is to ignore, which takes NodeResourcesFit: enable it",
             ));
         }
-        let absent = Fields::NONE.get("");
+        let absent = ConfigFields::NONE.get("");
         let or_absent = |plugin: Plugin| args.of(plugin).unwrap_or(&absent);
-        let mut fit = GivenFit::read(or_absent(Plugin::NodeResourcesFit))?;
+        let mut fit = UncheckedFitArgs::read(or_absent(Plugin::NodeResourcesFit))?;
         if !plugins.used.contains(&Plugin::NodeResourcesFit) {
-            fit = GivenFit::read(&absent)?;
+            fit = UncheckedFitArgs::read(&absent)?;
         }
         args::check_volume_binding(or_absent(Plugin::VolumeBinding))?;
         args::check_dynamic_resources(or_absent(Plugin::DynamicResources))?;
@@ -100,23 +104,23 @@ impl Profiles<'_> {
             score: plugins.scores(),
             reserve: plugins.at(ExtensionPoint::Reserve),
             added_affinity: args::added_affinity(or_absent(Plugin::NodeAffinity))?,
-            fit: fit.check(self.ignored, self.version)?,
-            balanced: balanced(or_absent(Plugin::NodeResourcesBalancedAllocation))?,
+            fit: fit.check(self.ignored_resources, self.version)?,
+            balanced_resources: balanced(or_absent(Plugin::NodeResourcesBalancedAllocation))?,
             spread: args::spread(or_absent(Plugin::PodTopologySpread))?,
             inter_pod_affinity: args::inter_pod_affinity(or_absent(Plugin::InterPodAffinity))?,
             preemption: args::preemption(or_absent(Plugin::DefaultPreemption))?,
         };
-        let queue_sort_args = args.of(Plugin::PrioritySort).and_then(Node::given);
+        let queue_sort_args = args.of(Plugin::PrioritySort).and_then(ConfigValue::non_null);
         Ok(ReadProfile { profile, queue_sort: plugins.queue_sort, queue_sort_args })
     }
 }
 
-/// The arguments that a profile has for its plugins.
-struct PluginArgs<'v>(Vec<(Plugin, Node<'v>)>);
+/// `pluginConfig`: the arguments of a profile's plugins.
+struct PluginArgs<'v>(Vec<(Plugin, ConfigValue<'v>)>);
 
 impl<'v> PluginArgs<'v> {
-    /// Arguments for plugins that kube-scheduler does not have are no error: it passes them by, too.
-    fn read(list: &Node<'v>, left_out: &mut Vec<String>) -> Result<PluginArgs<'v>, BadConfiguration> {
+    /// Arguments of unknown plugins are ignored, as in kube-scheduler.
+    fn read(list: &ConfigValue<'v>, left_out: &mut Vec<String>) -> Result<PluginArgs<'v>, BadConfiguration> {
         let mut args = PluginArgs(Vec::new());
         let mut names = BTreeSet::new();
         for entry in list.list()? {
@@ -131,10 +135,10 @@ impl<'v> PluginArgs<'v> {
                     node.bad(format!("{name} was removed from kube-scheduler: leave its arguments out"))
                 );
             }
-            match plugins::named(name) {
+            match plugins::plugin_by_name(name) {
                 Some(plugin) => args.0.push((plugin, fields.get("args"))),
                 None => {
-                    let place = node.place();
+                    let place = node.path();
                     left_out.push(format!(
                         "{name:?} is not a plugin that is simulated: its arguments have no effect ({place})"
                     ));
@@ -144,18 +148,18 @@ impl<'v> PluginArgs<'v> {
         Ok(args)
     }
 
-    fn of(&self, plugin: Plugin) -> Option<&Node<'v>> {
+    fn of(&self, plugin: Plugin) -> Option<&ConfigValue<'v>> {
         self.0.iter().find(|(other, _)| *other == plugin).map(|(_, args)| args)
     }
 }
 
-/// There is one queue, so that profiles cannot differ in how they order it.
+/// There is one queue, so all profiles must have the same QueueSort.
 fn check_queue_sort(
-    node: &Node<'_>,
+    node: &ConfigValue<'_>,
     first: &ReadProfile<'_>,
     read: &ReadProfile<'_>,
 ) -> Result<(), BadConfiguration> {
-    let place = node.place();
+    let place = node.path();
     if read.queue_sort != first.queue_sort {
         let why = "must be the same in all profiles: there is one queue";
         return Err(BadConfiguration::new(&format!("{place}.plugins.queueSort"), why));
@@ -168,7 +172,7 @@ fn check_queue_sort(
 }
 
 /// `percentageOfNodesToScore` of a configuration or a profile.
-pub(super) fn percentage(fields: &Fields<'_>) -> Result<Option<i32>, BadConfiguration> {
+pub(super) fn percentage(fields: &ConfigFields<'_>) -> Result<Option<i32>, BadConfiguration> {
     let node = fields.get("percentageOfNodesToScore");
     node.int32()?.map(|percentage| in_range(&node, percentage, 0..=100)).transpose()
 }

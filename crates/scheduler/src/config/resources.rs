@@ -1,4 +1,4 @@
-//! The arguments of the plugins that weigh resources.
+//! The arguments of NodeResourcesFit and NodeResourcesBalancedAllocation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,41 +6,41 @@ use std::sync::Arc;
 use kubernetes::selector::check_key;
 
 use super::BadConfiguration;
-use super::node::Node;
+use super::config_value::ConfigValue;
 use super::values::{fields_of, in_range, texts};
 use crate::plugin::Plugin;
-use crate::settings::{FitArgs, Strategy, Version};
+use crate::settings::{NodeResourcesFitArgs, ScoringStrategy, Version};
 
-/// `NodeResourcesFitArgs` as they stand in the document. kube-scheduler checks them only where the plugin is in use,
-/// and after extenders had their say about what to ignore.
-pub(super) struct GivenFit<'v> {
-    ignored_resources: Vec<(Node<'v>, &'v str)>,
-    ignored_groups: Vec<(Node<'v>, &'v str)>,
-    /// Its type; `None` without a strategy.
-    strategy: Option<(Node<'v>, &'v str)>,
-    resources: Vec<Resource<'v>>,
-    ratio: Node<'v>,
+/// `NodeResourcesFitArgs` before validation. kube-scheduler validates them only if the plugin is enabled, and after
+/// extenders replaced the ignored resources.
+pub(super) struct UncheckedFitArgs<'v> {
+    ignored_resources: Vec<(ConfigValue<'v>, &'v str)>,
+    ignored_groups: Vec<(ConfigValue<'v>, &'v str)>,
+    /// The type; `None` without a strategy.
+    strategy: Option<(ConfigValue<'v>, &'v str)>,
+    resources: Vec<ResourceWeight<'v>>,
+    ratio: ConfigValue<'v>,
     shape: Vec<ShapePoint<'v>>,
 }
 
-struct Resource<'v> {
-    name: Node<'v>,
-    weight: Node<'v>,
+struct ResourceWeight<'v> {
+    name: ConfigValue<'v>,
+    weight: ConfigValue<'v>,
     text: &'v str,
     number: i64,
 }
 
-/// A point of a curve.
+/// A point of a shape.
 pub(super) struct ShapePoint<'v> {
-    utilization: (Node<'v>, i32),
-    score: (Node<'v>, i32),
+    utilization: (ConfigValue<'v>, i32),
+    score: (ConfigValue<'v>, i32),
 }
 
-// === impl GivenFit ===
+// === impl UncheckedFitArgs ===
 
-impl<'v> GivenFit<'v> {
+impl<'v> UncheckedFitArgs<'v> {
     /// Reads `NodeResourcesFitArgs`.
-    pub(super) fn read(args: &Node<'v>) -> Result<GivenFit<'v>, BadConfiguration> {
+    pub(super) fn read(args: &ConfigValue<'v>) -> Result<UncheckedFitArgs<'v>, BadConfiguration> {
         let names = ["ignoredResources", "ignoredResourceGroups", "scoringStrategy"];
         let fields = fields_of(Plugin::NodeResourcesFit, args, &names)?;
         let node = fields.get("scoringStrategy");
@@ -48,22 +48,22 @@ impl<'v> GivenFit<'v> {
         let kind = strategy.get("type");
         let text = kind.text()?.unwrap_or_default();
         let ratio = strategy.get("requestedToCapacityRatio");
-        Ok(GivenFit {
+        Ok(UncheckedFitArgs {
             ignored_resources: texts(&fields.get("ignoredResources"))?,
             ignored_groups: texts(&fields.get("ignoredResourceGroups"))?,
-            strategy: node.given().map(|_| (kind, text)),
+            strategy: node.non_null().map(|_| (kind, text)),
             resources: resources(&strategy.get("resources"))?,
             shape: shape(&ratio.fields(&["shape"])?.get("shape"))?,
             ratio,
         })
     }
 
-    /// Checks them. Resources that extenders want ignored replace those given.
+    /// Validates the arguments. Resources that extenders ignore replace `ignoredResources`.
     pub(super) fn check(
         self,
         ignored_by_extenders: &[Arc<str>],
         version: Version,
-    ) -> Result<FitArgs, BadConfiguration> {
+    ) -> Result<NodeResourcesFitArgs, BadConfiguration> {
         let ignored_resources = if ignored_by_extenders.is_empty() {
             checked_names(self.ignored_resources)?
         } else {
@@ -74,14 +74,14 @@ impl<'v> GivenFit<'v> {
                 node.bad("a group is the part of a resource's name before the slash: leave the rest out")
             );
         }
-        for Resource { weight, number, .. } in &self.resources {
+        for ResourceWeight { weight, number, .. } in &self.resources {
             in_range(weight, *number, 1..=100)?;
         }
         let strategy = match self.strategy {
-            None | Some((_, "LeastAllocated")) => Strategy::LeastAllocated,
-            Some((_, "MostAllocated")) => Strategy::MostAllocated,
+            None | Some((_, "LeastAllocated")) => ScoringStrategy::LeastAllocated,
+            Some((_, "MostAllocated")) => ScoringStrategy::MostAllocated,
             Some((_, "RequestedToCapacityRatio")) => {
-                Strategy::RequestedToCapacityRatio(checked_shape(&self.ratio, &self.shape)?)
+                ScoringStrategy::RequestedToCapacityRatio(checked_shape(&self.ratio, &self.shape)?)
             }
             Some((node, other)) => {
                 let why =
@@ -89,13 +89,15 @@ impl<'v> GivenFit<'v> {
                 return Err(node.bad(why));
             }
         };
-        if self.ratio.given().is_some() && !matches!(strategy, Strategy::RequestedToCapacityRatio(_)) {
+        if self.ratio.non_null().is_some()
+            && !matches!(strategy, ScoringStrategy::RequestedToCapacityRatio(_))
+        {
             if version >= Version::V1_36 {
                 return Err(self.ratio.bad("counts only if type is RequestedToCapacityRatio: leave it out"));
             }
             checked_shape(&self.ratio, &self.shape)?;
         }
-        Ok(FitArgs {
+        Ok(NodeResourcesFitArgs {
             ignored_resources,
             ignored_groups: checked_names(self.ignored_groups)?,
             strategy,
@@ -105,11 +107,11 @@ impl<'v> GivenFit<'v> {
 }
 
 /// Reads `NodeResourcesBalancedAllocationArgs`.
-pub(super) fn balanced(args: &Node<'_>) -> Result<Vec<Arc<str>>, BadConfiguration> {
+pub(super) fn balanced(args: &ConfigValue<'_>) -> Result<Vec<Arc<str>>, BadConfiguration> {
     let fields = fields_of(Plugin::NodeResourcesBalancedAllocation, args, &["resources"])?;
     let resources = resources(&fields.get("resources"))?;
     let mut seen = BTreeSet::new();
-    for Resource { name, weight, text, number } in &resources {
+    for ResourceWeight { name, weight, text, number } in &resources {
         if *number != 1 {
             return Err(weight.bad(format!("{number} is not 1, the only weight there is here")));
         }
@@ -120,28 +122,28 @@ pub(super) fn balanced(args: &Node<'_>) -> Result<Vec<Arc<str>>, BadConfiguratio
     Ok(or_cpu_and_memory(resources).into_iter().map(|(name, _)| name).collect())
 }
 
-/// Resources and their weights, one instead of zero.
-fn resources<'v>(node: &Node<'v>) -> Result<Vec<Resource<'v>>, BadConfiguration> {
-    let read = |node: Node<'v>| {
+/// Resources and their weights; zero defaults to one.
+fn resources<'v>(node: &ConfigValue<'v>) -> Result<Vec<ResourceWeight<'v>>, BadConfiguration> {
+    let read = |node: ConfigValue<'v>| {
         let fields = node.fields(&["name", "weight"])?;
         let (name, weight) = (fields.get("name"), fields.get("weight"));
         let text = name.text()?.unwrap_or_default();
         let number = weight.int64()?.filter(|weight| *weight != 0).unwrap_or(1);
-        Ok(Resource { name, weight, text, number })
+        Ok(ResourceWeight { name, weight, text, number })
     };
     node.list()?.into_iter().map(read).collect()
 }
 
-fn or_cpu_and_memory(resources: Vec<Resource<'_>>) -> Vec<(Arc<str>, i64)> {
+fn or_cpu_and_memory(resources: Vec<ResourceWeight<'_>>) -> Vec<(Arc<str>, i64)> {
     if resources.is_empty() {
         return vec![("cpu".into(), 1), ("memory".into(), 1)];
     }
     resources.into_iter().map(|resource| (resource.text.into(), resource.number)).collect()
 }
 
-/// The points of a curve.
-pub(super) fn shape<'v>(node: &Node<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfiguration> {
-    let read = |node: Node<'v>| {
+/// The points of a shape.
+pub(super) fn shape<'v>(node: &ConfigValue<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfiguration> {
+    let read = |node: ConfigValue<'v>| {
         let fields = node.fields(&["utilization", "score"])?;
         let number = |name: &str| {
             let node = fields.get(name);
@@ -153,8 +155,11 @@ pub(super) fn shape<'v>(node: &Node<'v>) -> Result<Vec<ShapePoint<'v>>, BadConfi
     node.list()?.into_iter().map(read).collect()
 }
 
-/// Points from left to right.
-fn checked_shape(ratio: &Node<'_>, shape: &[ShapePoint<'_>]) -> Result<Vec<(i64, i64)>, BadConfiguration> {
+/// The points, validated to be in ascending order.
+fn checked_shape(
+    ratio: &ConfigValue<'_>,
+    shape: &[ShapePoint<'_>],
+) -> Result<Vec<(i64, i64)>, BadConfiguration> {
     if shape.is_empty() {
         return Err(ratio.bad("needs a shape of one point at least: {utilization, score}"));
     }
@@ -169,9 +174,9 @@ fn checked_shape(ratio: &Node<'_>, shape: &[ShapePoint<'_>]) -> Result<Vec<(i64,
     Ok(points)
 }
 
-/// Names that labels could have, which is the rule for resources as well.
-fn checked_names(names: Vec<(Node<'_>, &str)>) -> Result<Vec<Arc<str>>, BadConfiguration> {
-    let check = |(node, name): (Node<'_>, &str)| match check_key(name) {
+/// Resource names, which are validated like label keys.
+fn checked_names(names: Vec<(ConfigValue<'_>, &str)>) -> Result<Vec<Arc<str>>, BadConfiguration> {
+    let check = |(node, name): (ConfigValue<'_>, &str)| match check_key(name) {
         Ok(()) => Ok(name.into()),
         Err(why) => Err(node.bad(why)),
     };
@@ -190,8 +195,8 @@ mod tests {
         assert!(error.why.contains(why), "{error}");
     }
 
-    fn fit(args: Value) -> Result<FitArgs, BadConfiguration> {
-        GivenFit::read(&Node::root(&args))?.check(&[], Version::V1_36)
+    fn fit(args: Value) -> Result<NodeResourcesFitArgs, BadConfiguration> {
+        UncheckedFitArgs::read(&ConfigValue::root(&args))?.check(&[], Version::V1_36)
     }
 
     fn ratio(points: &[(i64, i64)]) -> Value {
@@ -203,7 +208,7 @@ mod tests {
     #[test]
     fn a_shape_rises_from_point_to_point() {
         let points = vec![(0, 0), (50, 10), (100, 3)];
-        assert_eq!(fit(ratio(&points)).unwrap().strategy, Strategy::RequestedToCapacityRatio(points));
+        assert_eq!(fit(ratio(&points)).unwrap().strategy, ScoringStrategy::RequestedToCapacityRatio(points));
         let place = "scoringStrategy.requestedToCapacityRatio";
         check(fit(ratio(&[])), place, "one point at least");
         let point = |field: &str| format!("{place}.shape[1].{field}");
@@ -216,7 +221,7 @@ mod tests {
     fn extenders_replace_the_resources_to_ignore_before_they_are_checked() {
         let args = json!({"ignoredResources": ["not a name"]});
         check(fit(args.clone()), "ignoredResources[0]", "letters");
-        let given = GivenFit::read(&Node::root(&args)).unwrap();
+        let given = UncheckedFitArgs::read(&ConfigValue::root(&args)).unwrap();
         let names = given.check(&["a.com/x".into()], Version::V1_36).unwrap().ignored_resources;
         assert_eq!(names, ["a.com/x".into()]);
     }
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn balanced_resources_have_the_weight_one_and_are_named_once() {
-        let read = |resources: Value| balanced(&Node::root(&json!({"resources": resources})));
+        let read = |resources: Value| balanced(&ConfigValue::root(&json!({"resources": resources})));
         assert_eq!(read(json!([])).unwrap(), ["cpu".into(), "memory".into()]);
         assert_eq!(read(json!([{"name": "x", "weight": 0}])).unwrap(), ["x".into()]);
         check(read(json!([{"name": "x", "weight": 2}])), "resources[0].weight", "not 1");

@@ -1,16 +1,16 @@
-//! What configurations mean, compared with what they mean to kube-scheduler.
+//! Decoded configurations compared with those of kube-scheduler.
 
 use serde_json::json;
 
-use super::plugins::Plugins;
+use super::plugins::ProfilePlugins;
 use super::*;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::settings::{AddedAffinity, Profile, SpreadDefaults, Strategy};
+use crate::settings::{AddedAffinity, Profile, ScoringStrategy, SpreadDefaults};
 
-/// The first line is what kube-scheduler does without a configuration; what others leave out is as there.
+/// The first line is kube-scheduler without a configuration; fields that other lines omit are equal to it.
 const CONFIGURATIONS: &str = include_str!("../../../../testdata/scheduler/configurations.jsonl");
 
-/// The same of older versions, each of which begins with its own first line.
+/// The same for older versions, each beginning with its own first line.
 const OLDER: &str = include_str!("../../../../testdata/scheduler/configurations_older.jsonl");
 
 fn rows() -> Vec<Value> {
@@ -21,7 +21,7 @@ fn rows_of(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// kube-scheduler takes its alpha plugins even while they are off.
+/// kube-scheduler accepts alpha plugins even while their feature gates are off.
 fn names_an_alpha_plugin(row: &Value) -> bool {
     row["name"].as_str().unwrap().starts_with("alpha ") && !row["name"].as_str().unwrap().ends_with(" off")
 }
@@ -30,31 +30,31 @@ fn names(plugins: &[Plugin]) -> Value {
     plugins.iter().map(|plugin| plugin.name()).collect()
 }
 
-/// The arguments of a profile in the words of its configuration.
+/// The arguments of a profile in the form of the configuration.
 fn args(profile: &Profile, plugin: &str) -> Option<Value> {
     let resources = |resources: &mut dyn Iterator<Item = (&str, i64)>| -> Value {
         resources.map(|(name, weight)| json!({"name": name, "weight": weight})).collect()
     };
     Some(match plugin {
         "DefaultPreemption" => json!({
-            "minCandidateNodesPercentage": profile.preemption.min_candidates_percentage,
-            "minCandidateNodesAbsolute": profile.preemption.min_candidates_absolute,
+            "minCandidateNodesPercentage": profile.preemption.min_candidate_nodes_percentage,
+            "minCandidateNodesAbsolute": profile.preemption.min_candidate_nodes_absolute,
         }),
         "InterPodAffinity" => json!({
-            "hardPodAffinityWeight": profile.inter_pod_affinity.hard_weight,
-            "ignorePreferredTermsOfExistingPods": profile.inter_pod_affinity.ignore_preferred_of_existing,
+            "hardPodAffinityWeight": profile.inter_pod_affinity.hard_pod_affinity_weight,
+            "ignorePreferredTermsOfExistingPods": profile.inter_pod_affinity.ignore_preferred_terms_of_existing_pods,
         }),
         "NodeResourcesBalancedAllocation" => {
-            json!({"resources": resources(&mut profile.balanced.iter().map(|name| (&**name, 1)))})
+            json!({"resources": resources(&mut profile.balanced_resources.iter().map(|name| (&**name, 1)))})
         }
         "NodeResourcesFit" => {
             let fit = &profile.fit;
             let weights = resources(&mut fit.resources.iter().map(|(name, weight)| (&**name, *weight)));
             let mut strategy = json!({"resources": weights});
             strategy["type"] = match &fit.strategy {
-                Strategy::LeastAllocated => json!("LeastAllocated"),
-                Strategy::MostAllocated => json!("MostAllocated"),
-                Strategy::RequestedToCapacityRatio(points) => {
+                ScoringStrategy::LeastAllocated => json!("LeastAllocated"),
+                ScoringStrategy::MostAllocated => json!("MostAllocated"),
+                ScoringStrategy::RequestedToCapacityRatio(points) => {
                     let point = |(utilization, score): &(i64, i64)| json!({"utilization": utilization, "score": score});
                     strategy["requestedToCapacityRatio"] =
                         json!({"shape": points.iter().map(point).collect::<Vec<_>>()});
@@ -161,7 +161,7 @@ fn check_row(version: Version, row: &Value, standard: &Value) {
     for (field, number) in [
         ("percentageOfNodesToScore", settings.percentage_of_nodes_to_score.into()),
         ("podInitialBackoffSeconds", settings.initial_backoff_seconds),
-        ("podMaxBackoffSeconds", settings.most_backoff_seconds),
+        ("podMaxBackoffSeconds", settings.max_backoff_seconds),
     ] {
         assert_eq!(*row.get(field).unwrap_or(&standard[field]), number, "{field} of {row}");
     }
@@ -196,14 +196,14 @@ fn a_configuration_means_what_it_means_to_an_older_kube_scheduler() {
 }
 
 #[test]
-fn points_that_the_settings_do_not_keep_have_the_plugins_of_kube_scheduler() {
+fn other_extension_points_have_the_plugins_of_kube_scheduler() {
     let rows = rows();
     let points = &rows[0]["profiles"][0]["points"];
     let mut compared = 0;
     for row in rows.iter().filter(|row| row.get("profiles").is_some() && !names_an_alpha_plugin(row)) {
         for (index, theirs) in row["profiles"].as_array().unwrap().iter().enumerate() {
             let given = &row["config"]["profiles"][index]["plugins"];
-            let plugins = Plugins::read(&Node::root(given), Version::V1_36).unwrap();
+            let plugins = ProfilePlugins::read(&ConfigValue::root(given), Version::V1_36).unwrap();
             for (name, point) in [
                 ("queueSort", ExtensionPoint::QueueSort),
                 ("permit", ExtensionPoint::Permit),
@@ -283,7 +283,7 @@ fn plugins_that_cannot_be_simulated_are_refused_by_name() {
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn unsupported_configuration_is_reported() {
     let settings = Settings::read(&json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -340,7 +340,7 @@ fn a_ratio_that_does_not_count_was_no_error_before_1_36() {
         json!({"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"pluginConfig": config}]})
     };
     let settings = Settings::read_for(Version::V1_35, &ratio(0)).unwrap();
-    assert_eq!(settings.profiles[0].fit.strategy, Strategy::MostAllocated);
+    assert_eq!(settings.profiles[0].fit.strategy, ScoringStrategy::MostAllocated);
     assert!(Settings::read_for(Version::V1_35, &ratio(11)).is_err());
     assert!(Settings::read_for(Version::V1_36, &ratio(0)).is_err());
 }
@@ -368,7 +368,7 @@ fn with_each_replaced(document: &Value, by: &Value, visit: &mut dyn FnMut(&Value
 }
 
 #[test]
-fn a_configuration_with_a_value_out_of_place_is_answered() {
+fn a_configuration_with_a_misplaced_value_is_read_or_refused() {
     let odd = [
         json!(null),
         json!(i64::MIN),

@@ -1,18 +1,18 @@
-//! Fields, lists and ranges of numbers in the arguments of plugins.
+//! Helpers for plugin arguments: fields, lists of strings, and ranges of numbers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::node::{Fields, Node};
+use super::config_value::{ConfigFields, ConfigValue};
 use super::{API_VERSION, BadConfiguration};
 use crate::plugin::Plugin;
 
-/// The fields of a plugin's arguments, which may tell their kind.
+/// The fields of a plugin's arguments, which may have `apiVersion` and `kind`.
 pub(super) fn fields_of<'v>(
     plugin: Plugin,
-    args: &Node<'v>,
+    args: &ConfigValue<'v>,
     names: &[&str],
-) -> Result<Fields<'v>, BadConfiguration> {
+) -> Result<ConfigFields<'v>, BadConfiguration> {
     let names: Vec<&str> = names.iter().copied().chain(["apiVersion", "kind"]).collect();
     let fields = args.fields(&names)?;
     for (name, right) in [("apiVersion", API_VERSION), ("kind", &format!("{plugin}Args"))] {
@@ -24,9 +24,9 @@ pub(super) fn fields_of<'v>(
     Ok(fields)
 }
 
-/// The texts of a list, each with its place.
-pub(super) fn texts<'v>(node: &Node<'v>) -> Result<Vec<(Node<'v>, &'v str)>, BadConfiguration> {
-    let read = |node: Node<'v>| {
+/// The strings of a list, each with its value.
+pub(super) fn texts<'v>(node: &ConfigValue<'v>) -> Result<Vec<(ConfigValue<'v>, &'v str)>, BadConfiguration> {
+    let read = |node: ConfigValue<'v>| {
         let text = node.text()?.unwrap_or_default();
         Ok((node, text))
     };
@@ -35,7 +35,7 @@ pub(super) fn texts<'v>(node: &Node<'v>) -> Result<Vec<(Node<'v>, &'v str)>, Bad
 
 /// The number, if it is in the range.
 pub(super) fn in_range<T: PartialOrd + Display>(
-    node: &Node<'_>,
+    node: &ConfigValue<'_>,
     number: T,
     range: RangeInclusive<T>,
 ) -> Result<T, BadConfiguration> {
@@ -48,7 +48,7 @@ pub(super) fn in_range<T: PartialOrd + Display>(
 
 /// The number, if it is not lower.
 pub(super) fn at_least<T: PartialOrd + Display>(
-    node: &Node<'_>,
+    node: &ConfigValue<'_>,
     number: T,
     low: T,
 ) -> Result<T, BadConfiguration> {

@@ -1,8 +1,6 @@
-//! DefaultBinder: binds. What that takes is for the caller to decide.
+//! DefaultBinder: binding, which the caller simulates.
 
 use super::registration::Registration;
 use crate::plugin::ExtensionPoint;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration =
-    Registration { name: "DefaultBinder", points: |_| &[ExtensionPoint::Bind], ..Registration::EMPTY };
+pub(crate) const REGISTRATION: Registration = Registration::new("DefaultBinder", |_| &[ExtensionPoint::Bind]);

@@ -1,11 +1,7 @@
-//! Makes room by deleting weaker pods: see [`preemption`](crate::preemption).
+//! DefaultPreemption: preemption of lower-priority pods, implemented in [`preemption`](crate::preemption).
 
 use super::registration::Registration;
 use crate::plugin::ExtensionPoint;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "DefaultPreemption",
-    points: |_| &[ExtensionPoint::PreEnqueue, ExtensionPoint::PostFilter],
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("DefaultPreemption", |_| &[ExtensionPoint::PreEnqueue, ExtensionPoint::PostFilter]);

@@ -1,21 +1,19 @@
-//! Devices by claims. They are not simulated: a pod that wants some is refused, so that none is placed as if it wanted
-//! nothing. For all other pods it does what the original does.
+//! DynamicResources: resource claims. They are not simulated: a pod with claims is rejected, so that none is scheduled
+//! as if it had no claims. For all other pods the plugin behaves as in kube-scheduler.
 
-use kubernetes::amounts::ScalarNames;
+use kubernetes::amounts::ScalarResourceNames;
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Details, Hint, Sort, ThingKind};
+use super::registration::{FilterTraits, Registration};
+use crate::cache::SelectorObjects;
+use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
 use crate::node::NodeSpec;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::Shape;
+use crate::pod::SchedulingSpec;
 use crate::settings::Version;
-use crate::verdict::Refusal;
-use crate::world::Relations;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "DynamicResources",
-    points: |version| match version >= Version::V1_35 {
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("DynamicResources", |version| match version >= Version::V1_35 {
         true => &[
             ExtensionPoint::PreEnqueue,
             ExtensionPoint::PreFilter,
@@ -33,66 +31,69 @@ pub(crate) const REGISTRATION: Registration = Registration {
             ExtensionPoint::Reserve,
             ExtensionPoint::PreBind,
         ],
-    },
-    filter: Some(Filter::BEYOND.unprepared("not found")),
-    weight: 2,
-    default_since: Version::V1_34,
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeAllocatable,
-        Sort::NodeLabels,
-        Sort::PodClaims,
-        Sort::Added(ThingKind::DeviceClass),
-        Sort::Added(ThingKind::ResourceClaim),
-        Sort::Added(ThingKind::ResourceSlice),
-        Sort::Changed(ThingKind::DeviceClass),
-        Sort::Changed(ThingKind::ResourceClaim),
-        Sort::Changed(ThingKind::ResourceSlice),
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+    })
+    .filter(FilterTraits::CLUSTER.with_missing_state_error("not found"))
+    .weight(2)
+    .default_since(Version::V1_34)
+    .events(&[
+        ClusterEvent::NodeAdd,
+        ClusterEvent::UpdateNodeAllocatable,
+        ClusterEvent::UpdateNodeLabel,
+        ClusterEvent::UpdatePodGeneratedResourceClaim,
+        ClusterEvent::Add(TrackedObjectKind::DeviceClass),
+        ClusterEvent::Add(TrackedObjectKind::ResourceClaim),
+        ClusterEvent::Add(TrackedObjectKind::ResourceSlice),
+        ClusterEvent::Update(TrackedObjectKind::DeviceClass),
+        ClusterEvent::Update(TrackedObjectKind::ResourceClaim),
+        ClusterEvent::Update(TrackedObjectKind::ResourceSlice),
+    ])
+    .queueing_hint(queueing_hint);
 
 const NOT_SIMULATED: &str = "dynamic resource allocation is not simulated yet";
 
-/// What making room says of a pod without claims.
+/// The PostFilter message for a pod without claims.
 pub(crate) const NOTHING_TO_DEALLOCATE: &str = "no new claims to deallocate";
-/// What making room says if the pod was refused before this plugin had a look at it; an error, after which nobody
-/// else is asked.
+/// The PostFilter error if another PreFilter plugin rejected the pod before this one stored its state; no further
+/// plugin runs after it.
 pub(crate) const NO_STATE: &str = "not found";
 
-pub(crate) fn pre_filter(shape: &Shape) -> Result<(), Refusal> {
-    if shape.has_claims {
-        return Err(Refusal::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
+pub(crate) fn pre_filter(spec: &SchedulingSpec) -> Result<(), Status> {
+    if spec.has_resource_claims {
+        return Err(Status::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
     }
     Ok(())
 }
 
-/// An extended resource that stands for a class of devices is allocated where the node does not have it itself.
+/// An extended resource backed by a device class is allocated dynamically on nodes that do not have it in
+/// `allocatable`.
 pub(crate) fn filter(
-    shape: &Shape,
+    spec: &SchedulingSpec,
     node: &NodeSpec,
-    scalars: &ScalarNames,
-    relations: &Relations,
-) -> Result<(), Refusal> {
+    scalars: &ScalarResourceNames,
+    selector_objects: &SelectorObjects,
+) -> Result<(), Status> {
     let by_devices = |&(id, wanted): &(_, i64)| {
-        wanted != 0 && node.allocatable.scalar(id) == 0 && relations.is_device(scalars.name(id))
+        wanted != 0
+            && node.allocatable.scalar(id) == 0
+            && selector_objects.is_device_class_resource(scalars.name(id))
     };
-    if shape.requests.scalars.iter().any(by_devices) {
-        return Err(Refusal::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
+    if spec.requests.scalars.iter().any(by_devices) {
+        return Err(Status::unresolvable(Plugin::DynamicResources, NOT_SIMULATED));
     }
     Ok(())
 }
 
-/// The pod itself changed, or a claim is free or of its namespace. Which claims a pod has is not known here.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    let (old, thing) = match hint.event.about {
-        About::Node { .. } => return true,
-        About::Pod { .. } => return hint.is_about_itself(),
-        About::Thing { old, new } => (old, new.or(old)),
+/// The pod itself changed, or a claim was deallocated or is of the pod's namespace. The pod's own claims are not known
+/// here.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    let (old, thing) = match hint.event.objects {
+        EventObjects::Node { .. } => return true,
+        EventObjects::Pod { .. } => return hint.is_own_pod_event(),
+        EventObjects::Tracked { old, new } => (old, new.or(old)),
     };
     let Some(thing) = thing else { return true };
-    let Details::ResourceClaim { is_allocated } = thing.details else { return true };
-    let was = old.is_some_and(|old| matches!(old.details, Details::ResourceClaim { is_allocated: true }));
+    let TrackedDetails::ResourceClaim { is_allocated } = thing.details else { return true };
+    let was =
+        old.is_some_and(|old| matches!(old.details, TrackedDetails::ResourceClaim { is_allocated: true }));
     (was && !is_allocated) || thing.namespace == hint.pod.name.namespace
 }

@@ -1,27 +1,24 @@
-//! Likes nodes that have the images, the larger the more; less if only few nodes have them, lest all pods go there.
+//! ImageLocality: prefers nodes that have the pod's images, by size; scaled down if few nodes have them, to avoid hot
+//! spots.
 
 use super::registration::Registration;
+use crate::cache::ImageStates;
 use crate::plugin::ExtensionPoint;
-use crate::pod::Shape;
+use crate::pod::SchedulingSpec;
 use crate::settings::Version;
-use crate::world::ImageView;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "ImageLocality",
-    points: |_| &[ExtensionPoint::Score],
-    weight: 1,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration { weight: 1, ..Registration::new("ImageLocality", |_| &[ExtensionPoint::Score]) };
 
 const MIB: i64 = 1 << 20;
-const LEAST: i64 = 23 * MIB;
-const MOST_EACH: i64 = 1000 * MIB;
+const MIN_THRESHOLD: i64 = 23 * MIB;
+const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MIB;
 
 /// From 0 to 100, in a cluster of so many nodes.
-pub(crate) fn score(shape: &Shape, images: &ImageView, nodes: usize, version: Version) -> i64 {
-    let containers = shape.containers as i64;
-    let names = if version >= Version::V1_36 { &shape.images[..] } else { &shape.images[..shape.containers] };
+pub(crate) fn score(spec: &SchedulingSpec, images: &ImageStates, nodes: usize, version: Version) -> i64 {
+    let containers = spec.container_count as i64;
+    let names =
+        if version >= Version::V1_36 { &spec.images[..] } else { &spec.images[..spec.container_count] };
     let mut sum = 0_i64;
     if !images.is_empty() {
         for (size, on) in names.iter().filter_map(|name| images.get(name)) {
@@ -29,7 +26,7 @@ pub(crate) fn score(shape: &Shape, images: &ImageView, nodes: usize, version: Ve
             sum = sum.wrapping_add((size as f64 * spread) as i64);
         }
     }
-    let most = MOST_EACH.wrapping_mul(containers);
-    let sum = if sum < LEAST { LEAST } else { sum.min(most) };
-    100_i64.wrapping_mul(sum - LEAST).checked_div(most - LEAST).unwrap_or(0)
+    let most = MAX_CONTAINER_THRESHOLD.wrapping_mul(containers);
+    let sum = if sum < MIN_THRESHOLD { MIN_THRESHOLD } else { sum.min(most) };
+    100_i64.wrapping_mul(sum - MIN_THRESHOLD).checked_div(most - MIN_THRESHOLD).unwrap_or(0)
 }

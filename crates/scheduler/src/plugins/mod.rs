@@ -1,7 +1,7 @@
-//! kube-scheduler's plugins, one a file. Each says what it is in its `REGISTRATION`.
+//! kube-scheduler's plugins, one per file, each with its `REGISTRATION`.
 //!
-//! Each looks at a pod first (`pre_filter`), and with what it found there at nodes (`filter`, `score`). Nothing found
-//! means that the plugin has nothing to say of the pod on any node.
+//! `pre_filter` evaluates the pod and returns the plugin's state, with which `filter` and `score` evaluate nodes. No
+//! state means that the plugin skips the pod.
 
 pub(super) mod default_binder;
 pub(super) mod default_preemption;
@@ -24,8 +24,8 @@ pub(super) mod scheduling_gates;
 pub(super) mod taint_toleration;
 pub(super) mod unreadable;
 pub(super) mod volume_binding;
+pub(super) mod volume_context;
 pub(super) mod volume_restrictions;
 #[cfg(test)]
 mod volume_vectors;
-pub(super) mod volume_view;
 pub(super) mod volume_zone;

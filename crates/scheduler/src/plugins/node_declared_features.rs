@@ -1,53 +1,48 @@
-//! Features of the kubelet that a pod needs.
+//! NodeDeclaredFeatures: node features that a pod requires.
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Hint, Sort};
+use super::registration::{FilterTraits, Registration};
+use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::node::NodeSpec;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::Shape;
+use crate::pod::SchedulingSpec;
 use crate::settings::Version;
-use crate::verdict::Refusal;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeDeclaredFeatures",
-    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
-    filter: Some(
-        Filter::OF_NODE
-            .unprepared(r#"error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found"#),
-    ),
-    since: Version::V1_35,
-    default_since: Version::V1_36,
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeFeatures,
-        Sort::PodLabels,
-        Sort::PodScaledDown,
-        Sort::PodGatesGone,
-        Sort::PodTolerations,
-        Sort::PodClaims,
-        Sort::PodOther,
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("NodeDeclaredFeatures", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
+        .filter(FilterTraits::NODE_LOCAL.with_missing_state_error(
+            r#"error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found"#,
+        ))
+        .since(Version::V1_35)
+        .default_since(Version::V1_36)
+        .events(&[
+            ClusterEvent::NodeAdd,
+            ClusterEvent::UpdateNodeDeclaredFeature,
+            ClusterEvent::UpdatePodLabel,
+            ClusterEvent::UpdatePodScaleDown,
+            ClusterEvent::UpdatePodSchedulingGatesEliminated,
+            ClusterEvent::UpdatePodToleration,
+            ClusterEvent::UpdatePodGeneratedResourceClaim,
+            ClusterEvent::UpdatePod,
+        ])
+        .queueing_hint(queueing_hint);
 
-pub(crate) fn filter(shape: &Shape, node: &NodeSpec) -> Result<(), Refusal> {
+pub(crate) fn filter(spec: &SchedulingSpec, node: &NodeSpec) -> Result<(), Status> {
     let declared = |feature: &str| node.declared_features.iter().any(|other| **other == *feature);
-    if shape.features.iter().all(|feature| declared(feature)) {
+    if spec.required_features.iter().all(|feature| declared(feature)) {
         return Ok(());
     }
-    Err(Refusal::unresolvable(Plugin::NodeDeclaredFeatures, "node(s) didn't match Pod's required features"))
+    Err(Status::unresolvable(Plugin::NodeDeclaredFeatures, "node(s) didn't match Pod's required features"))
 }
 
-/// A node says that it can do something else, or the pod needs something else.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    match hint.event.about {
-        About::Node { old, new: Some(new) } => {
+/// The declared features of a node or the requirements of the pod changed.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    match hint.event.objects {
+        EventObjects::Node { old, new: Some(new) } => {
             old.is_none_or(|old| old.declared_features != new.declared_features)
         }
-        About::Pod { old: Some(old), new: Some(new), .. } => {
-            hint.is_about_itself() && old.shape.features != new.shape.features
+        EventObjects::Pod { old: Some(old), new: Some(new), .. } => {
+            hint.is_own_pod_event() && old.spec.required_features != new.spec.required_features
         }
         _ => true,
     }

@@ -1,26 +1,21 @@
-//! `spec.nodeName`.
+//! NodeName: `spec.nodeName` of a pod.
 
-use super::registration::{Filter, Registration};
-use crate::events::Sort;
+use super::registration::{FilterTraits, Registration};
+use crate::events::ClusterEvent;
 use crate::node::NodeSpec;
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::verdict::Refusal;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeName",
-    points: |_| &[ExtensionPoint::Filter],
-    filter: Some(Filter::OF_NODE),
-    events: &[Sort::NodeAdded],
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration = Registration::new("NodeName", |_| &[ExtensionPoint::Filter])
+    .filter(FilterTraits::NODE_LOCAL)
+    .events(&[ClusterEvent::NodeAdd]);
 
-/// A pod that names a node goes to no other.
-pub(crate) fn filter(pod: &Pod, node: &NodeSpec) -> Result<(), Refusal> {
+/// Rejects all nodes but the one that the pod names.
+pub(crate) fn filter(pod: &Pod, node: &NodeSpec) -> Result<(), Status> {
     match &pod.node_name {
         Some(name) if *name != node.name => {
-            Err(Refusal::unresolvable(Plugin::NodeName, "node(s) didn't match the requested node name"))
+            Err(Status::unresolvable(Plugin::NodeName, "node(s) didn't match the requested node name"))
         }
         _ => Ok(()),
     }

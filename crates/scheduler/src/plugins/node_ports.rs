@@ -1,36 +1,33 @@
-//! Ports of the node itself.
+//! NodePorts: host ports.
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Hint, Sort};
-use crate::node::Load;
+use super::registration::{FilterTraits, Registration};
+use crate::events::{ClusterEvent, EventObjects, HintContext};
+use crate::node::NodeUsage;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::Shape;
-use crate::verdict::Refusal;
+use crate::pod::SchedulingSpec;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodePorts",
-    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
-    filter: Some(
-        Filter::OF_NODE_AND_PODS.unprepared(r#"reading "PreFilterNodePorts" from cycleState: not found"#),
-    ),
-    events: &[Sort::NodeAdded, Sort::PodDeleted],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("NodePorts", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
+        .filter(
+            FilterTraits::NODE_AND_PODS
+                .with_missing_state_error(r#"reading "PreFilterNodePorts" from cycleState: not found"#),
+        )
+        .events(&[ClusterEvent::NodeAdd, ClusterEvent::AssignedPodDelete])
+        .queueing_hint(queueing_hint);
 
-/// No two pods of a node have the same port.
-pub(crate) fn filter(shape: &Shape, load: &Load) -> Result<(), Refusal> {
-    if shape.ports.iter().any(|wanted| load.ports.iter().any(|used| wanted.conflicts(used))) {
+/// Rejects a node on which a host port is in use.
+pub(crate) fn filter(spec: &SchedulingSpec, usage: &NodeUsage) -> Result<(), Status> {
+    if spec.host_ports.iter().any(|wanted| usage.used_ports.iter().any(|used| wanted.conflicts(used))) {
         let reason = "node(s) didn't have free ports for the requested pod ports";
-        return Err(Refusal::unschedulable(Plugin::NodePorts, reason));
+        return Err(Status::unschedulable(Plugin::NodePorts, reason));
     }
     Ok(())
 }
 
-/// A pod left that had one of the ports.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    let About::Pod { old: Some(gone), new: None, .. } = hint.event.about else { return true };
-    let conflicts = |port| hint.pod.shape.ports.iter().any(|own| own.conflicts(port));
-    gone.is_held() && gone.shape.ports.iter().any(conflicts)
+/// A pod with a conflicting host port was deleted.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    let EventObjects::Pod { old: Some(gone), new: None, .. } = hint.event.objects else { return true };
+    let conflicts = |port| hint.pod.spec.host_ports.iter().any(|own| own.conflicts(port));
+    gone.is_assigned_or_nominated() && gone.spec.host_ports.iter().any(conflicts)
 }

@@ -1,69 +1,71 @@
-//! Likes nodes on which no resource runs out before the others.
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources are used evenly.
 
 use std::sync::Arc;
 
-use kubernetes::amounts::{Resource, ScalarNames};
+use kubernetes::amounts::{Resource, ScalarResourceNames};
 use smallvec::SmallVec;
 
 use super::registration::Registration;
-use crate::node::{Load, NodeSpec};
+use crate::node::{NodeSpec, NodeUsage};
 use crate::plugin::ExtensionPoint;
-use crate::pod::Shape;
+use crate::pod::SchedulingSpec;
 use crate::settings::Version;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeResourcesBalancedAllocation",
-    points: |_| &[ExtensionPoint::PreScore, ExtensionPoint::Score],
-    weight: 1,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration = Registration::new("NodeResourcesBalancedAllocation", |_| {
+    &[ExtensionPoint::PreScore, ExtensionPoint::Score]
+})
+.weight(1);
 
-/// What a profile balances.
+/// The resources that a profile balances.
 #[derive(Clone, Debug)]
-pub(crate) struct Balance {
+pub(crate) struct BalancedAllocation {
     resources: Vec<Resource>,
     version: Version,
 }
 
-const MOST: i64 = 100;
+const MAX_NODE_SCORE: i64 = 100;
 
-impl Balance {
-    pub(crate) fn new(names: &[Arc<str>], version: Version, scalars: &mut ScalarNames) -> Balance {
-        Balance { resources: names.iter().map(|name| scalars.resource(name)).collect(), version }
+impl BalancedAllocation {
+    pub(crate) fn new(
+        names: &[Arc<str>],
+        version: Version,
+        scalars: &mut ScalarResourceNames,
+    ) -> BalancedAllocation {
+        BalancedAllocation { resources: names.iter().map(|name| scalars.resource(name)).collect(), version }
     }
 
-    /// Whether it does not matter to a pod that asks for nothing. Before 1.33 it did.
-    pub(crate) fn is_skipped(&self, shape: &Shape) -> bool {
+    /// Whether a pod without requests is skipped. Before 1.33 it was not.
+    pub(crate) fn is_skipped(&self, spec: &SchedulingSpec) -> bool {
         self.version >= Version::V1_33
-            && self.resources.iter().all(|resource| shape.balanced_requests.get(*resource) == 0)
+            && self.resources.iter().all(|resource| spec.balanced_requests.get(*resource) == 0)
     }
 
-    /// How much more evenly the node would be used with the pod than without; before 1.36, how evenly.
-    pub(crate) fn score(&self, shape: &Shape, node: &NodeSpec, load: &Load) -> i64 {
-        if self.is_skipped(shape) {
+    /// How much the balance of the node improves with the pod; before 1.36, the balance with the pod.
+    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &NodeSpec, usage: &NodeUsage) -> i64 {
+        if self.is_skipped(spec) {
             return 0;
         }
         let (mut before, mut after) = (SmallVec::<[f64; 4]>::new(), SmallVec::<[f64; 4]>::new());
         for &resource in &self.resources {
-            let (has, wanted) = (node.allocatable.get(resource), shape.balanced_requests.get(resource));
+            let (has, wanted) = (node.allocatable.get(resource), spec.balanced_requests.get(resource));
             if has == 0 || (wanted == 0 && matches!(resource, Resource::Scalar(_))) {
                 continue;
             }
-            let used = load.requested.get(resource);
+            let used = usage.requested.get(resource);
             before.push((used as f64 / has as f64).min(1.0));
             after.push((used.wrapping_add(wanted) as f64 / has as f64).min(1.0));
         }
         if self.version < Version::V1_36 {
-            return evenness(&after);
+            return balanced_resource_score(&after);
         }
-        let gain = evenness(&after).wrapping_sub(evenness(&before));
-        MOST / 2 + gain.wrapping_add(MOST / 2) / 2
+        let gain = balanced_resource_score(&after).wrapping_sub(balanced_resource_score(&before));
+        MAX_NODE_SCORE / 2 + gain.wrapping_add(MAX_NODE_SCORE / 2) / 2
     }
 }
 
-/// From 50 to 100: the less the fractions differ, the more. The order of operations is part of the result.
-fn evenness(fractions: &[f64]) -> i64 {
+/// From 50 to 100: the less the fractions differ, the more. The order of floating-point operations is part of the
+/// result.
+fn balanced_resource_score(fractions: &[f64]) -> i64 {
     let deviation = match fractions {
         [] | [_] => 0.0,
         [a, b] => ((a - b) / 2.0).abs(),
@@ -75,5 +77,5 @@ fn evenness(fractions: &[f64]) -> i64 {
             (squares / count).sqrt()
         }
     };
-    ((1.0 - deviation) * MOST as f64) as i64
+    ((1.0 - deviation) * MAX_NODE_SCORE as f64) as i64
 }

@@ -1,79 +1,80 @@
-//! Requests against what a node has left, and how much would be left as a score.
+//! NodeResourcesFit: requests against a node's free resources, and scores by its utilization.
 
-use kubernetes::amounts::{Resource, ScalarNames, is_extended};
+use kubernetes::amounts::{Resource, ScalarResourceNames, is_extended_resource_name};
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Details, Hint, Sort, Thing, ThingKind};
-use crate::node::{Load, NodeSpec};
-use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::{Pod, Shape};
-use crate::settings::{FitArgs, Strategy, Version};
-use crate::verdict::{Code, Reasons, Refusal};
-use crate::world::Relations;
-
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeResourcesFit",
-    points: |_| {
-        &[
-            ExtensionPoint::PreFilter,
-            ExtensionPoint::Filter,
-            ExtensionPoint::PreScore,
-            ExtensionPoint::Score,
-            ExtensionPoint::PlacementScore,
-        ]
-    },
-    filter: Some(
-        Filter::OF_NODE_AND_PODS
-            .unprepared(r#"error reading "PreFilterNodeResourcesFit" from cycleState: not found"#),
-    ),
-    weight: 1,
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeAllocatable,
-        Sort::PodDeleted,
-        Sort::PodScaledDown,
-        Sort::Added(ThingKind::DeviceClass),
-        Sort::Changed(ThingKind::DeviceClass),
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
+use super::registration::{FilterTraits, Registration};
+use crate::cache::SelectorObjects;
+use crate::events::{
+    ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObject, TrackedObjectKind,
 };
+use crate::node::{NodeSpec, NodeUsage};
+use crate::plugin::{ExtensionPoint, Plugin};
+use crate::pod::{Pod, SchedulingSpec};
+use crate::settings::{NodeResourcesFitArgs, ScoringStrategy, Version};
+use crate::status::{Code, Reasons, Status};
 
-/// How a profile compares requests with what nodes have.
+pub(crate) const REGISTRATION: Registration = Registration::new("NodeResourcesFit", |_| {
+    &[
+        ExtensionPoint::PreFilter,
+        ExtensionPoint::Filter,
+        ExtensionPoint::PreScore,
+        ExtensionPoint::Score,
+        ExtensionPoint::PlacementScore,
+    ]
+})
+.filter(
+    FilterTraits::NODE_AND_PODS
+        .with_missing_state_error(r#"error reading "PreFilterNodeResourcesFit" from cycleState: not found"#),
+)
+.weight(1)
+.events(&[
+    ClusterEvent::NodeAdd,
+    ClusterEvent::UpdateNodeAllocatable,
+    ClusterEvent::AssignedPodDelete,
+    ClusterEvent::UpdatePodScaleDown,
+    ClusterEvent::Add(TrackedObjectKind::DeviceClass),
+    ClusterEvent::Update(TrackedObjectKind::DeviceClass),
+])
+.queueing_hint(queueing_hint);
+
+/// The plugin with a profile's arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
-    args: FitArgs,
+    args: NodeResourcesFitArgs,
     resources: Vec<(Resource, i64)>,
     version: Version,
 }
 
-const MOST: i64 = 100;
+const MAX_NODE_SCORE: i64 = 100;
 
 impl Fit {
-    pub(crate) fn new(args: &FitArgs, version: Version, scalars: &mut ScalarNames) -> Fit {
+    pub(crate) fn new(
+        args: &NodeResourcesFitArgs,
+        version: Version,
+        scalars: &mut ScalarResourceNames,
+    ) -> Fit {
         let resources =
             args.resources.iter().map(|(name, weight)| (scalars.resource(name), *weight)).collect();
         Fit { args: args.clone(), resources, version }
     }
 
-    /// Whether the node has enough left of everything.
+    /// Rejects a node without enough free resources.
     pub(crate) fn filter(
         &self,
-        shape: &Shape,
+        spec: &SchedulingSpec,
         node: &NodeSpec,
-        load: &Load,
-        scalars: &ScalarNames,
-        relations: &Relations,
-    ) -> Result<(), Refusal> {
+        usage: &NodeUsage,
+        scalars: &ScalarResourceNames,
+        selector_objects: &SelectorObjects,
+    ) -> Result<(), Status> {
         let mut reasons = Reasons::new();
         let mut hopeless = false;
-        if load.pods.len() as i64 + 1 > node.pods {
+        if usage.pods.len() as i64 + 1 > node.allowed_pods {
             reasons.push("Too many pods".into());
         }
-        let asked = &shape.requests;
-        if !asked.is_nothing() {
-            let (has, used) = (&node.allocatable, &load.requested);
+        let asked = &spec.requests;
+        if !asked.is_empty() {
+            let (has, used) = (&node.allocatable, &usage.requested);
             let mut check = |wanted: i64, has: i64, used: i64, reason: &'static str| {
                 if wanted > 0 && wanted > has.wrapping_sub(used) {
                     reasons.push(reason.into());
@@ -96,14 +97,17 @@ impl Fit {
                 }
                 let name = scalars.name(id);
                 if self.ignores(name)
-                    || (has == 0 && self.version >= Version::V1_36 && relations.is_device(name))
+                    || (has == 0
+                        && self.version >= Version::V1_36
+                        && selector_objects.is_device_class_resource(name))
                 {
                     continue;
                 }
                 reasons.push(format!("Insufficient {name}").into());
                 hopeless |= wanted > has;
             }
-            // The original has no order here, and ours must not depend on who was the first to name a resource.
+            // kube-scheduler's order is that of a Go map here; ours must not depend on the order in which resource
+            // names were interned.
             reasons[named..].sort_unstable();
         }
         if reasons.is_empty() {
@@ -111,59 +115,60 @@ impl Fit {
         }
         let unresolvable = hopeless && self.version >= Version::V1_34;
         let code = if unresolvable { Code::UnschedulableAndUnresolvable } else { Code::Unschedulable };
-        Err(Refusal { plugin: Plugin::NodeResourcesFit, code, reasons })
+        Err(Status { plugin: Plugin::NodeResourcesFit, code, reasons })
     }
 
-    /// How well the node would be filled.
-    pub(crate) fn score(&self, shape: &Shape, node: &NodeSpec, load: &Load) -> i64 {
+    /// The score of a node by the profile's scoring strategy.
+    pub(crate) fn score(&self, spec: &SchedulingSpec, node: &NodeSpec, usage: &NodeUsage) -> i64 {
         let (mut sum, mut weights) = (0_i64, 0_i64);
         for &(resource, weight) in &self.resources {
-            let wanted = shape.scored_requests.get(resource);
+            let wanted = spec.non_zero_requests.get(resource);
             let has = node.allocatable.get(resource);
             if has == 0 || (wanted == 0 && matches!(resource, Resource::Scalar(_))) {
                 continue;
             }
             let used = match resource {
-                Resource::Cpu => load.scored_cpu,
-                Resource::Memory => load.scored_memory,
-                other => load.requested.get(other),
+                Resource::Cpu => usage.non_zero_cpu,
+                Resource::Memory => usage.non_zero_memory,
+                other => usage.requested.get(other),
             };
             let used = used.wrapping_add(wanted);
             let score = match &self.args.strategy {
-                Strategy::LeastAllocated => {
+                ScoringStrategy::LeastAllocated => {
                     if used > has {
                         0
                     } else {
-                        has.wrapping_sub(used).wrapping_mul(MOST).wrapping_div(has)
+                        has.wrapping_sub(used).wrapping_mul(MAX_NODE_SCORE).wrapping_div(has)
                     }
                 }
-                Strategy::MostAllocated => used.min(has).wrapping_mul(MOST).wrapping_div(has),
-                Strategy::RequestedToCapacityRatio(curve) => on_curve(curve, used, has),
+                ScoringStrategy::MostAllocated => {
+                    used.min(has).wrapping_mul(MAX_NODE_SCORE).wrapping_div(has)
+                }
+                ScoringStrategy::RequestedToCapacityRatio(curve) => score_at_utilization(curve, used, has),
             };
-            if score > 0 || !matches!(self.args.strategy, Strategy::RequestedToCapacityRatio(_)) {
+            if score > 0 || !matches!(self.args.strategy, ScoringStrategy::RequestedToCapacityRatio(_)) {
                 sum = sum.wrapping_add(score.wrapping_mul(weight));
                 weights = weights.wrapping_add(weight);
             }
         }
         match (weights, &self.args.strategy) {
             (0, _) => 0,
-            (_, Strategy::RequestedToCapacityRatio(_)) => (sum as f64 / weights as f64).round() as i64,
+            (_, ScoringStrategy::RequestedToCapacityRatio(_)) => (sum as f64 / weights as f64).round() as i64,
             _ => sum.wrapping_div(weights),
         }
     }
 
-    /// Extended resources that do not count.
-    /// Whether a resource of that name is somebody else's business.
+    /// Whether a resource is an ignored extended resource.
     pub(crate) fn ignores(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or(name);
-        is_extended(name)
+        is_extended_resource_name(name)
             && (self.args.ignored_resources.iter().any(|other| **other == *name)
                 || self.args.ignored_groups.iter().any(|other| **other == *group))
     }
 }
 
-/// The score at a utilization, from 0 to 100, between the points of the curve.
-fn on_curve(curve: &[(i64, i64)], used: i64, has: i64) -> i64 {
+/// The score at a utilization from 0 to 100, interpolated between the points of the shape.
+fn score_at_utilization(curve: &[(i64, i64)], used: i64, has: i64) -> i64 {
     let utilization = if used > has { 100 } else { used.wrapping_mul(100).wrapping_div(has) };
     let mut before: Option<(i64, i64)> = None;
     for &(x, y) in curve {
@@ -179,27 +184,32 @@ fn on_curve(curve: &[(i64, i64)], used: i64, has: i64) -> i64 {
     before.map_or(0, |(_, y)| y)
 }
 
-/// A node on which the pod would fit, a pod that left or takes less, a class of devices that stands for what it asks for.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    match hint.event.about {
-        About::Node { old, new: Some(new) } => fits_now(hint, old, new),
-        About::Node { new: None, .. } => true,
-        About::Pod { old: Some(gone), new: None, .. } => gone.is_held(),
-        About::Pod { old: Some(old), new: Some(new), .. } => {
-            hint.is_about_itself() || (new.node_name.is_some() && frees(hint.pod, old, new))
+/// A node on which the pod would fit, a pod that was deleted or scaled down, or a device class that backs a requested
+/// resource.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    match hint.event.objects {
+        EventObjects::Node { old, new: Some(new) } => schedulable_after_node_change(hint, old, new),
+        EventObjects::Node { new: None, .. } => true,
+        EventObjects::Pod { old: Some(gone), new: None, .. } => gone.is_assigned_or_nominated(),
+        EventObjects::Pod { old: Some(old), new: Some(new), .. } => {
+            hint.is_own_pod_event()
+                || (new.node_name.is_some() && frees_requested_resource(hint.pod, old, new))
         }
-        About::Pod { old: None, .. } => true,
-        About::Thing { old, new } => new.or(old).is_none_or(|class| is_device_wanted(hint, old, class)),
+        EventObjects::Pod { old: None, .. } => true,
+        EventObjects::Tracked { old, new } => {
+            new.or(old).is_none_or(|class| schedulable_after_device_class_change(hint, old, class))
+        }
     }
 }
 
-/// Whether the pod would fit on the node if nobody else were there, and something that it needs grew.
-fn fits_now(hint: &Hint<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
-    let (asked, world) = (&hint.pod.shape.requests, hint.world);
-    let by_device = |id, has: i64| has == 0 && world.relations.is_device(world.scalars.name(id));
+/// Whether the pod would fit on the empty node, and a resource that it requests grew.
+fn schedulable_after_node_change(hint: &HintContext<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
+    let (asked, world) = (&hint.pod.spec.requests, hint.cache);
+    let by_device =
+        |id, has: i64| has == 0 && world.selector_objects.is_device_class_resource(world.scalars.name(id));
     let has = &new.allocatable;
-    let fits = new.pods >= 1
-        && (asked.is_nothing()
+    let fits = new.allowed_pods >= 1
+        && (asked.is_empty()
             || (asked.cpu <= has.cpu.max(0)
                 && asked.memory <= has.memory.max(0)
                 && asked.ephemeral_storage <= has.ephemeral_storage.max(0)
@@ -209,7 +219,7 @@ fn fits_now(hint: &Hint<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
                 })));
     let Some(old) = old.filter(|_| fits) else { return fits };
     let had = &old.allocatable;
-    new.pods > old.pods
+    new.allowed_pods > old.allowed_pods
         || (asked.cpu > 0 && has.cpu > had.cpu)
         || (asked.memory > 0 && has.memory > had.memory)
         || (asked.ephemeral_storage > 0 && has.ephemeral_storage > had.ephemeral_storage)
@@ -219,8 +229,8 @@ fn fits_now(hint: &Hint<'_>, old: Option<&NodeSpec>, new: &NodeSpec) -> bool {
         })
 }
 
-/// Whether another pod takes less of something that the pod asks for.
-fn frees(pod: &Pod, old: &Pod, new: &Pod) -> bool {
+/// Whether another pod's request of a resource that the pod requests was reduced.
+fn frees_requested_resource(pod: &Pod, old: &Pod, new: &Pod) -> bool {
     let (asked, old, new) = (&pod.usage.requested, &old.usage.requested, &new.usage.requested);
     (asked.cpu != 0 && old.cpu > new.cpu)
         || (asked.memory != 0 && old.memory > new.memory)
@@ -228,14 +238,18 @@ fn frees(pod: &Pod, old: &Pod, new: &Pod) -> bool {
         || asked.scalars.iter().any(|&(id, wanted)| wanted != 0 && old.scalar(id) > new.scalar(id))
 }
 
-/// Whether a class of devices stands for a resource that the pod asks for, and did not before.
-fn is_device_wanted(hint: &Hint<'_>, old: Option<&Thing>, class: &Thing) -> bool {
+/// Whether a device class backs a resource that the pod requests, and did not before.
+fn schedulable_after_device_class_change(
+    hint: &HintContext<'_>,
+    old: Option<&TrackedObject>,
+    class: &TrackedObject,
+) -> bool {
     let asked = |name: &str| {
-        let mut scalars = hint.pod.shape.requests.scalars.iter();
-        scalars.any(|(id, _)| **hint.world.scalars.name(*id) == *name)
+        let mut scalars = hint.pod.spec.requests.scalars.iter();
+        scalars.any(|(id, _)| **hint.cache.scalars.name(*id) == *name)
     };
-    let name_of = |class: &Thing| match &class.details {
-        Details::DeviceClass { resource } => resource.clone(),
+    let name_of = |class: &TrackedObject| match &class.details {
+        TrackedDetails::DeviceClass { extended_resource_name: resource } => resource.clone(),
         _ => None,
     };
     let resource = name_of(class);

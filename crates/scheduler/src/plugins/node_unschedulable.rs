@@ -1,49 +1,47 @@
-//! Cordons.
+//! NodeUnschedulable: cordoned nodes.
 
-use kubernetes::taints::{NO_SCHEDULE, Taint, tolerated};
+use kubernetes::taints::{NO_SCHEDULE, Taint, is_tolerated};
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Hint, Sort};
+use super::registration::{FilterTraits, Registration};
+use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::node::NodeSpec;
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::pod::Shape;
-use crate::verdict::Refusal;
+use crate::pod::SchedulingSpec;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeUnschedulable",
-    points: |_| &[ExtensionPoint::Filter],
-    filter: Some(Filter::OF_NODE),
-    events: &[Sort::NodeAdded, Sort::NodeTaints, Sort::PodTolerations],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("NodeUnschedulable", |_| &[ExtensionPoint::Filter])
+        .filter(FilterTraits::NODE_LOCAL)
+        .events(&[ClusterEvent::NodeAdd, ClusterEvent::UpdateNodeTaint, ClusterEvent::UpdatePodToleration])
+        .queueing_hint(queueing_hint);
 
-/// A cordoned node takes only pods that tolerate the taint that goes with a cordon, whether the node has it or not.
-pub(crate) fn filter(shape: &Shape, node: &NodeSpec) -> Result<(), Refusal> {
+/// Rejects a cordoned node unless the pod tolerates the unschedulable taint, whether the node has that taint or not.
+pub(crate) fn filter(spec: &SchedulingSpec, node: &NodeSpec) -> Result<(), Status> {
     if !node.unschedulable {
         return Ok(());
     }
-    if tolerates_cordon(shape) {
+    if tolerates_cordon(spec) {
         return Ok(());
     }
-    Err(Refusal::unresolvable(Plugin::NodeUnschedulable, "node(s) were unschedulable"))
+    Err(Status::unresolvable(Plugin::NodeUnschedulable, "node(s) were unschedulable"))
 }
 
-/// A node that is not cordoned, and was or is new; or the pod tolerates cordons now.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    match hint.event.about {
-        About::Node { old, new: Some(new) } => !new.unschedulable && old.is_none_or(|old| old.unschedulable),
-        About::Pod { new: Some(new), .. } => hint.is_about_itself() && tolerates_cordon(&new.shape),
+/// A node was added or became schedulable, or the pod tolerates cordons now.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    match hint.event.objects {
+        EventObjects::Node { old, new: Some(new) } => {
+            !new.unschedulable && old.is_none_or(|old| old.unschedulable)
+        }
+        EventObjects::Pod { new: Some(new), .. } => hint.is_own_pod_event() && tolerates_cordon(&new.spec),
         _ => true,
     }
 }
 
-fn tolerates_cordon(shape: &Shape) -> bool {
+fn tolerates_cordon(spec: &SchedulingSpec) -> bool {
     let taint = Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         value: "".into(),
         effect: NO_SCHEDULE.into(),
     };
-    tolerated(&shape.tolerations, &taint)
+    is_tolerated(&spec.tolerations, &taint)
 }

@@ -5,52 +5,48 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::registration::{Filter, Registration};
-use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::events::{About, Details, Hint, Sort, ThingKind};
+use super::registration::{FilterTraits, Registration};
+use super::volume_context::{PodChanges, VolumeNode, VolumePod, unreadable_status};
+use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::storage::{Attachable, NodeVolumes, PodVolume, Storage, Uses, Whose};
-use crate::verdict::Refusal;
+use crate::status::Status;
+use crate::storage::{AttachableVolume, NodeVolumes, PodVolume, StorageCache, VolumeOwner, VolumeUses};
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "NodeVolumeLimits",
-    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
-    filter: Some(Filter::BEYOND_AND_PODS),
-    events: &[
-        Sort::PodDeleted,
-        Sort::Added(ThingKind::Claim),
-        Sort::Added(ThingKind::CsiNode),
-        Sort::Changed(ThingKind::CsiNode),
-        Sort::Deleted(ThingKind::VolumeAttachment),
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("NodeVolumeLimits", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
+        .filter(FilterTraits::CLUSTER_AND_PODS)
+        .events(&[
+            ClusterEvent::AssignedPodDelete,
+            ClusterEvent::Add(TrackedObjectKind::PersistentVolumeClaim),
+            ClusterEvent::Add(TrackedObjectKind::CsiNode),
+            ClusterEvent::Update(TrackedObjectKind::CsiNode),
+            ClusterEvent::Delete(TrackedObjectKind::VolumeAttachment),
+        ])
+        .queueing_hint(queueing_hint);
 
 const PLUGIN: Plugin = Plugin::NodeVolumeLimits;
 
-/// What a pod needs attached.
+/// The volumes that must be attached for a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    /// On a node of which no CSI driver says anything.
-    without_csi_node: Result<(), Refusal>,
-    /// On any other.
-    volumes: Result<Vec<Attachable>, Refusal>,
-    /// How many of the volumes each driver attaches.
+pub(crate) struct NodeVolumeLimitsState {
+    /// The result on a node without a CSINode.
+    without_csi_node: Result<(), Status>,
+    /// The volumes on any other node.
+    volumes: Result<Vec<AttachableVolume>, Status>,
+    /// The number of volumes by driver.
     drivers: SmallVec<[(Arc<str>, usize); 2]>,
 }
 
-/// Looks at the pod.
-pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &Storage) -> Option<State> {
+pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &StorageCache) -> Option<NodeVolumeLimitsState> {
     let matters = |volume: &PodVolume| !matches!(volume, PodVolume::Inline { attachable: None, .. });
     if !pod.volumes.volumes.iter().any(matters) {
         return None;
     }
     let attached = |has_csi_node| {
-        let attached = storage.attached(pod.namespace, pod.volumes, Whose::New, has_csi_node);
-        attached.map_err(|trouble| trouble.refusal(PLUGIN))
+        let attached =
+            storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Incoming, has_csi_node);
+        attached.map_err(|trouble| trouble.to_status(PLUGIN))
     };
     let volumes = attached(true);
     let mut drivers: SmallVec<[(Arc<str>, usize); 2]> = SmallVec::new();
@@ -60,86 +56,88 @@ pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &Storage) -> Option<State>
             None => drivers.push((volume.driver.clone(), 1)),
         }
     }
-    Some(State { without_csi_node: attached(false).map(drop), volumes, drivers })
+    Some(NodeVolumeLimitsState { without_csi_node: attached(false).map(drop), volumes, drivers })
 }
 
-/// Looks at a node.
 pub(crate) fn filter(
-    state: &State,
+    state: &NodeVolumeLimitsState,
     node: &VolumeNode<'_>,
-    hypothesis: &VolumeHypothesis<'_>,
-    storage: &Storage,
-) -> Result<(), Refusal> {
+    pod_changes: &PodChanges<'_>,
+    storage: &StorageCache,
+) -> Result<(), Status> {
     let known = storage.node(node.name);
     let Some((known, csi_node)) = known.and_then(|known| Some((known, known.csi_node.as_ref()?))) else {
         return state.without_csi_node.clone();
     };
-    let volumes = state.volumes.as_ref().map_err(Refusal::clone)?;
+    let volumes = state.volumes.as_ref().map_err(Status::clone)?;
     if volumes.is_empty() {
         return Ok(());
     }
-    let limits = &csi_node.as_ref().map_err(|why| unreadable(PLUGIN, why))?.limits;
+    let limits = &csi_node.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?.limits;
     if limits.is_empty() {
         return Ok(());
     }
-    let there = Changed::new(known, node, hypothesis, storage)?;
+    let there = NodeVolumesWithChanges::new(known, node, pod_changes, storage)?;
     for (driver, new) in &state.drivers {
         let Some((_, limit)) = limits.iter().find(|(name, _)| name == driver) else { continue };
-        let fits = |new: usize| i64::try_from(there.attached(driver) + new).is_ok_and(|sum| sum <= *limit);
+        let fits =
+            |new: usize| i64::try_from(there.attached_count(driver) + new).is_ok_and(|sum| sum <= *limit);
         if fits(*new) {
             continue;
         }
         let of_driver = volumes.iter().filter(|volume| volume.driver == *driver);
         let new = of_driver.filter(|volume| there.uses(volume).by_pods == 0).count();
         if new > 0 && !fits(new) {
-            return Err(Refusal::unschedulable(PLUGIN, "node(s) exceed max volume count"));
+            return Err(Status::unschedulable(PLUGIN, "node(s) exceed max volume count"));
         }
     }
     Ok(())
 }
 
-/// What a node has attached under a hypothesis.
-struct Changed<'a> {
+/// The volumes attached to a node, with pods added and removed.
+struct NodeVolumesWithChanges<'a> {
     node: &'a NodeVolumes,
-    /// How many pods more, or fewer, use a volume.
-    by_pods: BTreeMap<Attachable, isize>,
+    /// The change in the number of pods that use a volume.
+    by_pods: BTreeMap<AttachableVolume, isize>,
 }
 
-// === impl Changed ===
+// === impl NodeVolumesWithChanges ===
 
-impl<'a> Changed<'a> {
+impl<'a> NodeVolumesWithChanges<'a> {
     fn new(
         known: &'a NodeVolumes,
         node: &VolumeNode<'_>,
-        hypothesis: &VolumeHypothesis<'_>,
-        storage: &Storage,
-    ) -> Result<Changed<'a>, Refusal> {
+        pod_changes: &PodChanges<'_>,
+        storage: &StorageCache,
+    ) -> Result<NodeVolumesWithChanges<'a>, Status> {
         let mut by_pods = BTreeMap::new();
-        let trouble = known.troubles.iter().find(|(pod, _)| !hypothesis.without.contains(pod));
+        let trouble = known.errors.iter().find(|(pod, _)| !pod_changes.removed.contains(pod));
         if let Some((_, trouble)) = trouble {
-            return Err(trouble.refusal(PLUGIN));
+            return Err(trouble.to_status(PLUGIN));
         }
-        for pod in hypothesis.without {
-            let Some((place, _, Ok(attached))) = storage.placed(*pod) else { continue };
+        for pod in pod_changes.removed {
+            let Some((place, _, Ok(attached))) = storage.placed_pod(*pod) else { continue };
             for volume in attached.iter().filter(|_| place == node.name) {
                 *by_pods.entry(volume.clone()).or_default() -= 1;
             }
         }
-        for pod in hypothesis.with {
-            let attached = storage.attached(pod.namespace, pod.volumes, Whose::Placed, true);
-            for volume in attached.map_err(|trouble| trouble.refusal(PLUGIN))? {
+        for pod in pod_changes.added {
+            let attached = storage.attached_volumes(pod.namespace, pod.volumes, VolumeOwner::Placed, true);
+            for volume in attached.map_err(|trouble| trouble.to_status(PLUGIN))? {
                 *by_pods.entry(volume).or_default() += 1;
             }
         }
         let lost = known.unreadable.values().next().or_else(|| storage.unreadable_attachment());
-        lost.map_or(Ok(Changed { node: known, by_pods }), |why| Err(unreadable(PLUGIN, why)))
+        lost.map_or(Ok(NodeVolumesWithChanges { node: known, by_pods }), |why| {
+            Err(unreadable_status(PLUGIN, why))
+        })
     }
 
-    /// How many volumes of a driver are in use.
-    fn attached(&self, driver: &str) -> usize {
-        let mut count = self.node.attached(driver);
+    /// The number of volumes of a driver that are in use.
+    fn attached_count(&self, driver: &str) -> usize {
+        let mut count = self.node.attached_count(driver);
         for volume in self.by_pods.keys().filter(|volume| &*volume.driver == driver) {
-            match (self.node.uses(volume).are_any(), self.uses(volume).are_any()) {
+            match (self.node.uses(volume).is_used(), self.uses(volume).is_used()) {
                 (false, true) => count += 1,
                 (true, false) => count -= 1,
                 _ => {}
@@ -148,28 +146,29 @@ impl<'a> Changed<'a> {
         count
     }
 
-    fn uses(&self, volume: &Attachable) -> Uses {
+    fn uses(&self, volume: &AttachableVolume) -> VolumeUses {
         let uses = self.node.uses(volume);
         let change = self.by_pods.get(volume).copied().unwrap_or_default();
-        Uses { by_pods: uses.by_pods.saturating_add_signed(change), ..uses }
+        VolumeUses { by_pods: uses.by_pods.saturating_add_signed(change), ..uses }
     }
 }
 
-/// A pod left that had a volume attached, a driver attaches more than before, or a claim of the pod came.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    match hint.event.about {
-        About::Node { .. } => true,
-        About::Pod { old, volumes, .. } => {
-            volumes.is_none_or(|volumes| old.is_some_and(Pod::is_held) && volumes.may_be_attached())
-        }
-        About::Thing { old, new } => {
+/// A pod with an attached volume was deleted, a driver's limit grew, or a claim of the pod was added.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    match hint.event.objects {
+        EventObjects::Node { .. } => true,
+        EventObjects::Pod { old, volumes, .. } => volumes.is_none_or(|volumes| {
+            old.is_some_and(Pod::is_assigned_or_nominated) && volumes.may_be_attached()
+        }),
+        EventObjects::Tracked { old, new } => {
             let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
             match (&thing.details, old.map(|old| &old.details)) {
-                (Details::None, _) => hint.has_claim(own, thing),
-                (Details::CsiNode { limits, .. }, Some(Details::CsiNode { limits: before, .. })) => {
-                    limits.iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0))
-                }
-                (Details::VolumeAttachment { driver }, _) => own.may_be_attached_by(driver),
+                (TrackedDetails::None, _) => hint.uses_claim(own, thing),
+                (
+                    TrackedDetails::CsiNode { limits, .. },
+                    Some(TrackedDetails::CsiNode { limits: before, .. }),
+                ) => limits.iter().any(|(driver, limit)| *limit > before.get(driver).copied().unwrap_or(0)),
+                (TrackedDetails::VolumeAttachment { driver }, _) => own.may_be_attached_by(driver),
                 _ => true,
             }
         }
@@ -180,7 +179,7 @@ fn queueing_hint(hint: &Hint<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::PodId;
-    use crate::plugins::volume_view::said;
+    use crate::plugins::volume_context::describe;
     use crate::storage::PodVolumes;
     use kubernetes::labels::Labels;
     use serde_json::{Value, json};
@@ -210,22 +209,22 @@ mod tests {
         json!({"persistentVolumeClaim": {"claimName": claim}})
     }
 
-    /// Asks for a pod on node `n` beside other pods.
+    /// Filters a pod on node `n` beside other pods.
     #[track_caller]
     fn check(objects: &[Value], placed: &[Value], pod: Value, expected: &str) {
-        let mut storage = Storage::of(objects);
+        let mut storage = StorageCache::of(objects);
         let (node, namespace): (Arc<str>, Arc<str>) = ("n".into(), "a".into());
         for (id, volumes) in placed.iter().enumerate() {
-            storage.place(PodId(id as u32), &node, &namespace, &PodVolumes::of(json!([volumes])));
+            storage.add_pod(PodId(id as u32), &node, &namespace, &PodVolumes::of(json!([volumes])));
         }
         let volumes = PodVolumes::of(pod);
         let found = match pre_filter(VolumePod { namespace: &namespace, volumes: &volumes }, &storage) {
             None => "skipped".to_owned(),
             Some(state) => {
                 let view = VolumeNode { name: &node, labels: &Labels::default() };
-                match filter(&state, &view, &VolumeHypothesis::default(), &storage) {
+                match filter(&state, &view, &PodChanges::default(), &storage) {
                     Ok(()) => "fits".to_owned(),
-                    Err(refusal) => said(&refusal),
+                    Err(refusal) => describe(&refusal),
                 }
             }
         };
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_attached_counts_even_if_it_is_the_same() {
+    fn a_volume_attachment_counts_even_for_the_same_volume() {
         let objects = [&bound("x")[..], &[csi_node(json!(1)), attachment(json!("n"), "x")]].concat();
         check(&objects, &[], json!([uses("x")]), FULL);
         check(&objects, &[uses("x")], json!([uses("x")]), "fits");
@@ -253,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_limits_take_all() {
+    fn nodes_without_limits_accept_any_number() {
         check(&bound("x"), &[], json!([uses("x")]), "fits");
         check(&[], &[], json!([{"rbd": {}}]), "skipped");
     }
 
     #[test]
-    fn a_claim_must_be_there_on_every_node() {
+    fn a_missing_claim_is_rejected_on_every_node() {
         let missing = "NodeVolumeLimits UnschedulableAndUnresolvable: looking up PVC a/x: persistentvolumeclaim \"x\" not found";
         check(&[], &[], json!([uses("x")]), missing);
         check(&[csi_node(json!(1))], &[], json!([uses("x")]), missing);
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_did_not_move_to_csi_is_an_error_where_csi_is() {
+    fn a_volume_that_cannot_be_migrated_is_an_error_on_csi_nodes() {
         let disk = json!({"name": "d", "azureDisk": {"diskURI": "u", "kind": "Dedicated"}});
         let error = "NodeVolumeLimits Error: converting volume(d) from inline to csi: kind(Dedicated) is not supported in csi migration";
         check(&[], &[], json!([disk]), "fits");
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_another_pod_is_an_error() {
+    fn an_ephemeral_claim_of_another_pod_is_an_error() {
         let mut claim = bound("p-e");
         let error = "NodeVolumeLimits Error: PVC a/p-e was not created for pod a/p (pod is not owner)";
         let pod = json!([{"name": "e", "ephemeral": {}}]);
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn unreadable_fields_are_named() {
         let node = "NodeVolumeLimits UnschedulableAndUnresolvable: CSINode n: spec.drivers[0].allocatable.count: \"x\" is not a 32-bit integer";
         check(&[&bound("x")[..], &[csi_node(json!("x"))]].concat(), &[], json!([uses("x")]), node);
         let nowhere = "NodeVolumeLimits UnschedulableAndUnresolvable: VolumeAttachment t: spec.nodeName: 1 is not a string";

@@ -1,4 +1,4 @@
-//! Spreads pods over domains: hosts, zones, or whatever labels of nodes say.
+//! PodTopologySpread: topology spread constraints of pods, and the default constraints of a profile.
 
 use std::sync::Arc;
 
@@ -7,95 +7,93 @@ use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::SmallVec;
 
-use super::registration::{Filter, Registration};
-use crate::events::{About, Hint, Sort};
+use super::registration::{FilterTraits, Registration};
+use crate::cache::{
+    ClusterCache, CountQuery, CountedNodes, CountsId, DomainCounts, GroupBy, NodeScope, PodFilter,
+    TopologyDomain, TopologyKeyId,
+};
+use crate::events::{ClusterEvent, EventObjects, HintContext};
 use crate::ids::NodeId;
 use crate::node::NodeSpec;
 use crate::plugin::ExtensionPoint;
 use crate::pod::{Pod, SpreadConstraint};
-use crate::settings::{DefaultConstraint, SpreadDefaults};
-use crate::verdict::Usual;
-use crate::world::{By, CountedNodes, KeyId, Place, Question, Tally, TallyId, Where, Who, World};
+use crate::settings::{DefaultSpreadConstraint, SpreadDefaults};
+use crate::status::CommonStatus;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "PodTopologySpread",
-    points: |_| {
-        &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
-    },
-    filter: Some(
-        Filter::BEYOND_AND_PODS
-            .unprepared(r#"reading "PreFilterPodTopologySpread" from cycleState: not found"#),
-    ),
-    weight: 2,
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeDeleted,
-        Sort::NodeLabels,
-        Sort::NodeTaints,
-        Sort::PodAdded,
-        Sort::PodDeleted,
-        Sort::PodLabels,
-        Sort::PodTolerations,
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration = Registration::new("PodTopologySpread", |_| {
+    &[ExtensionPoint::PreFilter, ExtensionPoint::Filter, ExtensionPoint::PreScore, ExtensionPoint::Score]
+})
+.filter(
+    FilterTraits::CLUSTER_AND_PODS
+        .with_missing_state_error(r#"reading "PreFilterPodTopologySpread" from cycleState: not found"#),
+)
+.weight(2)
+.events(&[
+    ClusterEvent::NodeAdd,
+    ClusterEvent::NodeDelete,
+    ClusterEvent::UpdateNodeLabel,
+    ClusterEvent::UpdateNodeTaint,
+    ClusterEvent::AssignedPodAdd,
+    ClusterEvent::AssignedPodDelete,
+    ClusterEvent::UpdatePodLabel,
+    ClusterEvent::UpdatePodToleration,
+])
+.queueing_hint(queueing_hint);
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// The constraints that must hold for a pod. Without any, every node is right.
+/// The `DoNotSchedule` constraints of a pod.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hard {
+pub(crate) struct HardConstraints {
     namespace: Arc<str>,
     constraints: Vec<HardConstraint>,
 }
 
 #[derive(Clone, Debug)]
 struct HardConstraint {
-    key: KeyId,
+    key: TopologyKeyId,
     selector: Selector,
     max_skew: i64,
     min_domains: usize,
-    /// One if the pod itself is counted, once it is there.
-    own: i64,
-    tally: TallyId,
+    /// One if the pod matches the selector itself.
+    self_match: i64,
+    counts: CountsId,
 }
 
-/// The constraints that had better hold for a pod. Without any, no node is better than another.
+/// The `ScheduleAnyway` constraints of a pod.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Soft {
+pub(crate) struct SoftConstraints {
     constraints: Vec<SoftConstraint>,
-    /// Nodes that lack one of the labels are not compared with the others.
+    /// Nodes that lack a topology key get no score.
     needs_all_keys: bool,
 }
 
 #[derive(Clone, Debug)]
 struct SoftConstraint {
-    key: KeyId,
+    key: TopologyKeyId,
     is_hostname: bool,
     max_skew: i32,
-    tally: TallyId,
+    counts: CountsId,
 }
 
-/// Hard constraints, each with where nodes are, how many pods are there, and the most there may be already.
-pub(crate) struct Ready<'a>(SmallVec<[(&'a [Place], &'a Tally, i64); 2]>);
+/// Hard constraints, each with the domains of nodes, the counts, and the highest count that still passes.
+pub(crate) struct SpreadFilter<'a>(SmallVec<[(&'a [TopologyDomain], &'a DomainCounts, i64); 2]>);
 
-/// Pods added to or taken from a node, as seen by the hard constraints.
+/// Changes of counts by pods added to or removed from a node, by hard constraint.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shift(Vec<i64>);
+pub(crate) struct SpreadDelta(Vec<i64>);
 
 // === constraints of a pod ===
 
-/// The constraints of a pod, its own or else the profile's, that are hard or not.
+/// The hard or soft constraints of a pod: its own, or else the profile's defaults.
 pub(crate) fn constraints(
-    world: &World,
+    cache: &ClusterCache,
     defaults: &SpreadDefaults,
     pod: &Pod,
     hard: bool,
 ) -> Vec<SpreadConstraint> {
-    let own = &pod.shape.spread;
+    let own = &pod.spec.spread_constraints;
     let chosen = |constraint: &&SpreadConstraint| constraint.hard == Some(hard);
     if !own.is_empty() {
         return own.iter().filter(chosen).map(|constraint| with_label_keys(constraint, pod)).collect();
@@ -112,7 +110,7 @@ pub(crate) fn constraints(
         return Vec::new();
     }
     let selector =
-        world.relations.default_selector(&pod.name.namespace, &pod.labels, pod.controller.as_ref());
+        cache.selector_objects.default_selector(&pod.name.namespace, &pod.labels, pod.controller.as_ref());
     if selector.is_everything() {
         return Vec::new();
     }
@@ -120,9 +118,9 @@ pub(crate) fn constraints(
     chosen
         .map(|constraint| SpreadConstraint {
             max_skew: constraint.max_skew,
-            key: constraint.topology_key.clone(),
+            topology_key: constraint.topology_key.clone(),
             hard: Some(hard),
-            // Whatever label keys a default has, this selector takes the place of all.
+            // This selector replaces the `matchLabelKeys` of a default constraint.
             selector: selector.clone(),
             match_label_keys: Vec::new(),
             min_domains: constraint.min_domains.unwrap_or(1),
@@ -132,8 +130,8 @@ pub(crate) fn constraints(
         .collect()
 }
 
-fn default_constraint(key: &str, max_skew: i32) -> DefaultConstraint {
-    DefaultConstraint {
+fn default_constraint(key: &str, max_skew: i32) -> DefaultSpreadConstraint {
+    DefaultSpreadConstraint {
         max_skew,
         topology_key: key.into(),
         hard: false,
@@ -144,7 +142,7 @@ fn default_constraint(key: &str, max_skew: i32) -> DefaultConstraint {
     }
 }
 
-/// The selector also asks for the pod's own values of some labels.
+/// Adds the pod's values of `matchLabelKeys` to the selector.
 fn with_label_keys(constraint: &SpreadConstraint, pod: &Pod) -> SpreadConstraint {
     let values = constraint.match_label_keys.iter().filter_map(|key| Some((&**key, pod.labels.get(key)?)));
     let mut constraint = constraint.clone();
@@ -155,23 +153,24 @@ fn with_label_keys(constraint: &SpreadConstraint, pod: &Pod) -> SpreadConstraint
     constraint
 }
 
-/// The nodes on which pods count for a constraint.
-fn counted_nodes(pod: &Pod, constraint: &SpreadConstraint, with_keys: Vec<KeyId>) -> CountedNodes {
-    let selects = !pod.shape.required_nodes.is_none();
+/// The nodes on which pods are counted for a constraint, by its inclusion policies.
+fn counted_nodes(pod: &Pod, constraint: &SpreadConstraint, with_keys: Vec<TopologyKeyId>) -> CountedNodes {
+    let selects = !pod.spec.required_node_affinity.is_none();
     CountedNodes {
         with_keys,
         selected_by: (constraint.honor_affinity && selects)
-            .then(|| Arc::new(pod.shape.required_nodes.clone())),
-        tolerated_by: constraint.honor_taints.then(|| pod.shape.tolerations.clone()),
+            .then(|| Arc::new(pod.spec.required_node_affinity.clone())),
+        tolerated_by: constraint.honor_taints.then(|| pod.spec.tolerations.clone()),
     }
 }
 
-// === impl Hard ===
+// === impl HardConstraints ===
 
-impl Hard {
-    pub(crate) fn plan(world: &mut World, defaults: &SpreadDefaults, pod: &Pod) -> Hard {
-        let constraints = constraints(world, defaults, pod, true);
-        let mut keys: Vec<KeyId> = constraints.iter().map(|constraint| world.key(&constraint.key)).collect();
+impl HardConstraints {
+    pub(crate) fn new(cache: &mut ClusterCache, defaults: &SpreadDefaults, pod: &Pod) -> HardConstraints {
+        let constraints = constraints(cache, defaults, pod, true);
+        let mut keys: Vec<TopologyKeyId> =
+            constraints.iter().map(|constraint| cache.topology_key(&constraint.topology_key)).collect();
         let all_keys = keys.clone();
         keys.sort_unstable();
         keys.dedup();
@@ -180,65 +179,80 @@ impl Hard {
             key,
             max_skew: i64::from(constraint.max_skew),
             min_domains: usize::try_from(constraint.min_domains).unwrap_or(0),
-            own: i64::from(constraint.selector.matches(|label| pod.labels.get(label))),
+            self_match: i64::from(constraint.selector.matches(|label| pod.labels.get(label))),
             selector: constraint.selector.clone(),
-            tally: world.tally(Question {
-                who: Who::Spread(namespace.clone(), constraint.selector.clone()),
-                ground: Where { by: By::Value(key), nodes: counted_nodes(pod, constraint, keys.clone()) },
+            counts: cache.counts_for(CountQuery {
+                pods: PodFilter::Spread(namespace.clone(), constraint.selector.clone()),
+                scope: NodeScope {
+                    group_by: GroupBy::Domain(key),
+                    nodes: counted_nodes(pod, constraint, keys.clone()),
+                },
             }),
         });
         let constraints = planned.collect();
-        Hard { namespace, constraints }
+        HardConstraints { namespace, constraints }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.constraints.is_empty()
     }
 
-    /// Looked up, for as long as nobody comes or goes.
-    pub(crate) fn ready<'a>(&self, world: &'a World) -> Ready<'a> {
+    /// Looks up domains and counts, valid until pods change.
+    pub(crate) fn prepare_filter<'a>(&self, cache: &'a ClusterCache) -> SpreadFilter<'a> {
         let constraints = self.constraints.iter().map(|constraint| {
-            let (places, tally) = (world.topology.places(constraint.key), world.count(constraint.tally));
-            (places, tally, constraint.limit(world, None))
+            let (places, tally) = (cache.topology.domains(constraint.key), cache.counts(constraint.counts));
+            (places, tally, constraint.max_existing(cache, None))
         });
-        Ready(constraints.collect())
+        SpreadFilter(constraints.collect())
     }
 
-    /// Whether a node would be right if pods came to it and went from it.
-    pub(crate) fn filter_shifted(&self, shift: &Shift, world: &World, node: NodeId) -> Result<(), Usual> {
-        for (constraint, &shift) in self.constraints.iter().zip(&shift.0) {
-            let place = world.topology.place(constraint.key, node);
+    /// Filters a node with pods added or removed.
+    pub(crate) fn filter_with_delta(
+        &self,
+        delta: &SpreadDelta,
+        cache: &ClusterCache,
+        node: NodeId,
+    ) -> Result<(), CommonStatus> {
+        for (constraint, &shift) in self.constraints.iter().zip(&delta.0) {
+            let place = cache.topology.domain(constraint.key, node);
             if !place.is_present() {
-                return Err(Usual::NoSpreadLabel);
+                return Err(CommonStatus::MissingSpreadLabel);
             }
-            let tally = world.count(constraint.tally);
-            let count = i64::from(tally.at(place.value())) + shift;
-            let shifted = (shift != 0).then_some((place.value(), count));
-            if count > constraint.limit(world, shifted) {
-                return Err(Usual::TooManyInDomain);
+            let tally = cache.counts(constraint.counts);
+            let count = i64::from(tally.at(place.value_id())) + shift;
+            let shifted = (shift != 0).then_some((place.value_id(), count));
+            if count > constraint.max_existing(cache, shifted) {
+                return Err(CommonStatus::MaxSkewExceeded);
             }
         }
         Ok(())
     }
 
-    /// No pods come or go.
-    pub(crate) fn still(&self) -> Shift {
-        Shift(vec![0; self.constraints.len()])
+    /// A delta without pods.
+    pub(crate) fn no_delta(&self) -> SpreadDelta {
+        SpreadDelta(vec![0; self.constraints.len()])
     }
 
-    /// A pod comes to a node (1) or goes from it (-1). Whether it is being deleted is not asked here, and a selector of
-    /// everybody does count everybody: so the original does.
-    pub(crate) fn shift(&self, shift: &mut Shift, world: &World, pod: &Pod, node: NodeId, by: i64) {
+    /// Adds (1) or removes (-1) a pod on a node. As in kube-scheduler terminating pods are not excluded here, and an
+    /// empty selector matches all pods.
+    pub(crate) fn update_with_pod(
+        &self,
+        shift: &mut SpreadDelta,
+        cache: &ClusterCache,
+        pod: &Pod,
+        node: NodeId,
+        by: i64,
+    ) {
         if self.constraints.is_empty() || pod.name.namespace != self.namespace {
             return;
         }
-        if self.constraints.iter().any(|constraint| !world.topology.place(constraint.key, node).is_present())
+        if self.constraints.iter().any(|constraint| !cache.topology.domain(constraint.key, node).is_present())
         {
             return;
         }
         for (constraint, shift) in self.constraints.iter().zip(&mut shift.0) {
             if constraint.selector.matches(|label| pod.labels.get(label))
-                && world.counts_on(constraint.tally, node)
+                && cache.is_node_counted(constraint.counts, node)
             {
                 *shift += by;
             }
@@ -247,72 +261,76 @@ impl Hard {
 }
 
 impl HardConstraint {
-    /// The most pods a domain may have already; `shifted` is a domain with another count than the tally's.
-    fn limit(&self, world: &World, shifted: Option<(usize, i64)>) -> i64 {
-        let (domains, fewest) = world.fewest(self.tally, shifted.map(|(place, _)| place));
+    /// The highest count with which a domain passes; `shifted` is a domain with another count than the kept one.
+    fn max_existing(&self, cache: &ClusterCache, shifted: Option<(usize, i64)>) -> i64 {
+        let (domains, fewest) = cache.min_match(self.counts, shifted.map(|(place, _)| place));
         let fewest = fewest.map_or(i64::from(i32::MAX), i64::from);
         let fewest = shifted.map_or(fewest, |(_, count)| fewest.min(count));
         let fewest = if domains < self.min_domains { 0 } else { fewest };
-        self.max_skew + fewest - self.own
+        self.max_skew + fewest - self.self_match
     }
 }
 
-// === impl Ready ===
+// === impl SpreadFilter ===
 
-impl Ready<'_> {
-    /// Whether a node is right.
-    pub(crate) fn filter(&self, node: NodeId) -> Result<(), Usual> {
+impl SpreadFilter<'_> {
+    /// Filters a node.
+    pub(crate) fn filter(&self, node: NodeId) -> Result<(), CommonStatus> {
         for (places, tally, limit) in &self.0 {
             let place = places[node.index()];
             if !place.is_present() {
-                return Err(Usual::NoSpreadLabel);
+                return Err(CommonStatus::MissingSpreadLabel);
             }
-            if i64::from(tally.at(place.value())) > *limit {
-                return Err(Usual::TooManyInDomain);
+            if i64::from(tally.at(place.value_id())) > *limit {
+                return Err(CommonStatus::MaxSkewExceeded);
             }
         }
         Ok(())
     }
 }
 
-// === impl Soft ===
+// === impl SoftConstraints ===
 
-impl Soft {
-    pub(crate) fn plan(world: &mut World, defaults: &SpreadDefaults, pod: &Pod) -> Soft {
-        let constraints = constraints(world, defaults, pod, false);
-        let needs_all_keys = !pod.shape.spread.is_empty() || *defaults != SpreadDefaults::System;
-        let mut with_keys: Vec<KeyId> = Vec::new();
+impl SoftConstraints {
+    pub(crate) fn new(cache: &mut ClusterCache, defaults: &SpreadDefaults, pod: &Pod) -> SoftConstraints {
+        let constraints = constraints(cache, defaults, pod, false);
+        let needs_all_keys = !pod.spec.spread_constraints.is_empty() || *defaults != SpreadDefaults::System;
+        let mut with_keys: Vec<TopologyKeyId> = Vec::new();
         if needs_all_keys {
-            with_keys = constraints.iter().map(|constraint| world.key(&constraint.key)).collect();
+            with_keys =
+                constraints.iter().map(|constraint| cache.topology_key(&constraint.topology_key)).collect();
             with_keys.sort_unstable();
             with_keys.dedup();
         }
         let planned = constraints.iter().map(|constraint| {
-            let key = world.key(&constraint.key);
-            let is_hostname = *constraint.key == *HOSTNAME;
-            let who = Who::Spread(pod.name.namespace.clone(), constraint.selector.clone());
+            let key = cache.topology_key(&constraint.topology_key);
+            let is_hostname = *constraint.topology_key == *HOSTNAME;
+            let who = PodFilter::Spread(pod.name.namespace.clone(), constraint.selector.clone());
             let ground = if is_hostname {
-                // Counted on each node by itself, whatever the policies say.
-                Where { by: By::Node, nodes: CountedNodes::default() }
+                // Counted per node, regardless of the inclusion policies.
+                NodeScope { group_by: GroupBy::Node, nodes: CountedNodes::default() }
             } else {
-                Where { by: By::ValueOrNone(key), nodes: counted_nodes(pod, constraint, with_keys.clone()) }
+                NodeScope {
+                    group_by: GroupBy::DomainOrEmpty(key),
+                    nodes: counted_nodes(pod, constraint, with_keys.clone()),
+                }
             };
-            let tally = world.tally(Question { who, ground });
-            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, tally }
+            let tally = cache.counts_for(CountQuery { pods: who, scope: ground });
+            SoftConstraint { key, is_hostname, max_skew: constraint.max_skew, counts: tally }
         });
-        Soft { constraints: planned.collect(), needs_all_keys }
+        SoftConstraints { constraints: planned.collect(), needs_all_keys }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.constraints.is_empty()
     }
 
-    /// How crowded each node's domains are: the more, the worse. `None` for nodes that are not compared.
+    /// The raw scores, of which lower is better. `None` for ignored nodes.
     pub(crate) fn score(
         &self,
-        world: &World,
+        cache: &ClusterCache,
         nodes: &[NodeId],
-        marks: &mut Marks,
+        marks: &mut ScoreScratch,
         scores: &mut Vec<Option<i64>>,
     ) {
         let is_ignored = |node: NodeId| {
@@ -320,7 +338,7 @@ impl Soft {
                 && self
                     .constraints
                     .iter()
-                    .any(|constraint| !world.topology.place(constraint.key, node).is_present())
+                    .any(|constraint| !cache.topology.domain(constraint.key, node).is_present())
         };
         scores.clear();
         scores.extend(nodes.iter().map(|&node| (!is_ignored(node)).then_some(0)));
@@ -329,7 +347,7 @@ impl Soft {
         sums.clear();
         sums.resize(nodes.len(), 0.0);
         for constraint in &self.constraints {
-            let places = world.topology.places(constraint.key);
+            let places = cache.topology.domains(constraint.key);
             let size = if constraint.is_hostname {
                 compared
             } else {
@@ -337,16 +355,16 @@ impl Soft {
                     .iter()
                     .zip(&*scores)
                     .filter(|(_, score)| score.is_some())
-                    .map(|(node, _)| places[node.index()].value());
-                marks.distinct(places, world.topology.values(constraint.key))
+                    .map(|(node, _)| places[node.index()].value_id());
+                marks.count_distinct(places, cache.topology.value_id_bound(constraint.key))
             };
             let weight = go::ln((size + 2) as f64);
             let more = f64::from(constraint.max_skew.wrapping_sub(1));
-            let tally = world.count(constraint.tally);
+            let tally = cache.counts(constraint.counts);
             for (&node, sum) in nodes.iter().zip(&mut sums) {
                 let place = places[node.index()];
                 if place.is_present() {
-                    let at = if constraint.is_hostname { node.index() } else { place.value() };
+                    let at = if constraint.is_hostname { node.index() } else { place.value_id() };
                     *sum += f64::from(tally.at(at)) * weight + more;
                 }
             }
@@ -360,7 +378,7 @@ impl Soft {
     }
 }
 
-/// From 0 to 100, the least crowded the best; nodes that are not compared get nothing.
+/// Scales scores from 0 to 100, the lowest raw score being the best; ignored nodes get 0.
 pub(crate) fn normalise(scores: &[Option<i64>], normalised: &mut [i64]) {
     let least = scores.iter().flatten().copied().min().unwrap_or(0);
     let most = scores.iter().flatten().copied().max().unwrap_or(0).max(0);
@@ -373,28 +391,28 @@ pub(crate) fn normalise(scores: &[Option<i64>], normalised: &mut [i64]) {
     }
 }
 
-/// Room to count distinct places in.
+/// Reused buffers for scoring.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
-    seen: Vec<u32>,
+pub(crate) struct ScoreScratch {
+    last_round: Vec<u32>,
     round: u32,
     sums: Vec<f64>,
 }
 
-impl Marks {
-    fn distinct(&mut self, places: impl Iterator<Item = usize>, end: usize) -> usize {
+impl ScoreScratch {
+    fn count_distinct(&mut self, places: impl Iterator<Item = usize>, end: usize) -> usize {
         if self.round == u32::MAX {
-            self.seen.clear();
+            self.last_round.clear();
             self.round = 0;
         }
         self.round += 1;
-        if self.seen.len() < end {
-            self.seen.resize(end, 0);
+        if self.last_round.len() < end {
+            self.last_round.resize(end, 0);
         }
         let mut distinct = 0;
         for place in places {
-            if self.seen[place] != self.round {
-                self.seen[place] = self.round;
+            if self.last_round[place] != self.round {
+                self.last_round[place] = self.round;
                 distinct += 1;
             }
         }
@@ -402,24 +420,27 @@ impl Marks {
     }
 }
 
-/// Whether the domains over which the pod is spread changed, or how many pods they have that count.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    let constraints = constraints(hint.world, &hint.profile.spread, hint.pod, true);
-    match hint.event.about {
-        About::Node { old, new } => domains_changed(&constraints, old, new),
-        About::Pod { old, new, .. } => counts_changed(hint, &constraints, old, new),
-        About::Thing { .. } => true,
+/// Whether the event may change the domains of the pod's hard constraints or their counts.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    let constraints = constraints(hint.cache, &hint.profile.spread, hint.pod, true);
+    match hint.event.objects {
+        EventObjects::Node { old, new } => domains_changed(&constraints, old, new),
+        EventObjects::Pod { old, new, .. } => counts_changed(hint, &constraints, old, new),
+        EventObjects::Tracked { .. } => true,
     }
 }
 
 fn domains_changed(constraints: &[SpreadConstraint], old: Option<&NodeSpec>, new: Option<&NodeSpec>) -> bool {
-    let counts = |node: &NodeSpec| constraints.iter().all(|one| node.labels.get(&one.key).is_some());
-    // A label that is missing is as one that is empty here.
+    let counts = |node: &NodeSpec| constraints.iter().all(|one| node.labels.get(&one.topology_key).is_some());
+    // A missing label equals an empty one here.
     let value = |labels: &Labels, key: &str| labels.get(key).unwrap_or_default().to_owned();
     match (old, new) {
         (Some(old), Some(new)) => {
-            let moved =
-                || constraints.iter().any(|one| value(&old.labels, &one.key) != value(&new.labels, &one.key));
+            let moved = || {
+                constraints
+                    .iter()
+                    .any(|one| value(&old.labels, &one.topology_key) != value(&new.labels, &one.topology_key))
+            };
             counts(old) != counts(new) || (counts(new) && (moved() || old.taints != new.taints))
         }
         (None, Some(node)) | (Some(node), None) => counts(node),
@@ -428,13 +449,15 @@ fn domains_changed(constraints: &[SpreadConstraint], old: Option<&NodeSpec>, new
 }
 
 fn counts_changed(
-    hint: &Hint<'_>,
+    hint: &HintContext<'_>,
     constraints: &[SpreadConstraint],
     old: Option<&Pod>,
     new: Option<&Pod>,
 ) -> bool {
-    let (pod, itself) = (hint.pod, hint.is_about_itself());
-    let involved = |other: &Pod| itself || (other.is_held() && other.name.namespace == pod.name.namespace);
+    let (pod, itself) = (hint.pod, hint.is_own_pod_event());
+    let involved = |other: &Pod| {
+        itself || (other.is_assigned_or_nominated() && other.name.namespace == pod.name.namespace)
+    };
     if ![old, new].into_iter().flatten().all(involved) {
         return false;
     }
@@ -443,7 +466,7 @@ fn counts_changed(
     match (old, new) {
         (Some(old), Some(new)) => {
             let tolerates_more = itself
-                && old.shape.tolerations != new.shape.tolerations
+                && old.spec.tolerations != new.spec.tolerations
                 && constraints.iter().any(|constraint| constraint.honor_taints);
             tolerates_more
                 || (old.labels != new.labels

@@ -1,8 +1,7 @@
-//! PrioritySort: the order of the queue, which `queue.rs` keeps.
+//! PrioritySort: the order of the queue, implemented in `queue.rs`.
 
 use super::registration::Registration;
 use crate::plugin::ExtensionPoint;
 
-/// What it says of itself.
 pub(crate) const REGISTRATION: Registration =
-    Registration { name: "PrioritySort", points: |_| &[ExtensionPoint::QueueSort], ..Registration::EMPTY };
+    Registration::new("PrioritySort", |_| &[ExtensionPoint::QueueSort]);

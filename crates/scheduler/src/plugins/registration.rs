@@ -1,73 +1,106 @@
-//! What a plugin says of itself.
+//! The registration of a plugin: its name, extension points, events and queueing hint.
 
-use crate::events::{Hint, Sort};
+use crate::events::{ClusterEvent, HintContext};
 use crate::plugin::ExtensionPoint;
 use crate::settings::Version;
 
-/// What a plugin says of itself, each in its own file.
+/// A plugin's registration.
 #[derive(Debug)]
 pub(crate) struct Registration {
-    /// Its name in configurations and verdicts.
+    /// Its name in configurations and statuses.
     pub name: &'static str,
-    /// Where it takes part.
-    pub points: fn(Version) -> &'static [ExtensionPoint],
-    /// Its filter, if it has one.
-    pub filter: Option<Filter>,
+    /// Its extension points.
+    pub extension_points: fn(Version) -> &'static [ExtensionPoint],
+    /// The traits of its filter, if it has one.
+    pub filter: Option<FilterTraits>,
     /// Its weight in the default profile; zero if it does not score there.
     pub weight: i32,
     /// The first version that has it.
     pub since: Version,
     /// The first version whose default profile has it.
     pub default_since: Version,
-    /// The events that may help a pod that it refused.
-    pub events: &'static [Sort],
-    /// Whether one of these events does. Taints of nodes are told to whoever asks for new nodes, and help those who do
-    /// not ask for them.
-    pub queueing_hint: fn(&Hint<'_>) -> bool,
+    /// The events that may help a pod that it rejected.
+    pub events: &'static [ClusterEvent],
+    /// Whether such an event may help. Plugins registered for `NodeAdd` also get `UpdateNodeTaint`; if they are not
+    /// registered for the latter it always requeues.
+    pub queueing_hint: fn(&HintContext<'_>) -> bool,
 }
 
-/// What is to be known of a filter besides its answers.
+/// Properties of a filter that caching and preemption depend on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
-    /// Whether it asks only the node and what is on it: its answers for one shape of pods can be kept until either
+pub(crate) struct FilterTraits {
+    /// Whether it depends only on the node and its pods, so that its verdict for a spec can be cached until either
     /// changes.
-    pub is_local: bool,
-    /// Whether its answer can change with the pods on a node.
-    pub is_about_pods: bool,
-    /// What it says where a profile lets it decide but not prepare, if it cannot do without.
-    pub unprepared: Option<&'static str>,
+    pub is_node_local: bool,
+    /// Whether its verdict depends on the pods of a node.
+    pub depends_on_pods: bool,
+    /// The error it returns in a profile without its PreFilter, if it needs that.
+    pub missing_state_error: Option<&'static str>,
 }
 
 // === impl Registration ===
 
 impl Registration {
-    /// What a plugin has that says nothing else of itself.
-    pub(crate) const EMPTY: Registration = Registration {
-        name: "",
-        points: |_| &[],
-        filter: None,
-        weight: 0,
-        since: Version::V1_32,
-        default_since: Version::V1_32,
-        events: &[],
-        queueing_hint: |_| true,
-    };
+    /// A plugin without a filter, score or events, in all versions.
+    pub(crate) const fn new(
+        name: &'static str,
+        points: fn(Version) -> &'static [ExtensionPoint],
+    ) -> Registration {
+        Registration {
+            name,
+            extension_points: points,
+            filter: None,
+            weight: 0,
+            since: Version::V1_32,
+            default_since: Version::V1_32,
+            events: &[],
+            queueing_hint: |_| true,
+        }
+    }
+
+    pub(crate) const fn filter(self, filter: FilterTraits) -> Registration {
+        Registration { filter: Some(filter), ..self }
+    }
+
+    pub(crate) const fn weight(self, weight: i32) -> Registration {
+        Registration { weight, ..self }
+    }
+
+    pub(crate) const fn since(self, since: Version) -> Registration {
+        Registration { since, ..self }
+    }
+
+    pub(crate) const fn default_since(self, default_since: Version) -> Registration {
+        Registration { default_since, ..self }
+    }
+
+    pub(crate) const fn events(self, events: &'static [ClusterEvent]) -> Registration {
+        Registration { events, ..self }
+    }
+
+    pub(crate) const fn queueing_hint(self, queueing_hint: fn(&HintContext<'_>) -> bool) -> Registration {
+        Registration { queueing_hint, ..self }
+    }
 }
 
-// === impl Filter ===
+// === impl FilterTraits ===
 
-impl Filter {
-    /// One that asks the node alone.
-    pub(crate) const OF_NODE: Filter = Filter { is_local: true, is_about_pods: false, unprepared: None };
-    /// One that asks the node and the pods on it.
-    pub(crate) const OF_NODE_AND_PODS: Filter = Filter { is_about_pods: true, ..Filter::OF_NODE };
-    /// One that asks more than the node, but no pods.
-    pub(crate) const BEYOND: Filter = Filter { is_local: false, is_about_pods: false, unprepared: None };
-    /// One that asks more than the node, pods among it.
-    pub(crate) const BEYOND_AND_PODS: Filter = Filter { is_about_pods: true, ..Filter::BEYOND };
+impl FilterTraits {
+    /// Depends on the node alone.
+    pub(crate) const NODE_LOCAL: FilterTraits =
+        FilterTraits { is_node_local: true, depends_on_pods: false, missing_state_error: None };
+    /// Depends on the node and its pods.
+    pub(crate) const NODE_AND_PODS: FilterTraits =
+        FilterTraits { depends_on_pods: true, ..FilterTraits::NODE_LOCAL };
+    /// Depends on more than the node, but not on pods.
+    pub(crate) const CLUSTER: FilterTraits =
+        FilterTraits { is_node_local: false, depends_on_pods: false, missing_state_error: None };
+    /// Depends on more than the node, including pods.
+    pub(crate) const CLUSTER_AND_PODS: FilterTraits =
+        FilterTraits { depends_on_pods: true, ..FilterTraits::CLUSTER };
 
-    /// The same, which says this where it could not prepare.
-    pub(crate) const fn unprepared(self, error: &'static str) -> Filter {
-        Filter { unprepared: Some(error), ..self }
+    /// The same, with an error for a missing PreFilter state.
+    pub(crate) const fn with_missing_state_error(self, error: &'static str) -> FilterTraits {
+        FilterTraits { missing_state_error: Some(error), ..self }
     }
 }

@@ -1,15 +1,15 @@
-//! All plugins: the default profile, and what each says of itself.
+//! The plugin registry: the default profile, and the registration of each plugin.
 
 use std::fmt;
 
 use super::registration::Registration;
-use crate::events::{Hint, Sort};
+use crate::events::{ClusterEvent, HintContext};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::plugins;
 use crate::settings::Version;
 
 impl Plugin {
-    /// Those of the default profile of 1.36, in its order.
+    /// The plugins of the default profile of 1.36, in order.
     pub(crate) const DEFAULT: [Plugin; 20] = [
         Plugin::SchedulingGates,
         Plugin::PrioritySort,
@@ -33,12 +33,12 @@ impl Plugin {
         Plugin::NodeDeclaredFeatures,
     ];
 
-    /// Its name in configurations and verdicts.
+    /// Its name in configurations and statuses.
     pub const fn name(self) -> &'static str {
         self.registration().name
     }
 
-    /// What it says of itself.
+    /// Its registration.
     pub(crate) const fn registration(self) -> &'static Registration {
         match self {
             Plugin::SchedulingGates => &plugins::scheduling_gates::REGISTRATION,
@@ -67,21 +67,25 @@ impl Plugin {
         }
     }
 
-    /// Where it takes part.
-    pub(crate) fn points(self, version: Version) -> &'static [ExtensionPoint] {
-        (self.registration().points)(version)
+    /// Its extension points.
+    pub(crate) fn extension_points(self, version: Version) -> &'static [ExtensionPoint] {
+        (self.registration().extension_points)(version)
     }
 
-    /// Whether it is to be told of such events.
-    pub(crate) fn asks(self, sort: Sort) -> bool {
-        let sort = if sort == Sort::NodeTaints { Sort::NodeAdded } else { sort };
+    /// Whether it is registered for such an event.
+    pub(crate) fn is_registered_for(self, cluster_event: ClusterEvent) -> bool {
+        let sort = if cluster_event == ClusterEvent::UpdateNodeTaint {
+            ClusterEvent::NodeAdd
+        } else {
+            cluster_event
+        };
         self.registration().events.contains(&sort)
     }
 
-    /// Whether an event that it asks for may help a pod that it refused.
-    pub(crate) fn is_helped(self, hint: &Hint<'_>) -> bool {
+    /// Whether an event that it is registered for may help a pod that it rejected.
+    pub(crate) fn evaluate_hint(self, hint: &HintContext<'_>) -> bool {
         let own = self.registration();
-        let is_asked_for = own.events.contains(&hint.event.sort);
+        let is_asked_for = own.events.contains(&hint.event.cluster_event);
         !is_asked_for || (own.queueing_hint)(hint)
     }
 }
@@ -97,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plugin_that_filters_says_how() {
+    fn every_filter_plugin_registers_its_filter_traits() {
         for plugin in Plugin::DEFAULT {
-            let filters = plugin.points(Version::V1_36).contains(&ExtensionPoint::Filter);
+            let filters = plugin.extension_points(Version::V1_36).contains(&ExtensionPoint::Filter);
             assert_eq!(plugin.registration().filter.is_some(), filters, "{plugin}");
         }
     }
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_called_what_its_variant_is_called() {
+    fn a_plugins_name_is_the_name_of_its_variant() {
         for plugin in Plugin::DEFAULT.into_iter().chain([Plugin::Unreadable]) {
             assert_eq!(plugin.name(), format!("{plugin:?}"));
         }

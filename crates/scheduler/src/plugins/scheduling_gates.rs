@@ -1,29 +1,25 @@
-//! Keeps pods back until their gates are gone.
+//! SchedulingGates: keeps pods out of the queue until their gates are removed.
 
 use super::registration::Registration;
-use crate::events::{Hint, Sort};
+use crate::events::{ClusterEvent, HintContext};
 use crate::plugin::{ExtensionPoint, Plugin};
 use crate::pod::Pod;
-use crate::verdict::Refusal;
+use crate::status::Status;
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "SchedulingGates",
-    points: |_| &[ExtensionPoint::PreEnqueue],
-    events: &[Sort::PodGatesGone],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("SchedulingGates", |_| &[ExtensionPoint::PreEnqueue])
+        .events(&[ClusterEvent::UpdatePodSchedulingGatesEliminated])
+        .queueing_hint(queueing_hint);
 
-pub(crate) fn pre_enqueue(pod: &Pod) -> Result<(), Refusal> {
-    if pod.gates.is_empty() {
+pub(crate) fn pre_enqueue(pod: &Pod) -> Result<(), Status> {
+    if pod.scheduling_gates.is_empty() {
         return Ok(());
     }
-    let reason = format!("waiting for scheduling gates: [{}]", pod.gates.join(" "));
-    Err(Refusal::unresolvable(Plugin::SchedulingGates, reason))
+    let reason = format!("waiting for scheduling gates: [{}]", pod.scheduling_gates.join(" "));
+    Err(Status::unresolvable(Plugin::SchedulingGates, reason))
 }
 
-/// Once its gates are gone.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    hint.is_about_itself()
+/// The pod's own gates were removed.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    hint.is_own_pod_event()
 }

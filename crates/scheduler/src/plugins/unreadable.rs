@@ -1,36 +1,32 @@
-//! Not one of kube-scheduler's: it refuses what a recording holds but cannot be understood, before anybody else is asked.
+//! Unreadable, not one of kube-scheduler's plugins: rejects unreadable pods and nodes of a recording before any other
+//! plugin runs.
 
 use super::registration::Registration;
-use crate::events::{About, Hint, Sort};
+use crate::events::{ClusterEvent, EventObjects, HintContext};
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "Unreadable",
-    points: |_| &[],
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeDeleted,
-        Sort::NodeAllocatable,
-        Sort::NodeLabels,
-        Sort::NodeConditions,
-        Sort::NodeAnnotations,
-        Sort::NodeFeatures,
-        Sort::PodDeleted,
-        Sort::PodLabels,
-        Sort::PodScaledDown,
-        Sort::PodGatesGone,
-        Sort::PodTolerations,
-        Sort::PodClaims,
-        Sort::PodOther,
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration = Registration::new("Unreadable", |_| &[])
+    .events(&[
+        ClusterEvent::NodeAdd,
+        ClusterEvent::NodeDelete,
+        ClusterEvent::UpdateNodeAllocatable,
+        ClusterEvent::UpdateNodeLabel,
+        ClusterEvent::UpdateNodeCondition,
+        ClusterEvent::UpdateNodeAnnotation,
+        ClusterEvent::UpdateNodeDeclaredFeature,
+        ClusterEvent::AssignedPodDelete,
+        ClusterEvent::UpdatePodLabel,
+        ClusterEvent::UpdatePodScaleDown,
+        ClusterEvent::UpdatePodSchedulingGatesEliminated,
+        ClusterEvent::UpdatePodToleration,
+        ClusterEvent::UpdatePodGeneratedResourceClaim,
+        ClusterEvent::UpdatePod,
+    ])
+    .queueing_hint(queueing_hint);
 
-/// One that makes no sense may do so after a change, and one that left may have been the trouble of a node.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    match hint.event.about {
-        About::Pod { new, .. } => hint.is_about_itself() || new.is_none(),
-        About::Node { .. } | About::Thing { .. } => true,
+/// An unreadable object may become readable by an update, and a deleted pod may have made its node unreadable.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    match hint.event.objects {
+        EventObjects::Pod { new, .. } => hint.is_own_pod_event() || new.is_none(),
+        EventObjects::Node { .. } | EventObjects::Tracked { .. } => true,
     }
 }

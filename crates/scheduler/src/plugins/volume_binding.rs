@@ -1,4 +1,4 @@
-//! VolumeBinding: claims that have volumes, and volumes that claims could have.
+//! VolumeBinding: bound claims and the nodes of their volumes, and volumes for unbound claims.
 
 #[cfg(test)]
 mod tests;
@@ -10,159 +10,161 @@ use kubernetes::labels::Labels;
 use kubernetes::selector::Selector;
 use smallvec::{SmallVec, smallvec};
 
-use super::registration::{Filter, Registration};
-use super::volume_view::{VolumeNode, VolumePod, unreadable};
-use crate::events::{About, Details, Hint, Sort, ThingKind};
+use super::registration::{FilterTraits, Registration};
+use super::volume_context::{VolumeNode, VolumePod, unreadable_status};
+use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedDetails, TrackedObjectKind};
 use crate::plugin::{ExtensionPoint, Plugin};
+use crate::status::{Code, Status};
 use crate::storage::{
-    Binding, Claim, Class, InTreeDisk, PodVolume, Reservation, Storage, Trouble, Unreadable, Volume,
+    InTreeVolume, PersistentVolume, PersistentVolumeClaim, PodVolume, StorageCache, StorageClass,
+    UnreadableObject, VolumeBindingMode, VolumeError, VolumeReservation,
 };
-use crate::verdict::{Code, Refusal};
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "VolumeBinding",
-    points: |_| {
-        &[
-            ExtensionPoint::PreFilter,
-            ExtensionPoint::Filter,
-            ExtensionPoint::PreScore,
-            ExtensionPoint::Score,
-            ExtensionPoint::Reserve,
-            ExtensionPoint::PreBind,
-        ]
-    },
-    filter: Some(Filter::BEYOND.unprepared("not found")),
-    events: &[
-        Sort::NodeAdded,
-        Sort::NodeLabels,
-        Sort::Added(ThingKind::Claim),
-        Sort::Added(ThingKind::Volume),
-        Sort::Added(ThingKind::StorageClass),
-        Sort::Added(ThingKind::CsiNode),
-        Sort::Added(ThingKind::CsiStorageCapacity),
-        Sort::Changed(ThingKind::Claim),
-        Sort::Changed(ThingKind::Volume),
-        Sort::Changed(ThingKind::StorageClass),
-        Sort::Changed(ThingKind::CsiNode),
-        Sort::Changed(ThingKind::CsiDriver),
-        Sort::Changed(ThingKind::CsiStorageCapacity),
-    ],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration = Registration::new("VolumeBinding", |_| {
+    &[
+        ExtensionPoint::PreFilter,
+        ExtensionPoint::Filter,
+        ExtensionPoint::PreScore,
+        ExtensionPoint::Score,
+        ExtensionPoint::Reserve,
+        ExtensionPoint::PreBind,
+    ]
+})
+.filter(FilterTraits::CLUSTER.with_missing_state_error("not found"))
+.events(&[
+    ClusterEvent::NodeAdd,
+    ClusterEvent::UpdateNodeLabel,
+    ClusterEvent::Add(TrackedObjectKind::PersistentVolumeClaim),
+    ClusterEvent::Add(TrackedObjectKind::PersistentVolume),
+    ClusterEvent::Add(TrackedObjectKind::StorageClass),
+    ClusterEvent::Add(TrackedObjectKind::CsiNode),
+    ClusterEvent::Add(TrackedObjectKind::CsiStorageCapacity),
+    ClusterEvent::Update(TrackedObjectKind::PersistentVolumeClaim),
+    ClusterEvent::Update(TrackedObjectKind::PersistentVolume),
+    ClusterEvent::Update(TrackedObjectKind::StorageClass),
+    ClusterEvent::Update(TrackedObjectKind::CsiNode),
+    ClusterEvent::Update(TrackedObjectKind::CsiDriver),
+    ClusterEvent::Update(TrackedObjectKind::CsiStorageCapacity),
+])
+.queueing_hint(queueing_hint);
 
 const PLUGIN: Plugin = Plugin::VolumeBinding;
 
-/// The claims of a pod.
+/// The claims of a pod, bound and unbound.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    bound: Vec<Bound>,
-    /// Claims whose node is chosen already, in the pod's order.
-    promised: Vec<Unbound>,
-    /// All other claims without a volume, those that ask for least first.
-    searching: Vec<Unbound>,
+pub(crate) struct VolumeBindingState {
+    bound: Vec<BoundVolume>,
+    /// Claims with a selected node, which are to be provisioned there, in the pod's order.
+    claims_to_provision: Vec<UnboundClaim>,
+    /// All other unbound claims, by request, the smallest first.
+    claims_to_find: Vec<UnboundClaim>,
 }
 
-/// The volume of a claim that has one.
+/// The volume of a bound claim.
 #[derive(Clone, Debug)]
-enum Bound {
+enum BoundVolume {
     Missing,
-    Unreadable(Arc<Unreadable>),
-    Volume(Arc<Volume>),
+    Unreadable(Arc<UnreadableObject>),
+    Volume(Arc<PersistentVolume>),
 }
 
-/// A claim without a volume.
+/// An unbound claim.
 #[derive(Clone, Debug)]
-struct Unbound {
-    claim: Arc<Claim>,
-    class: Arc<Class>,
-    candidates: Result<Candidates, Refusal>,
-    room: Room,
+struct UnboundClaim {
+    claim: Arc<PersistentVolumeClaim>,
+    class: Arc<StorageClass>,
+    candidates: Result<CandidateVolumes, Status>,
+    capacity: ProvisioningCapacity,
 }
 
-/// The volumes that a claim could have.
+/// The volumes that a claim can be bound to.
 #[derive(Clone, Debug, Default)]
-struct Candidates {
-    /// Made for this claim, by name.
-    own: Vec<Arc<Volume>>,
-    /// Free, the smallest first, those of one size by name.
-    free: Vec<Arc<Volume>>,
+struct CandidateVolumes {
+    /// Pre-bound to this claim, by name.
+    pre_bound: Vec<Arc<PersistentVolume>>,
+    /// Available volumes by capacity, then by name.
+    free: Vec<Arc<PersistentVolume>>,
 }
 
-/// Whether there is room to make a volume.
+/// The storage capacity for provisioning a volume.
 #[derive(Clone, Debug)]
-enum Room {
-    /// Nobody says.
-    Unknown,
-    /// On the nodes that one of these selects; whether on others cannot be told if a reason is given.
-    On(Vec<Selector>, Option<Arc<Unreadable>>),
+enum ProvisioningCapacity {
+    /// The driver does not track capacity.
+    Unchecked,
+    /// Enough on the nodes that one of these selects. With an unreadable object it is unknown for other nodes.
+    OnNodes(Vec<Selector>, Option<Arc<UnreadableObject>>),
 }
 
-/// What a pod's claims come to on one node.
+/// The bindings and provisionings of a pod's claims on one node.
 #[derive(Debug, Default)]
-struct Found<'a> {
-    binds: SmallVec<[(&'a Claim, &'a Arc<Volume>); 2]>,
-    provisions: SmallVec<[&'a Unbound; 2]>,
+struct FoundVolumes<'a> {
+    binds: SmallVec<[(&'a PersistentVolumeClaim, &'a Arc<PersistentVolume>); 2]>,
+    provisions: SmallVec<[&'a UnboundClaim; 2]>,
 }
 
-/// Looks at the pod.
-pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &Storage) -> Result<Option<State>, Refusal> {
+pub(crate) fn pre_filter(
+    pod: VolumePod<'_>,
+    storage: &StorageCache,
+) -> Result<Option<VolumeBindingState>, Status> {
     if !check_claims(pod, storage)? {
         return Ok(None);
     }
-    let mut state = State { bound: Vec::new(), promised: Vec::new(), searching: Vec::new() };
+    let mut state =
+        VolumeBindingState { bound: Vec::new(), claims_to_provision: Vec::new(), claims_to_find: Vec::new() };
     let mut waits_for_volume = false;
     for name in pod.volumes.claims() {
         let Some(claim) = storage.latest_claim(pod.namespace, name) else { continue };
-        let claim = claim.map_err(|why| unreadable(PLUGIN, why))?;
+        let claim = claim.map_err(|why| unreadable_status(PLUGIN, why))?;
         if claim.is_bound {
             state.bound.push(match storage.latest_volume(&claim.volume) {
-                None => Bound::Missing,
-                Some(Ok(volume)) => Bound::Volume(volume.clone()),
-                Some(Err(why)) => Bound::Unreadable(why.clone()),
+                None => BoundVolume::Missing,
+                Some(Ok(volume)) => BoundVolume::Volume(volume.clone()),
+                Some(Err(why)) => BoundVolume::Unreadable(why.clone()),
             });
             continue;
         }
-        match delaying_class(claim, storage)? {
+        match delay_binding_class(claim, storage)? {
             Some(class) if claim.volume.is_empty() => {
-                let unbound = Unbound::new(claim, class, storage);
+                let unbound = UnboundClaim::new(claim, class, storage);
                 match claim.selected_node {
-                    Some(_) => state.promised.push(unbound),
-                    None => state.searching.push(unbound),
+                    Some(_) => state.claims_to_provision.push(unbound),
+                    None => state.claims_to_find.push(unbound),
                 }
             }
             _ => waits_for_volume = true,
         }
     }
     if waits_for_volume {
-        return Err(Refusal::unresolvable(PLUGIN, "pod has unbound immediate PersistentVolumeClaims"));
+        return Err(Status::unresolvable(PLUGIN, "pod has unbound immediate PersistentVolumeClaims"));
     }
-    state.searching.sort_by_cached_key(|unbound| unbound.claim.requested());
+    state.claims_to_find.sort_by_cached_key(|unbound| unbound.claim.requested());
     Ok(Some(state))
 }
 
-/// Looks at a node.
-pub(crate) fn filter(state: &State, node: &VolumeNode<'_>, storage: &Storage) -> Result<(), Refusal> {
-    find(state, node, storage).map(drop)
+pub(crate) fn filter(
+    state: &VolumeBindingState,
+    node: &VolumeNode<'_>,
+    storage: &StorageCache,
+) -> Result<(), Status> {
+    find_pod_volumes(state, node, storage).map(drop)
 }
 
-/// What placing the pod on the node means for its claims.
+/// Reserves volumes for the pod's claims on the node.
 pub(crate) fn reserve(
-    state: &State,
+    state: &VolumeBindingState,
     node: &VolumeNode<'_>,
-    storage: &Storage,
-) -> Result<Reservation, Refusal> {
-    let found = find(state, node, storage)?;
-    let mut reservation = Reservation::default();
+    storage: &StorageCache,
+) -> Result<VolumeReservation, Status> {
+    let found = find_pod_volumes(state, node, storage)?;
+    let mut reservation = VolumeReservation::default();
     found.binds.iter().for_each(|(claim, volume)| reservation.bind(claim, volume));
     found.provisions.iter().for_each(|unbound| reservation.provision(&unbound.claim, node.name));
     Ok(reservation)
 }
 
-/// Whether the pod has claims, all of which are there and fit to be used.
-fn check_claims(pod: VolumePod<'_>, storage: &Storage) -> Result<bool, Refusal> {
-    let refuse = |why: String| Err(Refusal::unresolvable(PLUGIN, why));
+/// Returns whether the pod has claims. Fails if one is missing, lost or being deleted.
+fn check_claims(pod: VolumePod<'_>, storage: &StorageCache) -> Result<bool, Status> {
+    let refuse = |why: String| Err(Status::unresolvable(PLUGIN, why));
     let mut has_claims = false;
     for volume in &pod.volumes.volumes {
         let (name, is_ephemeral) = match volume {
@@ -176,10 +178,10 @@ fn check_claims(pod: VolumePod<'_>, storage: &Storage) -> Result<bool, Refusal> 
                 true => format!(
                     "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
                 ),
-                false => Trouble::no_claim(name),
+                false => VolumeError::claim_not_found(name),
             });
         };
-        let claim = claim.as_ref().map_err(|why| unreadable(PLUGIN, why))?;
+        let claim = claim.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
         if claim.is_lost {
             let volume = &claim.volume;
             return refuse(format!(
@@ -189,41 +191,48 @@ fn check_claims(pod: VolumePod<'_>, storage: &Storage) -> Result<bool, Refusal> 
         if claim.is_deleting {
             return refuse(format!("persistentvolumeclaim {name:?} is being deleted"));
         }
-        if is_ephemeral && let Err(why) = pod.volumes.check_owns(claim) {
+        if is_ephemeral && let Err(why) = pod.volumes.check_owner(claim) {
             return refuse(why);
         }
     }
     Ok(has_claims)
 }
 
-/// The class of a claim, if it lets claims wait for a pod.
-fn delaying_class<'s>(claim: &Claim, storage: &'s Storage) -> Result<Option<&'s Arc<Class>>, Refusal> {
+/// The class of a claim, if its binding mode is `WaitForFirstConsumer`.
+fn delay_binding_class<'s>(
+    claim: &PersistentVolumeClaim,
+    storage: &'s StorageCache,
+) -> Result<Option<&'s Arc<StorageClass>>, Status> {
     let Some(class) = storage.class(&claim.class) else { return Ok(None) };
-    let class = class.as_ref().map_err(|why| unreadable(PLUGIN, why))?;
-    match class.binding {
-        Some(Binding::Delayed) => Ok(Some(class)),
-        Some(Binding::Immediate) => Ok(None),
-        None => Err(failed(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class))),
+    let class = class.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+    match class.binding_mode {
+        Some(VolumeBindingMode::WaitForFirstConsumer) => Ok(Some(class)),
+        Some(VolumeBindingMode::Immediate) => Ok(None),
+        None => Err(error_status(format!("VolumeBindingMode not set for StorageClass {:?}", claim.class))),
     }
 }
 
-fn find<'a>(state: &'a State, node: &VolumeNode<'_>, storage: &Storage) -> Result<Found<'a>, Refusal> {
+fn find_pod_volumes<'a>(
+    state: &'a VolumeBindingState,
+    node: &VolumeNode<'_>,
+    storage: &StorageCache,
+) -> Result<FoundVolumes<'a>, Status> {
     let mut reasons: SmallVec<[&'static str; 2]> = SmallVec::new();
     let mut is_volume_missing = false;
     for bound in &state.bound {
         match bound {
-            Bound::Volume(volume) if reaches(volume, node, storage)? => continue,
-            Bound::Volume(_) => reasons.push("node(s) didn't match PersistentVolume's node affinity"),
-            Bound::Unreadable(why) => return Err(unreadable(PLUGIN, why)),
-            Bound::Missing => is_volume_missing = true,
+            BoundVolume::Volume(volume) if is_reachable(volume, node, storage)? => continue,
+            BoundVolume::Volume(_) => reasons.push("node(s) didn't match PersistentVolume's node affinity"),
+            BoundVolume::Unreadable(why) => return Err(unreadable_status(PLUGIN, why)),
+            BoundVolume::Missing => is_volume_missing = true,
         }
         break;
     }
-    let mut found = Found::default();
-    match find_unbound(state, node, &mut found)? {
-        Unmet::Nothing => {}
-        Unmet::Volume => reasons.push("node(s) didn't find available persistent volumes to bind"),
-        Unmet::Room => reasons.push("node(s) did not have enough free storage"),
+    let mut found = FoundVolumes::default();
+    match check_unbound_claims(state, node, &mut found)? {
+        UnmetClaims::Nothing => {}
+        UnmetClaims::Volume => reasons.push("node(s) didn't find available persistent volumes to bind"),
+        UnmetClaims::Capacity => reasons.push("node(s) did not have enough free storage"),
     }
     if is_volume_missing {
         reasons.push("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)");
@@ -232,29 +241,29 @@ fn find<'a>(state: &'a State, node: &VolumeNode<'_>, storage: &Storage) -> Resul
         return Ok(found);
     }
     let reasons = reasons.into_iter().map(Into::into).collect();
-    Err(Refusal { plugin: PLUGIN, code: Code::UnschedulableAndUnresolvable, reasons })
+    Err(Status { plugin: PLUGIN, code: Code::UnschedulableAndUnresolvable, reasons })
 }
 
-/// What is missing for the claims without volumes.
-enum Unmet {
+/// What unbound claims lack on a node.
+enum UnmetClaims {
     Nothing,
     Volume,
-    Room,
+    Capacity,
 }
 
-fn find_unbound<'a>(
-    state: &'a State,
+fn check_unbound_claims<'a>(
+    state: &'a VolumeBindingState,
     node: &VolumeNode<'_>,
-    found: &mut Found<'a>,
-) -> Result<Unmet, Refusal> {
-    let is_elsewhere = |unbound: &Unbound| unbound.claim.selected_node.as_ref() != Some(node.name);
-    if state.promised.iter().any(is_elsewhere) {
-        return Ok(Unmet::Volume);
+    found: &mut FoundVolumes<'a>,
+) -> Result<UnmetClaims, Status> {
+    let is_elsewhere = |unbound: &UnboundClaim| unbound.claim.selected_node.as_ref() != Some(node.name);
+    if state.claims_to_provision.iter().any(is_elsewhere) {
+        return Ok(UnmetClaims::Volume);
     }
-    found.provisions.extend(&state.promised);
+    found.provisions.extend(&state.claims_to_provision);
     let mut taken = BTreeSet::new();
-    for unbound in &state.searching {
-        let candidates = unbound.candidates.as_ref().map_err(Refusal::clone)?;
+    for unbound in &state.claims_to_find {
+        let candidates = unbound.candidates.as_ref().map_err(Status::clone)?;
         match candidates.find(node.labels, |volume| !taken.contains(&volume.name)) {
             Some(volume) => {
                 taken.insert(&volume.name);
@@ -264,80 +273,92 @@ fn find_unbound<'a>(
         }
     }
     for unbound in &found.provisions {
-        if !unbound.class.provisions() || !unbound.class.allows(node.labels) {
-            return Ok(Unmet::Volume);
+        if !unbound.class.can_provision() || !unbound.class.allows_topology(node.labels) {
+            return Ok(UnmetClaims::Volume);
         }
-        if !unbound.has_room(node.labels)? {
-            return Ok(Unmet::Room);
+        if !unbound.has_capacity(node.labels)? {
+            return Ok(UnmetClaims::Capacity);
         }
     }
-    Ok(Unmet::Nothing)
+    Ok(UnmetClaims::Nothing)
 }
 
-/// Whether a volume that a claim has can be reached from a node.
-fn reaches(volume: &Volume, node: &VolumeNode<'_>, storage: &Storage) -> Result<bool, Refusal> {
+/// Whether the volume of a bound claim is reachable from a node.
+fn is_reachable(
+    volume: &PersistentVolume,
+    node: &VolumeNode<'_>,
+    storage: &StorageCache,
+) -> Result<bool, Status> {
     let mut affinity = &volume.affinity;
-    if let Some(InTreeDisk { plugin, migrated }) = &volume.in_tree
+    if let Some(InTreeVolume { plugin, migrated }) = &volume.in_tree
         && let Some(csi_node) = storage.node(node.name).and_then(|known| known.csi_node.as_ref())
-        && csi_node.as_ref().map_err(|why| unreadable(PLUGIN, why))?.has_migrated(*plugin)
+        && csi_node.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?.has_migrated(*plugin)
     {
-        let could_not = |why: &String| failed(format!("could not translate pv: {why}"));
+        let could_not = |why: &String| error_status(format!("could not translate pv: {why}"));
         affinity = &migrated.as_ref().map_err(could_not)?.affinity;
     }
     Ok(affinity.as_ref().is_none_or(|affinity| selects(affinity, node.labels)))
 }
 
-/// A volume selects nodes by labels alone, and by what cannot be used none.
+/// Volumes select nodes by labels only; an invalid selector matches none.
 fn selects(affinity: &kubernetes::selector::NodeSelector, labels: &Labels) -> bool {
     affinity.matches("", |key| labels.get(key)).unwrap_or(false)
 }
 
-fn failed(why: String) -> Refusal {
-    Refusal { plugin: PLUGIN, code: Code::Error, reasons: smallvec![why.into()] }
+fn error_status(why: String) -> Status {
+    Status { plugin: PLUGIN, code: Code::Error, reasons: smallvec![why.into()] }
 }
 
-// === impl Unbound ===
+// === impl UnboundClaim ===
 
-impl Unbound {
-    fn new(claim: &Arc<Claim>, class: &Arc<Class>, storage: &Storage) -> Unbound {
-        // A claim whose node is chosen gets a volume made, whatever volumes there are.
+impl UnboundClaim {
+    fn new(
+        claim: &Arc<PersistentVolumeClaim>,
+        class: &Arc<StorageClass>,
+        storage: &StorageCache,
+    ) -> UnboundClaim {
+        // A claim with a selected node is provisioned, regardless of existing volumes.
         let candidates = match claim.selected_node {
-            Some(_) => Ok(Candidates::default()),
-            None => Candidates::new(claim, storage),
+            Some(_) => Ok(CandidateVolumes::default()),
+            None => CandidateVolumes::new(claim, storage),
         };
-        let room = match class.provisions() {
-            true => Room::new(claim, class, storage),
-            false => Room::Unknown,
+        let room = match class.can_provision() {
+            true => ProvisioningCapacity::new(claim, class, storage),
+            false => ProvisioningCapacity::Unchecked,
         };
-        Unbound { claim: claim.clone(), class: class.clone(), candidates, room }
+        UnboundClaim { claim: claim.clone(), class: class.clone(), candidates, capacity: room }
     }
 
-    fn has_room(&self, labels: &Labels) -> Result<bool, Refusal> {
-        match &self.room {
-            Room::Unknown => Ok(true),
-            Room::On(nodes, _) if nodes.iter().any(|nodes| nodes.matches(|key| labels.get(key))) => Ok(true),
-            Room::On(_, None) => Ok(false),
-            Room::On(_, Some(why)) => Err(unreadable(PLUGIN, why)),
+    fn has_capacity(&self, labels: &Labels) -> Result<bool, Status> {
+        match &self.capacity {
+            ProvisioningCapacity::Unchecked => Ok(true),
+            ProvisioningCapacity::OnNodes(nodes, _)
+                if nodes.iter().any(|nodes| nodes.matches(|key| labels.get(key))) =>
+            {
+                Ok(true)
+            }
+            ProvisioningCapacity::OnNodes(_, None) => Ok(false),
+            ProvisioningCapacity::OnNodes(_, Some(why)) => Err(unreadable_status(PLUGIN, why)),
         }
     }
 }
 
-// === impl Candidates ===
+// === impl CandidateVolumes ===
 
-impl Candidates {
-    fn new(claim: &Claim, storage: &Storage) -> Result<Candidates, Refusal> {
+impl CandidateVolumes {
+    fn new(claim: &PersistentVolumeClaim, storage: &StorageCache) -> Result<CandidateVolumes, Status> {
         let selector = claim.selector.as_ref().map(Result::as_ref).transpose().map_err(|why| {
             let key = &claim.key;
-            failed(format!(
+            error_status(format!(
                 "error creating internal label selector for claim: {}/{}: {why}",
                 key.namespace, key.name
             ))
         })?;
         let request = claim.requested();
-        let mut candidates = Candidates::default();
-        for volume in storage.offers(claim) {
-            let volume = volume.map_err(|why| unreadable(PLUGIN, why))?;
-            let is_own = volume.is_for(claim);
+        let mut candidates = CandidateVolumes::default();
+        for volume in storage.candidate_volumes(claim) {
+            let volume = volume.map_err(|why| unreadable_status(PLUGIN, why))?;
+            let is_own = volume.is_bound_to(claim);
             if volume.claim.is_some() && !is_own
                 || volume.capacity < request
                 || volume.mode != claim.mode
@@ -347,7 +368,7 @@ impl Candidates {
                 continue;
             }
             if is_own {
-                candidates.own.push(volume.clone());
+                candidates.pre_bound.push(volume.clone());
             } else if volume.is_available
                 && selector.is_none_or(|selector| selector.matches(|key| volume.labels.get(key)))
                 && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
@@ -355,67 +376,79 @@ impl Candidates {
                 candidates.free.push(volume.clone());
             }
         }
-        candidates.own.sort_by(|a, b| a.name.cmp(&b.name));
+        candidates.pre_bound.sort_by(|a, b| a.name.cmp(&b.name));
         candidates.free.sort_by(|a, b| a.capacity.cmp(&b.capacity).then_with(|| a.name.cmp(&b.name)));
         Ok(candidates)
     }
 
-    /// The volume that the claim gets on a node. If one is made for it, that one or none.
-    fn find(&self, labels: &Labels, is_free: impl Fn(&Volume) -> bool) -> Option<&Arc<Volume>> {
-        let reaches =
-            |volume: &Volume| volume.affinity.as_ref().is_none_or(|affinity| selects(affinity, labels));
-        match self.own.iter().find(|volume| is_free(volume)) {
+    /// The volume for the claim on a node. A pre-bound volume is used, or none.
+    fn find(
+        &self,
+        labels: &Labels,
+        is_free: impl Fn(&PersistentVolume) -> bool,
+    ) -> Option<&Arc<PersistentVolume>> {
+        let reaches = |volume: &PersistentVolume| {
+            volume.affinity.as_ref().is_none_or(|affinity| selects(affinity, labels))
+        };
+        match self.pre_bound.iter().find(|volume| is_free(volume)) {
             Some(own) => reaches(own).then_some(own),
             None => self.free.iter().find(|volume| is_free(volume) && reaches(volume)),
         }
     }
 }
 
-// === impl Room ===
+// === impl ProvisioningCapacity ===
 
-impl Room {
-    fn new(claim: &Claim, class: &Class, storage: &Storage) -> Room {
-        let Some(request) = &claim.request else { return Room::Unknown };
+impl ProvisioningCapacity {
+    fn new(
+        claim: &PersistentVolumeClaim,
+        class: &StorageClass,
+        storage: &StorageCache,
+    ) -> ProvisioningCapacity {
+        let Some(request) = &claim.request else { return ProvisioningCapacity::Unchecked };
         match storage.driver(&class.provisioner) {
-            None => return Room::Unknown,
-            Some(Ok(driver)) if !driver.tracks_capacity => return Room::Unknown,
+            None => return ProvisioningCapacity::Unchecked,
+            Some(Ok(driver)) if !driver.tracks_capacity => return ProvisioningCapacity::Unchecked,
             Some(Ok(_)) => {}
-            Some(Err(why)) => return Room::On(Vec::new(), Some(why.clone())),
+            Some(Err(why)) => return ProvisioningCapacity::OnNodes(Vec::new(), Some(why.clone())),
         }
         let (mut nodes, mut lost, bytes) = (Vec::new(), None, request.value());
         for capacity in storage.capacities(&claim.class) {
             match capacity {
-                Ok(capacity) if capacity.largest.is_some_and(|largest| largest >= bytes) => {
+                Ok(capacity) if capacity.max_volume_size.is_some_and(|largest| largest >= bytes) => {
                     nodes.extend(capacity.nodes.clone());
                 }
                 Ok(_) => {}
                 Err(why) => lost = lost.or(Some(why.clone())),
             }
         }
-        Room::On(nodes, lost)
+        ProvisioningCapacity::OnNodes(nodes, lost)
     }
 }
 
-/// A claim of the pod came or changed, or there are other volumes to be had.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
-    let About::Thing { old, new } = hint.event.about else { return true };
+/// A claim of the pod was added or updated, or other volumes or capacity may be available.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
+    let EventObjects::Tracked { old, new } = hint.event.objects else { return true };
     let (Some(own), Some(thing)) = (hint.volumes, new.or(old)) else { return true };
     match (&thing.details, old.map(|old| &old.details)) {
-        // Of the details only a claim has none.
-        (Details::None, _) => hint.has_claim(own, thing),
+        // Of the registered kinds only a claim has no details.
+        (TrackedDetails::None, _) => hint.uses_claim(own, thing),
         (
-            Details::StorageClass { topologies, .. },
-            Some(Details::StorageClass { topologies: before, .. }),
+            TrackedDetails::StorageClass { allowed_topologies: topologies, .. },
+            Some(TrackedDetails::StorageClass { allowed_topologies: before, .. }),
         ) => topologies != before,
-        (Details::CsiNode { migrated, .. }, Some(Details::CsiNode { migrated: before, .. })) => {
-            migrated != before
-        }
-        (Details::CsiDriver { tracks_capacity }, Some(Details::CsiDriver { tracks_capacity: before })) => {
-            *before && !tracks_capacity && own.is_of_driver(&thing.name)
-        }
-        (Details::CsiStorageCapacity { most }, Some(Details::CsiStorageCapacity { most: before })) => {
-            most.is_some() && most > before
-        }
+        (
+            TrackedDetails::CsiNode { migrated_plugins: migrated, .. },
+            Some(TrackedDetails::CsiNode { migrated_plugins: before, .. }),
+        ) => migrated != before,
+        (
+            TrackedDetails::CsiDriver { tracks_capacity },
+            Some(TrackedDetails::CsiDriver { tracks_capacity: before }),
+        ) => *before && !tracks_capacity && own.has_inline_csi_driver(&thing.name),
+        (
+            TrackedDetails::CsiStorageCapacity { max_volume_size: most },
+            Some(TrackedDetails::CsiStorageCapacity { max_volume_size: before }),
+        ) => most.is_some() && most > before,
         _ => true,
     }
 }

@@ -1,68 +1,74 @@
-//! VolumeRestrictions: disks that a node must not have twice, and claims that one pod alone may use.
+//! VolumeRestrictions: disks that the pods of a node cannot share, and ReadWriteOncePod claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::registration::{Filter, Registration};
-use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod, unreadable};
-use crate::events::{About, Hint, Sort, ThingKind};
+use super::registration::{FilterTraits, Registration};
+use super::volume_context::{PodChanges, VolumeNode, VolumePod, unreadable_status};
+use crate::events::{ClusterEvent, EventObjects, HintContext, TrackedObjectKind};
 use crate::plugin::{ExtensionPoint, Plugin};
-use crate::storage::{PodVolumes, Storage, Trouble};
-use crate::verdict::Refusal;
+use crate::status::Status;
+use crate::storage::{PodVolumes, StorageCache, VolumeError};
 
-/// What it says of itself.
-pub(crate) const REGISTRATION: Registration = Registration {
-    name: "VolumeRestrictions",
-    points: |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter],
-    filter: Some(
-        Filter::BEYOND_AND_PODS.unprepared(r#"cannot read "PreFilterVolumeRestrictions" from cycleState"#),
-    ),
-    events: &[Sort::NodeAdded, Sort::PodDeleted, Sort::Added(ThingKind::Claim)],
-    queueing_hint,
-    ..Registration::EMPTY
-};
+pub(crate) const REGISTRATION: Registration =
+    Registration::new("VolumeRestrictions", |_| &[ExtensionPoint::PreFilter, ExtensionPoint::Filter])
+        .filter(
+            FilterTraits::CLUSTER_AND_PODS
+                .with_missing_state_error(r#"cannot read "PreFilterVolumeRestrictions" from cycleState"#),
+        )
+        .events(&[
+            ClusterEvent::NodeAdd,
+            ClusterEvent::AssignedPodDelete,
+            ClusterEvent::Add(TrackedObjectKind::PersistentVolumeClaim),
+        ])
+        .queueing_hint(queueing_hint);
 
 const PLUGIN: Plugin = Plugin::VolumeRestrictions;
 
-/// What is known of a pod that there is something to check for.
+/// The PreFilter state of a pod that is not skipped.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct VolumeRestrictionsState {
     volumes: Arc<PodVolumes>,
-    /// The claims that the pod must have for itself.
-    own_claims: BTreeSet<Arc<str>>,
-    /// How many of them a pod on some node uses.
-    taken: usize,
+    /// The ReadWriteOncePod claims of the pod.
+    read_write_once_pod_claims: BTreeSet<Arc<str>>,
+    /// The number of them that an assigned pod uses.
+    claims_in_use: usize,
 }
 
-/// Looks at the pod.
-pub(crate) fn pre_filter(pod: VolumePod<'_>, storage: &Storage) -> Result<Option<State>, Refusal> {
+pub(crate) fn pre_filter(
+    pod: VolumePod<'_>,
+    storage: &StorageCache,
+) -> Result<Option<VolumeRestrictionsState>, Status> {
     let mut own_claims = BTreeSet::new();
     for name in pod.volumes.named_claims() {
         let Some(claim) = storage.claim(pod.namespace, name) else {
-            return Err(Refusal::unresolvable(PLUGIN, Trouble::no_claim(name)));
+            return Err(Status::unresolvable(PLUGIN, VolumeError::claim_not_found(name)));
         };
-        let claim = claim.as_ref().map_err(|why| unreadable(PLUGIN, why))?;
-        if claim.is_for_one_pod() {
+        let claim = claim.as_ref().map_err(|why| unreadable_status(PLUGIN, why))?;
+        if claim.is_read_write_once_pod() {
             own_claims.insert(name.clone());
         }
     }
     let taken = own_claims.iter().filter(|claim| storage.is_mounted(pod.namespace, claim)).count();
     let needed = pod.volumes.has_disks() || taken > 0;
-    Ok(needed.then(|| State { volumes: pod.volumes.clone(), own_claims, taken }))
+    Ok(needed.then(|| VolumeRestrictionsState {
+        volumes: pod.volumes.clone(),
+        read_write_once_pod_claims: own_claims,
+        claims_in_use: taken,
+    }))
 }
 
-/// Looks at a node.
 pub(crate) fn filter(
-    state: &State,
+    state: &VolumeRestrictionsState,
     node: &VolumeNode<'_>,
-    hypothesis: &VolumeHypothesis<'_>,
-    storage: &Storage,
-) -> Result<(), Refusal> {
-    if state.volumes.has_disks() && state.has_conflict(node, hypothesis, storage) {
-        return Err(Refusal::unschedulable(PLUGIN, "node(s) had no available disk"));
+    pod_changes: &PodChanges<'_>,
+    storage: &StorageCache,
+) -> Result<(), Status> {
+    if state.volumes.has_disks() && state.has_disk_conflict(node, pod_changes, storage) {
+        return Err(Status::unschedulable(PLUGIN, "node(s) had no available disk"));
     }
-    if state.is_taken(hypothesis, storage) {
-        return Err(Refusal::unschedulable(
+    if state.is_claim_in_use(pod_changes, storage) {
+        return Err(Status::unschedulable(
             PLUGIN,
             "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
         ));
@@ -70,43 +76,43 @@ pub(crate) fn filter(
     Ok(())
 }
 
-// === impl State ===
+// === impl VolumeRestrictionsState ===
 
-impl State {
-    fn has_conflict(
+impl VolumeRestrictionsState {
+    fn has_disk_conflict(
         &self,
         node: &VolumeNode<'_>,
-        hypothesis: &VolumeHypothesis<'_>,
-        storage: &Storage,
+        pod_changes: &PodChanges<'_>,
+        storage: &StorageCache,
     ) -> bool {
         let there = storage.node(node.name).into_iter().flat_map(|node| &node.disks);
-        let there = there.filter(|(pod, _)| !hypothesis.without.contains(pod)).map(|(_, volumes)| volumes);
-        let mut others = there.chain(hypothesis.with.iter().map(|pod| pod.volumes));
+        let there = there.filter(|(pod, _)| !pod_changes.removed.contains(pod)).map(|(_, volumes)| volumes);
+        let mut others = there.chain(pod_changes.added.iter().map(|pod| pod.volumes));
         others.any(|other| self.volumes.disks().any(|disk| other.disks().any(|other| disk.conflicts(other))))
     }
 
-    /// As in kube-scheduler a hypothesis counts uses by the claims' names alone, in whatever namespace, and a claim
-    /// as often as a pod names it.
-    fn is_taken(&self, hypothesis: &VolumeHypothesis<'_>, storage: &Storage) -> bool {
-        if hypothesis.is_empty() || self.own_claims.is_empty() {
-            return self.taken > 0;
+    /// As in kube-scheduler the claims of added and removed pods are counted by name alone, in any namespace, and as
+    /// often as a pod names them.
+    fn is_claim_in_use(&self, pod_changes: &PodChanges<'_>, storage: &StorageCache) -> bool {
+        if pod_changes.is_empty() || self.read_write_once_pod_claims.is_empty() {
+            return self.claims_in_use > 0;
         }
         let uses = |volumes: &PodVolumes| {
-            volumes.named_claims().filter(|claim| self.own_claims.contains(*claim)).count()
+            volumes.named_claims().filter(|claim| self.read_write_once_pod_claims.contains(*claim)).count()
         };
-        let gone = hypothesis.without.iter().filter_map(|pod| storage.placed(*pod));
+        let gone = pod_changes.removed.iter().filter_map(|pod| storage.placed_pod(*pod));
         let gone: usize = gone.map(|(_, volumes, _)| uses(volumes)).sum();
-        let come: usize = hypothesis.with.iter().map(|pod| uses(pod.volumes)).sum();
-        self.taken + come > gone
+        let come: usize = pod_changes.added.iter().map(|pod| uses(pod.volumes)).sum();
+        self.claims_in_use + come > gone
     }
 }
 
-/// A pod left that had a disk or a claim that the pod wants for itself, or a claim of its own came.
-fn queueing_hint(hint: &Hint<'_>) -> bool {
+/// A pod with a conflicting disk or claim was deleted, or a claim of the pod was added.
+fn queueing_hint(hint: &HintContext<'_>) -> bool {
     let Some(own) = hint.volumes else { return true };
-    match hint.event.about {
-        About::Node { .. } => true,
-        About::Pod { old, volumes, .. } => {
+    match hint.event.objects {
+        EventObjects::Node { .. } => true,
+        EventObjects::Pod { old, volumes, .. } => {
             let Some(others) = volumes else { return true };
             if old.is_some_and(|gone| gone.name.namespace != hint.pod.name.namespace) {
                 return false;
@@ -114,7 +120,7 @@ fn queueing_hint(hint: &Hint<'_>) -> bool {
             let disk = own.disks().any(|own| others.disks().any(|other| own.conflicts(other)));
             disk || own.named_claims().any(|own| others.named_claims().any(|other| own == other))
         }
-        About::Thing { old, new } => new.or(old).is_none_or(|claim| hint.names_claim(own, claim)),
+        EventObjects::Tracked { old, new } => new.or(old).is_none_or(|claim| hint.names_claim(own, claim)),
     }
 }
 
@@ -122,7 +128,7 @@ fn queueing_hint(hint: &Hint<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::PodId;
-    use crate::plugins::volume_view::said;
+    use crate::plugins::volume_context::describe;
     use kubernetes::labels::Labels;
     use serde_json::{Value, json};
 
@@ -138,7 +144,7 @@ mod tests {
         json!({"persistentVolumeClaim": {"claimName": claim}})
     }
 
-    /// Asks for a pod in namespace `a` on node `n`, with other pods (by place: 0, 1, …) where they are.
+    /// Filters a pod in namespace `a` on node `n`, with other pods (by index: 0, 1, …) on their nodes.
     #[track_caller]
     fn check(
         objects: &[Value],
@@ -147,10 +153,10 @@ mod tests {
         (without, with): (&[u32], &[Value]),
         expected: &str,
     ) {
-        let mut storage = Storage::of(objects);
+        let mut storage = StorageCache::of(objects);
         for (id, (node, namespace, volumes)) in placed.iter().enumerate() {
             let volumes = PodVolumes::of(json!([volumes]));
-            storage.place(PodId(id as u32), &(*node).into(), &(*namespace).into(), &volumes);
+            storage.add_pod(PodId(id as u32), &(*node).into(), &(*namespace).into(), &volumes);
         }
         let (namespace, volumes) = ("a".into(), PodVolumes::of(json!([pod])));
         let without: Vec<PodId> = without.iter().map(|id| PodId(*id)).collect();
@@ -161,20 +167,20 @@ mod tests {
         let found = match found {
             Ok(None) => "skipped".to_owned(),
             Ok(Some(state)) => {
-                let hypothesis = VolumeHypothesis { without: &without, with: &guests };
+                let hypothesis = PodChanges { removed: &without, added: &guests };
                 let node = VolumeNode { name: &"n".into(), labels: &Labels::default() };
                 match filter(&state, &node, &hypothesis, &storage) {
                     Ok(()) => "fits".to_owned(),
-                    Err(refusal) => said(&refusal),
+                    Err(refusal) => describe(&refusal),
                 }
             }
-            Err(refusal) => said(&refusal),
+            Err(refusal) => describe(&refusal),
         };
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_claim_for_one_pod_is_taken_wherever_that_pod_is() {
+    fn a_read_write_once_pod_claim_is_in_use_on_any_node() {
         let objects = [claim("a", "c", "ReadWriteOncePod")];
         check(&objects, &[], uses("c"), (&[], &[]), "skipped");
         check(&objects, &[("far", "a", uses("c"))], uses("c"), (&[], &[]), TAKEN);
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hypothesis_counts_by_the_name_of_the_claim_alone() {
+    fn added_and_removed_pods_count_claims_by_name_alone() {
         let objects = [claim("a", "c", "ReadWriteOncePod")];
         let placed = [("n", "a", uses("c")), ("n", "b", uses("c"))];
         check(&objects, &placed, uses("c"), (&[0], &[]), "fits");
@@ -194,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_in_the_way_only_on_its_node() {
+    fn a_disk_conflicts_only_on_its_node() {
         let disk = || json!({"awsElasticBlockStore": {"volumeID": "v"}});
         check(&[], &[("n", "b", disk())], disk(), (&[], &[]), CONFLICT);
         check(&[], &[("far", "b", disk())], disk(), (&[], &[]), "fits");
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_must_be_there_and_make_sense() {
+    fn a_claim_must_exist_and_be_readable() {
         let missing =
             "VolumeRestrictions UnschedulableAndUnresolvable: persistentvolumeclaim \"c\" not found";
         check(&[], &[], uses("c"), (&[], &[]), missing);

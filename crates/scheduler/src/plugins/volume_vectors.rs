@@ -1,4 +1,4 @@
-//! The plugins for volumes against what kube-scheduler itself said of the same clusters.
+//! The volume plugins compared with kube-scheduler's results for the same clusters.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -9,14 +9,14 @@ use kubernetes::labels::Labels;
 use model::Kind;
 use serde_json::Value;
 
-use super::volume_view::{VolumeHypothesis, VolumeNode, VolumePod};
+use super::volume_context::{PodChanges, VolumeNode, VolumePod};
 use super::{node_volume_limits, volume_binding, volume_restrictions, volume_zone};
 use crate::ids::PodId;
-use crate::storage::{PodVolumes, Storage, StorageKind, VolumeJson};
-use crate::verdict::Refusal;
+use crate::status::Status;
+use crate::storage::{PodVolumes, StorageCache, StorageKind, VolumeJson};
 
-/// The plugins in their order, with those of volumes in the middle.
-const BEFORE: [&str; 7] = [
+/// The plugins that run before the volume plugins, and the volume plugins.
+const EARLIER_PLUGINS: [&str; 7] = [
     "SchedulingGates",
     "NodeUnschedulable",
     "NodeName",
@@ -25,44 +25,44 @@ const BEFORE: [&str; 7] = [
     "NodePorts",
     "NodeResourcesFit",
 ];
-const VOLUMES: [&str; 4] = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
+const VOLUME_PLUGINS: [&str; 4] = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
 
 #[test]
-fn volumes_decide_as_in_kube_scheduler() {
+fn volume_plugins_decide_as_in_kube_scheduler() {
     check(include_bytes!("../../../../testdata/scheduler/vectors/volumes.jsonl.gz"), 300);
 }
 
 #[test]
-fn odd_volumes_decide_as_in_kube_scheduler() {
+fn volume_plugins_decide_as_in_kube_scheduler_for_odd_volumes() {
     check(include_bytes!("../../../../testdata/scheduler/vectors/volumes2.jsonl.gz"), 300);
 }
 
 #[test]
-fn volumes_of_clouds_decide_as_in_kube_scheduler() {
+fn volume_plugins_decide_as_in_kube_scheduler_for_cloud_volumes() {
     check(include_bytes!("../../../../testdata/scheduler/vectors/volumes3.jsonl.gz"), 300);
 }
 
-/// Goes through all cases; that many verdicts of the plugins for volumes must have been compared at least.
+/// Checks all cases; at least that many rejections by volume plugins must have been compared.
 #[track_caller]
 fn check(file: &[u8], at_least: usize) {
     let mut refusals = 0;
     for line in BufReader::new(GzDecoder::new(file)).lines() {
         let case: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        refusals += World::of(&case).check(&case);
+        refusals += VectorCluster::of(&case).check(&case);
     }
     assert!(refusals >= at_least, "only {refusals} refusals were compared");
 }
 
 #[derive(Default)]
-struct World {
-    storage: Storage,
+struct VectorCluster {
+    storage: StorageCache,
     nodes: Vec<(Arc<str>, Labels)>,
     /// By namespace and name.
-    pods: BTreeMap<String, Pod>,
+    pods: BTreeMap<String, VectorPod>,
 }
 
 #[derive(Clone)]
-struct Pod {
+struct VectorPod {
     id: PodId,
     namespace: Arc<str>,
     volumes: Option<Arc<PodVolumes>>,
@@ -70,18 +70,18 @@ struct Pod {
     nominated: Option<String>,
 }
 
-struct States {
-    restrictions: Option<volume_restrictions::State>,
-    limits: Option<node_volume_limits::State>,
-    binding: Option<volume_binding::State>,
-    zone: Option<volume_zone::State>,
+struct VectorStates {
+    restrictions: Option<volume_restrictions::VolumeRestrictionsState>,
+    limits: Option<node_volume_limits::NodeVolumeLimitsState>,
+    binding: Option<volume_binding::VolumeBindingState>,
+    zone: Option<volume_zone::VolumeZoneState>,
 }
 
-// === impl World ===
+// === impl VectorCluster ===
 
-impl World {
-    fn of(case: &Value) -> World {
-        let mut world = World::default();
+impl VectorCluster {
+    fn of(case: &Value) -> VectorCluster {
+        let mut world = VectorCluster::default();
         for value in case["objects"].as_array().unwrap() {
             let object = testobjects::object(value);
             let kind = Kind::of(&object.meta().api_version, &object.meta().kind);
@@ -108,7 +108,7 @@ impl World {
         let volumes =
             PodVolumes::read(&volumes.unwrap_or_default(), &text(&meta["name"]), &text(&meta["uid"]));
         let (name, namespace) = (text(&meta["name"]), text(&meta["namespace"]));
-        let pod = Pod {
+        let pod = VectorPod {
             id: PodId(self.pods.len() as u32),
             namespace: namespace.clone(),
             volumes,
@@ -122,9 +122,9 @@ impl World {
         }
     }
 
-    fn place(&mut self, pod: &Pod, node: &Arc<str>) {
+    fn place(&mut self, pod: &VectorPod, node: &Arc<str>) {
         if let Some(volumes) = &pod.volumes {
-            self.storage.place(pod.id, node, &pod.namespace, volumes);
+            self.storage.add_pod(pod.id, node, &pod.namespace, volumes);
         }
     }
 
@@ -138,34 +138,41 @@ impl World {
                 continue;
             }
             let Some(volumes) = &pod.volumes else {
-                refusals += self.finish(expect, &pod, None, &place);
+                refusals += self.apply_expected_decision(expect, &pod, None, &place);
                 continue;
             };
             let view = VolumePod { namespace: &pod.namespace, volumes };
-            let found = States::new(view, &self.storage);
+            let found = VectorStates::new(view, &self.storage);
             match (found, expect.get("preFilter")) {
-                (found, Some(expected)) if VOLUMES.contains(&expected["plugin"].as_str().unwrap()) => {
-                    assert_eq!(found.err().map(said).as_ref(), Some(expected), "{place}");
+                (found, Some(expected)) if VOLUME_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {
+                    assert_eq!(found.err().map(to_vector_json).as_ref(), Some(expected), "{place}");
                     refusals += 1;
                 }
-                (_, Some(expected)) if BEFORE.contains(&expected["plugin"].as_str().unwrap()) => {}
+                (_, Some(expected)) if EARLIER_PLUGINS.contains(&expected["plugin"].as_str().unwrap()) => {}
                 (Err(refusal), _) => panic!("{place}: refused by {refusal:?}"),
                 (Ok(_), Some(_)) => {}
                 (Ok(states), None) => {
                     for (node, expected) in expect["nodes"].as_object().into_iter().flatten() {
                         refusals += self.check_node(&states, &pod, node, expected, &place);
                     }
-                    refusals += self.finish(expect, &pod, Some(&states), &place);
+                    refusals += self.apply_expected_decision(expect, &pod, Some(&states), &place);
                 }
             }
         }
         refusals
     }
 
-    fn check_node(&self, states: &States, pod: &Pod, node: &str, expected: &Value, place: &str) -> usize {
+    fn check_node(
+        &self,
+        states: &VectorStates,
+        pod: &VectorPod,
+        node: &str,
+        expected: &Value,
+        place: &str,
+    ) -> usize {
         let (name, labels) = self.nodes.iter().find(|(name, _)| &**name == node).unwrap();
         let plugin = expected["plugin"].as_str().unwrap_or_default();
-        if BEFORE.contains(&plugin) {
+        if EARLIER_PLUGINS.contains(&plugin) {
             return 0;
         }
         let nominated: Vec<VolumePod<'_>> = self
@@ -179,15 +186,21 @@ impl World {
             .collect();
         let node = VolumeNode { name, labels };
         let found = states
-            .filter(&node, &VolumeHypothesis { without: &[], with: &nominated }, &self.storage)
-            .and_then(|()| states.filter(&node, &VolumeHypothesis::default(), &self.storage));
-        let ours = VOLUMES.contains(&plugin);
-        assert_eq!(found.err().map(said).as_ref(), ours.then_some(expected), "{place} on {name}");
+            .filter(&node, &PodChanges { removed: &[], added: &nominated }, &self.storage)
+            .and_then(|()| states.filter(&node, &PodChanges::default(), &self.storage));
+        let ours = VOLUME_PLUGINS.contains(&plugin);
+        assert_eq!(found.err().map(to_vector_json).as_ref(), ours.then_some(expected), "{place} on {name}");
         usize::from(ours)
     }
 
-    /// Does what the scheduler does.
-    fn finish(&mut self, expect: &Value, pod: &Pod, states: Option<&States>, place: &str) -> usize {
+    /// Applies the expected decision to the cluster.
+    fn apply_expected_decision(
+        &mut self,
+        expect: &Value,
+        pod: &VectorPod,
+        states: Option<&VectorStates>,
+        place: &str,
+    ) -> usize {
         if let Some(node) = expect["node"].as_str() {
             let (name, labels) = self.nodes.iter().find(|(name, _)| &**name == node).unwrap().clone();
             if let Some(binding) = states.and_then(|states| states.binding.as_ref()) {
@@ -204,7 +217,7 @@ impl World {
         if let (Some(node), Some(states)) = (&nominated, states) {
             let (name, labels) = self.nodes.iter().find(|(name, _)| **name == **node).unwrap();
             let node = VolumeNode { name, labels };
-            let hypothesis = VolumeHypothesis { without: &victims, with: &[] };
+            let hypothesis = PodChanges { removed: &victims, added: &[] };
             assert_eq!(
                 states.filter(&node, &hypothesis, &self.storage),
                 Ok(()),
@@ -212,7 +225,7 @@ impl World {
             );
         }
         for victim in &victims {
-            self.storage.displace(*victim);
+            self.storage.remove_pod(*victim);
         }
         let known = self.pods.values_mut().find(|known| known.id == pod.id).unwrap();
         known.nominated =
@@ -224,11 +237,11 @@ impl World {
     }
 }
 
-// === impl States ===
+// === impl VectorStates ===
 
-impl States {
-    fn new(pod: VolumePod<'_>, storage: &Storage) -> Result<States, Refusal> {
-        Ok(States {
+impl VectorStates {
+    fn new(pod: VolumePod<'_>, storage: &StorageCache) -> Result<VectorStates, Status> {
+        Ok(VectorStates {
             restrictions: volume_restrictions::pre_filter(pod, storage)?,
             limits: node_volume_limits::pre_filter(pod, storage),
             binding: volume_binding::pre_filter(pod, storage)?,
@@ -239,14 +252,14 @@ impl States {
     fn filter(
         &self,
         node: &VolumeNode<'_>,
-        hypothesis: &VolumeHypothesis<'_>,
-        storage: &Storage,
-    ) -> Result<(), Refusal> {
+        pod_changes: &PodChanges<'_>,
+        storage: &StorageCache,
+    ) -> Result<(), Status> {
         if let Some(state) = &self.restrictions {
-            volume_restrictions::filter(state, node, hypothesis, storage)?;
+            volume_restrictions::filter(state, node, pod_changes, storage)?;
         }
         if let Some(state) = &self.limits {
-            node_volume_limits::filter(state, node, hypothesis, storage)?;
+            node_volume_limits::filter(state, node, pod_changes, storage)?;
         }
         if let Some(state) = &self.binding {
             volume_binding::filter(state, node, storage)?;
@@ -255,8 +268,8 @@ impl States {
     }
 }
 
-/// A refusal as a vector writes it.
-fn said(refusal: Refusal) -> Value {
+/// A status as in the vectors.
+fn to_vector_json(refusal: Status) -> Value {
     let mut reasons = refusal.reasons;
     reasons.sort();
     serde_json::json!({

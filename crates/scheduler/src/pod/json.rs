@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use kubernetes::amounts::ScalarNames;
+use kubernetes::amounts::ScalarResourceNames;
 use kubernetes::labels::Labels;
 use kubernetes::owners::OwnerRef;
 use kubernetes::read::{moment, nullable, view};
-use kubernetes::requests::{Counting, PodResources};
-use kubernetes::selector::{LabelSelector, NodeSelector, NodeTerm, RequiredNodeAffinity, Selector};
+use kubernetes::requests::{PodResources, PodResourcesOptions};
+use kubernetes::selector::{LabelSelector, NodeSelector, NodeSelectorTerm, RequiredNodeAffinity, Selector};
 use kubernetes::taints::Toleration;
 use model::{Moment, NamespacedName, Object};
 use serde::Deserialize;
 
 use super::super::storage::{PodVolumes, VolumeJson};
-use super::{Controller, ControllerKind, HostPort, Pod, Shape, SpreadConstraint, Term, Usage};
+use super::{
+    Controller, ControllerKind, HostPort, Pod, PodAffinityTerm, PodUsage, SchedulingSpec, SpreadConstraint,
+};
 
 const ALWAYS: &str = "Always";
 
@@ -153,7 +155,7 @@ struct NodeAffinityJson {
 struct PreferredNodesJson {
     #[serde(default)]
     weight: i32,
-    preference: NodeTerm,
+    preference: NodeSelectorTerm,
 }
 
 #[derive(Default, Deserialize)]
@@ -207,9 +209,9 @@ struct SpreadJson {
     node_taints_policy: Option<Arc<str>>,
 }
 
-/// What can be told of a pod that makes no sense as a whole.
+/// The fields that can be read of an unreadable pod.
 #[derive(Default)]
-pub(super) struct Bare {
+pub(super) struct PartialPod {
     pub labels: Labels,
     pub scheduler_name: Arc<str>,
     pub node_name: Option<Arc<str>>,
@@ -217,10 +219,10 @@ pub(super) struct Bare {
     pub finished: bool,
 }
 
-pub(crate) fn bare(object: &Object) -> Bare {
-    let Ok(value) = object.value() else { return Bare::default() };
+pub(crate) fn read_partial(object: &Object) -> PartialPod {
+    let Ok(value) = object.value() else { return PartialPod::default() };
     let text = |pointer: &str| value.pointer(pointer).and_then(|text| text.as_str());
-    Bare {
+    PartialPod {
         labels: value
             .pointer("/metadata/labels")
             .and_then(|labels| Labels::deserialize(labels).ok())
@@ -234,14 +236,14 @@ pub(crate) fn bare(object: &Object) -> Bare {
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Result<Pod, String> {
+pub(super) fn read(object: &Object, scalars: &mut ScalarResourceNames) -> Result<Pod, String> {
     let PodJson { metadata, spec, status } = view(object)?;
     let resources: PodResources<'_> = view(object)?;
-    let taken = resources.taken();
-    let usage = Usage {
+    let taken = resources.calculate_resource();
+    let usage = PodUsage {
         requested: scalars.amounts(&taken.requests),
-        scored_cpu: taken.scored_cpu.0,
-        scored_memory: taken.scored_memory.0,
+        non_zero_cpu: taken.non_zero_cpu.0,
+        non_zero_memory: taken.non_zero_memory.0,
     };
     let controller =
         metadata.owner_references.iter().find(|owner| owner.controller == Some(true)).and_then(controller);
@@ -251,29 +253,29 @@ pub(super) fn read(object: &Object, scalars: &mut ScalarNames) -> Result<Pod, St
         );
     let nominated = status.nominated_node_name.filter(|name| !name.is_empty());
     let namespace = metadata.namespace;
-    let shape = Shape {
-        requests: scalars.amounts(&resources.requests(Counting::INCOMING)),
-        scored_requests: scalars.amounts(&resources.requests(Counting::SCORED)),
+    let shape = SchedulingSpec {
+        requests: scalars.amounts(&resources.requests(PodResourcesOptions::INCOMING)),
+        non_zero_requests: scalars.amounts(&resources.requests(PodResourcesOptions::SCORED)),
         balanced_requests: usage.requested.clone(),
-        ..shape(&namespace, &spec)?
+        ..scheduling_spec(&namespace, &spec)?
     };
     Ok(Pod {
         name: NamespacedName { namespace, name: metadata.name.clone() },
         uid: metadata.uid.clone(),
         labels: metadata.labels,
         volumes: PodVolumes::read(&spec.volumes, &metadata.name, &metadata.uid),
-        shape: Arc::new(shape),
+        spec: Arc::new(shape),
         usage,
         node_name: spec.node_name.filter(|name| !name.is_empty()),
         nominated_node: nominated.clone(),
-        said_nominated: nominated,
-        gates: spec.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
+        status_nominated_node: nominated,
+        scheduling_gates: spec.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
         controller,
         terminating: metadata.deletion_timestamp.is_some(),
         preempted,
         finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-        started: status.start_time.map(Moment::nanos),
-        trouble: None,
+        start_time: status.start_time.map(Moment::nanos),
+        read_error: None,
     })
 }
 
@@ -287,8 +289,8 @@ fn controller(owner: &OwnerRef) -> Option<Controller> {
     Some(Controller { kind, name: owner.name.as_str().into() })
 }
 
-/// All but the resources.
-fn shape(namespace: &Arc<str>, spec: &SpecJson) -> Result<Shape, String> {
+/// The spec without the resources.
+fn scheduling_spec(namespace: &Arc<str>, spec: &SpecJson) -> Result<SchedulingSpec, String> {
     let affinity = &spec.affinity;
     let sidecars =
         spec.init_containers.iter().filter(|container| container.restart_policy.as_deref() == Some(ALWAYS));
@@ -316,7 +318,7 @@ fn shape(namespace: &Arc<str>, spec: &SpecJson) -> Result<Shape, String> {
     };
     let mut preferred_affinity = weighted("podAffinity", 1, &affinity.pod_affinity.preferred)?;
     preferred_affinity.extend(weighted("podAntiAffinity", -1, &affinity.pod_anti_affinity.preferred)?);
-    Ok(Shape {
+    Ok(SchedulingSpec {
         namespace: namespace.clone(),
         scheduler_name: match &spec.scheduler_name {
             Some(name) if !name.is_empty() => name.clone(),
@@ -325,26 +327,37 @@ fn shape(namespace: &Arc<str>, spec: &SpecJson) -> Result<Shape, String> {
         priority: spec.priority,
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         tolerations: spec.tolerations.clone(),
-        required_nodes: RequiredNodeAffinity::new(
+        required_node_affinity: RequiredNodeAffinity::new(
             spec.node_selector.as_ref(),
             affinity.node_affinity.required.clone(),
         ),
-        prefers_nodes: affinity.node_affinity.preferred.is_some(),
-        preferred_nodes: preferred_nodes(affinity.node_affinity.preferred.as_deref().unwrap_or_default())?,
-        ports: host_ports(spec.containers.iter().chain(sidecars)),
+        has_preferred_node_affinity: affinity.node_affinity.preferred.is_some(),
+        preferred_node_affinity: preferred_nodes(
+            affinity.node_affinity.preferred.as_deref().unwrap_or_default(),
+        )?,
+        host_ports: host_ports(spec.containers.iter().chain(sidecars)),
         images: images.chain(image_volumes).map(tagged).collect(),
-        containers: spec.containers.len() + spec.init_containers.len(),
+        container_count: spec.containers.len() + spec.init_containers.len(),
         required_affinity: terms("podAffinity", &affinity.pod_affinity.required)?,
         required_anti_affinity: terms("podAntiAffinity", &affinity.pod_anti_affinity.required)?,
         preferred_affinity,
-        spread: spec.topology_spread_constraints.iter().enumerate().map(spread).collect::<Result<_, _>>()?,
-        features: features(spec, containers),
-        has_claims: !spec.resource_claims.is_empty(),
-        ..Shape::default()
+        spread_constraints: spec
+            .topology_spread_constraints
+            .iter()
+            .enumerate()
+            .map(spread)
+            .collect::<Result<_, _>>()?,
+        required_features: features(spec, containers),
+        has_resource_claims: !spec.resource_claims.is_empty(),
+        ..SchedulingSpec::default()
     })
 }
 
-fn term(namespace: &Arc<str>, json: &TermJson, place: impl Fn() -> String) -> Result<Term, String> {
+fn term(
+    namespace: &Arc<str>,
+    json: &TermJson,
+    place: impl Fn() -> String,
+) -> Result<PodAffinityTerm, String> {
     let selector = |field: &str, selector: &Option<LabelSelector>| {
         Selector::of(selector.as_ref()).map_err(|error| format!("{}.{field}: {error}", place()))
     };
@@ -352,16 +365,16 @@ fn term(namespace: &Arc<str>, json: &TermJson, place: impl Fn() -> String) -> Re
     let mut namespaces = if own { vec![namespace.clone()] } else { json.namespaces.clone() };
     namespaces.sort_unstable();
     namespaces.dedup();
-    Ok(Term {
+    Ok(PodAffinityTerm {
         namespaces,
         namespace_selector: selector("namespaceSelector", &json.namespace_selector)?,
         selector: selector("labelSelector", &json.label_selector)?,
-        key: json.topology_key.clone(),
+        topology_key: json.topology_key.clone(),
     })
 }
 
-/// Terms that count for nothing are left out, whatever they say; of the others each must make sense.
-fn preferred_nodes(list: &[PreferredNodesJson]) -> Result<Vec<(i64, NodeTerm)>, String> {
+/// Terms of weight zero are left out unchecked, as in kube-scheduler; the others must be valid.
+fn preferred_nodes(list: &[PreferredNodesJson]) -> Result<Vec<(i64, NodeSelectorTerm)>, String> {
     let mut preferred = Vec::new();
     for (index, json) in list.iter().enumerate().filter(|(_, json)| json.weight != 0) {
         json.preference.check().map_err(|error| {
@@ -377,7 +390,7 @@ fn spread((index, json): (usize, &SpreadJson)) -> Result<SpreadConstraint, Strin
         .map_err(|error| format!("spec.topologySpreadConstraints[{index}].labelSelector: {error}"))?;
     Ok(SpreadConstraint {
         max_skew: json.max_skew,
-        key: json.topology_key.clone(),
+        topology_key: json.topology_key.clone(),
         hard: match &*json.when_unsatisfiable {
             "DoNotSchedule" => Some(true),
             "ScheduleAnyway" => Some(false),
@@ -396,7 +409,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = &'a ContainerJson>) -> Vec<Ho
     let or = |text: &Arc<str>, default: &str| if text.is_empty() { default.into() } else { text.clone() };
     ports
         .map(|port| HostPort {
-            ip: or(&port.host_ip, HostPort::EVERYWHERE),
+            ip: or(&port.host_ip, HostPort::ALL_ADDRESSES),
             protocol: or(&port.protocol, "TCP"),
             port: port.host_port,
         })

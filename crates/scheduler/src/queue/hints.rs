@@ -1,31 +1,38 @@
-//! Whether an event may help a pod that was refused: the plugins that refused it are asked.
+//! Evaluation of the queueing hints of the plugins that rejected a pod.
 
-use super::{Entry, Known};
-use crate::events::{Event, Hint};
+use super::{QueueContext, QueueEntry};
+use crate::events::{HintContext, ObservedEvent};
 use crate::ids::PodId;
 use crate::plugin::Plugin;
 
-/// Whether an event may help a pod against any of those that refused it.
-pub(super) fn is_helped_at_all(known: Known<'_>, id: PodId, entry: &Entry, event: &Event<'_>) -> bool {
-    let is_helped = |plugin: &Plugin| plugin.asks(event.sort) && is_helped(*plugin, known, id, entry, event);
-    entry.rejectors.iter().any(is_helped)
+/// Whether the hint of any rejecting plugin says that the event may help.
+pub(super) fn is_worth_requeueing(
+    context: QueueContext<'_>,
+    id: PodId,
+    entry: &QueueEntry,
+    event: &ObservedEvent<'_>,
+) -> bool {
+    let is_helped = |plugin: &Plugin| {
+        plugin.is_registered_for(event.cluster_event) && evaluate_hint(*plugin, context, id, entry, event)
+    };
+    entry.rejector_plugins.iter().any(is_helped)
 }
 
-/// Whether an event that a plugin asks for may help a pod that it refused.
-pub(super) fn is_helped(
+/// Evaluates a plugin's hint for an event that it is registered for.
+pub(super) fn evaluate_hint(
     plugin: Plugin,
-    known: Known<'_>,
+    context: QueueContext<'_>,
     id: PodId,
-    entry: &Entry,
-    event: &Event<'_>,
+    entry: &QueueEntry,
+    event: &ObservedEvent<'_>,
 ) -> bool {
-    let (world, pod) = (known.world, known.world.pod(id));
-    let Some(rules) = known.rules(pod) else { return true };
-    plugin.is_helped(&Hint {
-        world,
+    let (world, pod) = (context.cache, context.cache.pod(id));
+    let Some(rules) = context.framework(pod) else { return true };
+    plugin.evaluate_hint(&HintContext {
+        cache: world,
         profile: &rules.profile,
         pod,
-        volumes: entry.extras.volumes.as_deref(),
+        volumes: entry.hint_inputs.volumes.as_deref(),
         event,
     })
 }

@@ -1,43 +1,43 @@
-//! What the scheduler assumes of claims and volumes between deciding and hearing of it from the API server.
+//! The assume cache: changes of claims and volumes that the scheduler assumes until they are observed.
 
 use std::sync::Arc;
 
-use super::Storage;
+use super::StorageCache;
 use super::attachable::ClaimKey;
-use super::objects::{Claim, ClaimRef, Volume};
-use super::read::Known;
-use crate::answer::VolumeChange;
+use super::objects::{ClaimRef, PersistentVolume, PersistentVolumeClaim};
+use super::read::ReadResult;
+use crate::decision::VolumeChange;
 
-/// What is known of one object: as it was last applied, and as it is assumed to become.
+/// An object as last applied, and with assumed changes.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Slot<T> {
-    pub(super) applied: Known<T>,
-    /// Always of the version that was applied: another version is news, and ends what was assumed.
+pub(super) struct AssumeSlot<T> {
+    pub(super) applied: ReadResult<T>,
+    /// Always of the applied resource version: another version ends the assumption.
     assumed: Option<Arc<T>>,
 }
 
-/// What placing a pod means for its claims.
+/// The reserved bindings and provisionings of a pod's claims.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reservation {
-    /// Claims, and the volumes they get, as they will be.
-    binds: Vec<(ClaimKey, Arc<Volume>)>,
-    /// Claims for which a volume will be made, as they will be.
-    provisions: Vec<Arc<Claim>>,
+pub(crate) struct VolumeReservation {
+    /// Claims and their volumes, the latter with the assumed `claimRef`.
+    binds: Vec<(ClaimKey, Arc<PersistentVolume>)>,
+    /// Claims to be provisioned, with the assumed selected node.
+    provisions: Vec<Arc<PersistentVolumeClaim>>,
 }
 
-/// An object of which there are versions.
+/// An object with a resource version.
 pub(super) trait Versioned {
     fn resource_version(&self) -> &str;
 }
 
-// === impl Slot ===
+// === impl AssumeSlot ===
 
-impl<T: Versioned> Slot<T> {
-    /// Takes what was applied, or that the object is gone.
-    pub(super) fn apply(slot: &mut Option<Slot<T>>, applied: Option<Known<T>>) {
+impl<T: Versioned> AssumeSlot<T> {
+    /// Applies a new version of an object, or its deletion.
+    pub(super) fn apply(slot: &mut Option<AssumeSlot<T>>, applied: Option<ReadResult<T>>) {
         let assumed = slot.take().and_then(|slot| slot.assumed);
         *slot = applied.map(|applied| {
-            // Objects of manifests have no versions: each is news.
+            // Objects of manifests have no resource version: each counts as a new one.
             let is_same = |assumed: &Arc<T>| {
                 let is_version = |new: &Arc<T>| {
                     let version = new.resource_version();
@@ -45,12 +45,12 @@ impl<T: Versioned> Slot<T> {
                 };
                 applied.as_ref().is_ok_and(is_version)
             };
-            Slot { assumed: assumed.filter(is_same), applied }
+            AssumeSlot { assumed: assumed.filter(is_same), applied }
         });
     }
 
-    /// As it is assumed to be, or else as it was applied.
-    pub(super) fn latest(&self) -> Result<&Arc<T>, &Arc<super::Unreadable>> {
+    /// The assumed version, or else the applied one.
+    pub(super) fn latest(&self) -> Result<&Arc<T>, &Arc<super::UnreadableObject>> {
         self.assumed.as_ref().map_or(self.applied.as_ref(), Ok)
     }
 
@@ -65,25 +65,26 @@ impl<T: Versioned> Slot<T> {
     }
 }
 
-// === impl Reservation ===
+// === impl VolumeReservation ===
 
-impl Reservation {
-    /// The claim gets this volume.
-    pub(crate) fn bind(&mut self, claim: &Claim, volume: &Arc<Volume>) {
+impl VolumeReservation {
+    /// Binds the claim to this volume.
+    pub(crate) fn bind(&mut self, claim: &PersistentVolumeClaim, volume: &Arc<PersistentVolume>) {
         let mine = Some(ClaimRef { key: claim.key.clone(), uid: claim.uid.clone() });
         let volume = match volume.claim == mine {
             true => volume.clone(),
-            false => Arc::new(Volume { claim: mine, ..(**volume).clone() }),
+            false => Arc::new(PersistentVolume { claim: mine, ..(**volume).clone() }),
         };
         self.binds.push((claim.key.clone(), volume));
     }
 
-    /// A volume is to be made for the claim, reachable from the node.
-    pub(crate) fn provision(&mut self, claim: &Claim, node: &Arc<str>) {
-        self.provisions.push(Arc::new(Claim { selected_node: Some(node.clone()), ..claim.clone() }));
+    /// Provisions a volume for the claim, reachable from the node.
+    pub(crate) fn provision(&mut self, claim: &PersistentVolumeClaim, node: &Arc<str>) {
+        self.provisions
+            .push(Arc::new(PersistentVolumeClaim { selected_node: Some(node.clone()), ..claim.clone() }));
     }
 
-    /// What the caller is to do.
+    /// The changes that the caller applies.
     pub(crate) fn changes(&self) -> Vec<VolumeChange> {
         let binds = self.binds.iter().map(|(claim, volume)| VolumeChange::Bind {
             claim: claim.name.clone(),
@@ -97,11 +98,11 @@ impl Reservation {
     }
 }
 
-// === impl Storage ===
+// === impl StorageCache ===
 
-impl Storage {
-    /// From now on, to the pods that come next, claims and volumes are as reserved.
-    pub(crate) fn assume(&mut self, reservation: &Reservation) {
+impl StorageCache {
+    /// Assumes the reserved changes, which later pods see.
+    pub(crate) fn assume(&mut self, reservation: &VolumeReservation) {
         for (_, volume) in &reservation.binds {
             if let Some(slot) = self.volumes.get_mut(&volume.name).and_then(|entry| entry.slot.as_mut()) {
                 slot.assume(volume);
@@ -114,8 +115,8 @@ impl Storage {
         }
     }
 
-    /// Undoes [`assume`](Storage::assume), as far as nothing newer was applied since.
-    pub(crate) fn forget(&mut self, reservation: &Reservation) {
+    /// Undoes [`assume`](StorageCache::assume), unless a newer version was applied since.
+    pub(crate) fn forget(&mut self, reservation: &VolumeReservation) {
         for (_, volume) in &reservation.binds {
             if let Some(slot) = self.volumes.get_mut(&volume.name).and_then(|entry| entry.slot.as_mut()) {
                 slot.forget(volume);
@@ -129,13 +130,13 @@ impl Storage {
     }
 }
 
-impl Versioned for Claim {
+impl Versioned for PersistentVolumeClaim {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }
 }
 
-impl Versioned for Volume {
+impl Versioned for PersistentVolume {
     fn resource_version(&self) -> &str {
         &self.resource_version
     }

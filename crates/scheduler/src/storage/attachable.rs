@@ -1,44 +1,44 @@
-//! What a node attaches, as its limits count it.
+//! Volumes as attach limits count them.
 
 use std::sync::Arc;
 
-/// A volume as the limits of a node count it: pods that use the same one together use it once.
+/// A volume as attach limits count it: once per node, however many pods use it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Attachable {
+pub(crate) struct AttachableVolume {
     /// The CSI driver that attaches it.
     pub(crate) driver: Arc<str>,
-    pub(crate) handle: Handle,
+    pub(crate) handle: VolumeHandle,
 }
 
-/// What tells volumes of one driver apart.
+/// The identity of a volume of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Handle {
-    /// What the driver calls it.
+pub(crate) enum VolumeHandle {
+    /// The volume handle.
     Volume(Arc<str>),
-    /// There is no volume yet; the claim stands for the one that will be.
+    /// A claim that is not bound yet stands for its future volume.
     Claim(ClaimKey),
 }
 
-/// What names a claim.
+/// The namespace and name of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClaimKey {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
 }
 
-// === impl Attachable ===
+// === impl AttachableVolume ===
 
-impl Attachable {
+impl AttachableVolume {
     /// A volume that exists.
-    pub(crate) fn volume(driver: &Arc<str>, handle: &Arc<str>) -> Attachable {
-        Attachable { driver: driver.clone(), handle: Handle::Volume(handle.clone()) }
+    pub(crate) fn volume(driver: &Arc<str>, handle: &Arc<str>) -> AttachableVolume {
+        AttachableVolume { driver: driver.clone(), handle: VolumeHandle::Volume(handle.clone()) }
     }
 
-    /// Whether it counts: without a driver or a handle there is nothing to attach.
-    pub(crate) fn counts(&self) -> bool {
+    /// Whether it counts: a volume without driver or handle does not.
+    pub(crate) fn is_counted(&self) -> bool {
         let has_handle = match &self.handle {
-            Handle::Volume(handle) => !handle.is_empty(),
-            Handle::Claim(_) => true,
+            VolumeHandle::Volume(handle) => !handle.is_empty(),
+            VolumeHandle::Claim(_) => true,
         };
         has_handle && !self.driver.is_empty()
     }

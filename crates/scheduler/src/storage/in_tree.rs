@@ -1,4 +1,4 @@
-//! Disks of the clouds that Kubernetes once attached itself, and the CSI drivers that do so now.
+//! In-tree volume plugins, and the translation of their volumes to CSI drivers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,15 +9,15 @@ use kubernetes::selector::NodeSelector;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::attachable::Attachable;
-use super::read::{Fields, Unreadable};
+use super::attachable::AttachableVolume;
+use super::read::{ObjectFields, UnreadableObject};
 
-/// A plugin of Kubernetes' own whose work a CSI driver has taken over, also in the scheduler's eyes.
+/// An in-tree volume plugin that is migrated to a CSI driver and counted by the scheduler.
 ///
-/// The disks of `kubernetes.io/azure-file` and `kubernetes.io/vsphere-volume` moved too, but the scheduler does not
-/// count them.
+/// `kubernetes.io/azure-file` and `kubernetes.io/vsphere-volume` are migrated too, but the scheduler does not count
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InTree {
+pub(crate) enum InTreePlugin {
     AwsEbs,
     GcePd,
     AzureDisk,
@@ -25,19 +25,19 @@ pub(crate) enum InTree {
     Portworx,
 }
 
-/// A PersistentVolume that is written as such a disk.
+/// The in-tree source of a PersistentVolume.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct InTreeDisk {
-    pub(crate) plugin: InTree,
-    /// What it is to the CSI driver, or why it is nothing.
-    pub(crate) migrated: Result<Migrated, String>,
+pub(crate) struct InTreeVolume {
+    pub(crate) plugin: InTreePlugin,
+    /// Its translation, or why it cannot be translated.
+    pub(crate) migrated: Result<MigratedVolume, String>,
 }
 
-/// An in-tree volume as its CSI driver sees it.
+/// An in-tree volume translated to CSI.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Migrated {
-    pub(crate) attachable: Attachable,
-    /// Where it can be reached from, in labels that the driver puts on nodes.
+pub(crate) struct MigratedVolume {
+    pub(crate) attachable: AttachableVolume,
+    /// The nodes it is reachable from, by the driver's topology labels.
     pub(crate) affinity: Option<NodeSelector>,
 }
 
@@ -50,82 +50,87 @@ pub(super) struct AzureDisk {
     kind: Option<Arc<str>>,
 }
 
-/// The labels that say where a volume is: the one of old and the one of today.
-pub(crate) const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-pub(crate) const OLD_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+/// Zone and region labels, beta and GA.
+pub(crate) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+pub(crate) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const REGION: &str = "topology.kubernetes.io/region";
 
-/// Between the zones of a volume that is in several.
-pub(crate) const BETWEEN_ZONES: &str = "__";
+/// Separates the zones of a volume that is in several.
+pub(crate) const ZONE_SEPARATOR: &str = "__";
 
-// === impl InTree ===
+// === impl InTreePlugin ===
 
-impl InTree {
-    const ALL: [InTree; 5] =
-        [InTree::GcePd, InTree::AwsEbs, InTree::Cinder, InTree::AzureDisk, InTree::Portworx];
+impl InTreePlugin {
+    const ALL: [InTreePlugin; 5] = [
+        InTreePlugin::GcePd,
+        InTreePlugin::AwsEbs,
+        InTreePlugin::Cinder,
+        InTreePlugin::AzureDisk,
+        InTreePlugin::Portworx,
+    ];
 
-    /// What storage classes and CSINodes call it.
+    /// Its name in storage classes and CSINodes.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            InTree::AwsEbs => "kubernetes.io/aws-ebs",
-            InTree::GcePd => "kubernetes.io/gce-pd",
-            InTree::AzureDisk => "kubernetes.io/azure-disk",
-            InTree::Cinder => "kubernetes.io/cinder",
-            InTree::Portworx => "kubernetes.io/portworx-volume",
+            InTreePlugin::AwsEbs => "kubernetes.io/aws-ebs",
+            InTreePlugin::GcePd => "kubernetes.io/gce-pd",
+            InTreePlugin::AzureDisk => "kubernetes.io/azure-disk",
+            InTreePlugin::Cinder => "kubernetes.io/cinder",
+            InTreePlugin::Portworx => "kubernetes.io/portworx-volume",
         }
     }
 
-    /// The CSI driver that took over.
+    /// The CSI driver it is migrated to.
     fn driver(self) -> &'static str {
         match self {
-            InTree::AwsEbs => "ebs.csi.aws.com",
-            InTree::GcePd => "pd.csi.storage.gke.io",
-            InTree::AzureDisk => "disk.csi.azure.com",
-            InTree::Cinder => "cinder.csi.openstack.org",
-            InTree::Portworx => "pxd.portworx.com",
+            InTreePlugin::AwsEbs => "ebs.csi.aws.com",
+            InTreePlugin::GcePd => "pd.csi.storage.gke.io",
+            InTreePlugin::AzureDisk => "disk.csi.azure.com",
+            InTreePlugin::Cinder => "cinder.csi.openstack.org",
+            InTreePlugin::Portworx => "pxd.portworx.com",
         }
     }
 
-    /// The label by which the driver says in which zone a node is, where it takes over the volume's zone at all.
+    /// The driver's topology label for zones, if the translation sets one.
     fn zone_label(self) -> Option<&'static str> {
         match self {
-            InTree::AwsEbs => Some("topology.ebs.csi.aws.com/zone"),
-            InTree::GcePd => Some("topology.gke.io/zone"),
-            InTree::Cinder => Some("topology.cinder.csi.openstack.org/zone"),
-            InTree::AzureDisk | InTree::Portworx => None,
+            InTreePlugin::AwsEbs => Some("topology.ebs.csi.aws.com/zone"),
+            InTreePlugin::GcePd => Some("topology.gke.io/zone"),
+            InTreePlugin::Cinder => Some("topology.cinder.csi.openstack.org/zone"),
+            InTreePlugin::AzureDisk | InTreePlugin::Portworx => None,
         }
     }
 
     fn field(self) -> &'static str {
         match self {
-            InTree::AwsEbs => "spec.awsElasticBlockStore",
-            InTree::GcePd => "spec.gcePersistentDisk",
-            InTree::AzureDisk => "spec.azureDisk",
-            InTree::Cinder => "spec.cinder",
-            InTree::Portworx => "spec.portworxVolume",
+            InTreePlugin::AwsEbs => "spec.awsElasticBlockStore",
+            InTreePlugin::GcePd => "spec.gcePersistentDisk",
+            InTreePlugin::AzureDisk => "spec.azureDisk",
+            InTreePlugin::Cinder => "spec.cinder",
+            InTreePlugin::Portworx => "spec.portworxVolume",
         }
     }
 
-    /// A disk by what the driver calls it.
-    pub(crate) fn attachable(self, handle: &str) -> Attachable {
-        Attachable::volume(&self.driver().into(), &handle.into())
+    /// A volume by its CSI handle.
+    pub(crate) fn attachable(self, handle: &str) -> AttachableVolume {
+        AttachableVolume::volume(&self.driver().into(), &handle.into())
     }
 
-    /// The driver that provisions for a storage class: its own, or the one that took over from it. `None` where
+    /// The driver that provisions for a storage class: its provisioner, or the one that this is migrated to. `None` if
     /// volumes of the class do not count.
     pub(crate) fn provisioning_driver(provisioner: &Arc<str>) -> Option<Arc<str>> {
         match &**provisioner {
             "kubernetes.io/azure-file" | "kubernetes.io/vsphere-volume" => None,
-            name => match InTree::ALL.into_iter().find(|plugin| plugin.name() == name) {
+            name => match InTreePlugin::ALL.into_iter().find(|plugin| plugin.name() == name) {
                 Some(plugin) => Some(plugin.driver().into()),
                 None => Some(provisioner.clone()),
             },
         }
     }
 
-    /// What a volume requires of nodes, with the zone under the driver's own label.
-    fn required(self, required: Option<Value>, labels: &Labels) -> Option<Value> {
+    /// The volume's node affinity with the zone label replaced by the driver's.
+    fn translate_required(self, required: Option<Value>, labels: &Labels) -> Option<Value> {
         let Some(own) = self.zone_label() else { return required };
         let (zone, region) = topology_labels(required.as_ref(), labels);
         let mut required = required;
@@ -133,50 +138,53 @@ impl InTree {
             rename(required.as_mut(), zone, own);
         } else if let Some(zones) = labels.get(zone) {
             let zones: BTreeSet<&str> =
-                zones.split(BETWEEN_ZONES).map(str::trim).filter(|zone| !zone.is_empty()).collect();
+                zones.split(ZONE_SEPARATOR).map(str::trim).filter(|zone| !zone.is_empty()).collect();
             if !zones.is_empty() {
                 required = Some(with_zones(required, own, &zones));
             }
         }
-        if region == OLD_REGION && has_values(required.as_ref(), region) {
+        if region == BETA_REGION && has_values(required.as_ref(), region) {
             rename(required.as_mut(), region, REGION);
         }
         required
     }
 }
 
-// === impl InTreeDisk ===
+// === impl InTreeVolume ===
 
-impl InTreeDisk {
-    /// The disk of a PersistentVolume, if it is written as one.
-    pub(super) fn read(volume: &Fields<'_>, labels: &Labels) -> Result<Option<InTreeDisk>, Unreadable> {
-        for plugin in InTree::ALL {
-            let Some(source) = volume.part(plugin.field())? else { continue };
+impl InTreeVolume {
+    /// Reads the in-tree source of a PersistentVolume, if it has one.
+    pub(super) fn read(
+        volume: &ObjectFields<'_>,
+        labels: &Labels,
+    ) -> Result<Option<InTreeVolume>, UnreadableObject> {
+        for plugin in InTreePlugin::ALL {
+            let Some(source) = volume.object(plugin.field())? else { continue };
             let handle = match plugin {
-                InTree::AwsEbs => {
+                InTreePlugin::AwsEbs => {
                     ebs_handle(source.text("volumeID")?.unwrap_or_default()).map(Cow::into_owned)
                 }
-                InTree::GcePd => gce_volume_handle(labels, source.text("pdName")?.unwrap_or_default()),
-                InTree::AzureDisk => {
+                InTreePlugin::GcePd => gce_volume_handle(labels, source.text("pdName")?.unwrap_or_default()),
+                InTreePlugin::AzureDisk => {
                     let disk: AzureDisk = volume.parsed(plugin.field())?.unwrap_or_default();
                     disk.handle().map(|handle| handle.to_string())
                 }
-                InTree::Cinder | InTree::Portworx => {
+                InTreePlugin::Cinder | InTreePlugin::Portworx => {
                     Ok(source.text("volumeID")?.unwrap_or_default().to_owned())
                 }
             };
-            let required = volume.find("spec.nodeAffinity.required")?;
+            let required = volume.get("spec.nodeAffinity.required")?;
             let migrated = match handle {
                 Ok(handle) => {
-                    let required = plugin.required(required.cloned(), labels);
+                    let required = plugin.translate_required(required.cloned(), labels);
                     let affinity = required.map(|required| NodeSelector::deserialize(&required)).transpose();
                     let affinity = affinity
-                        .map_err(|error| volume.bad("spec.nodeAffinity.required", error.to_string()))?;
-                    Ok(Migrated { attachable: plugin.attachable(&handle), affinity })
+                        .map_err(|error| volume.error("spec.nodeAffinity.required", error.to_string()))?;
+                    Ok(MigratedVolume { attachable: plugin.attachable(&handle), affinity })
                 }
                 Err(why) => Err(why),
             };
-            return Ok(Some(InTreeDisk { plugin, migrated }));
+            return Ok(Some(InTreeVolume { plugin, migrated }));
         }
         Ok(None)
     }
@@ -195,7 +203,7 @@ impl AzureDisk {
     }
 }
 
-/// What the driver calls a disk: the last part of `aws://ZONE/vol-…`, or all of it.
+/// The handle of an EBS volume: the last part of `aws://ZONE/vol-…`, or the whole ID.
 pub(super) fn ebs_handle(id: &str) -> Result<Cow<'_, str>, String> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.into()) };
     let bad = |why: String| format!("failed to translate Kubernetes ID to EBS Volume ID {why}");
@@ -211,23 +219,23 @@ pub(super) fn ebs_handle(id: &str) -> Result<Cow<'_, str>, String> {
     Ok(Cow::Owned(handle.to_owned()))
 }
 
-/// What the driver calls a disk in a zone or in an unknown one.
+/// The handle of a GCE disk in a zone, or in an unknown one.
 pub(super) fn gce_handle(zone: Option<&str>, disk: &str) -> String {
     format!("projects/UNSPECIFIED/zones/{}/disks/{disk}", zone.unwrap_or("UNSPECIFIED"))
 }
 
 fn gce_volume_handle(labels: &Labels, disk: &str) -> Result<String, String> {
-    let old = labels.get(OLD_ZONE).filter(|zones| !zones.is_empty());
+    let old = labels.get(BETA_ZONE).filter(|zones| !zones.is_empty());
     let zones = old.or_else(|| labels.get(ZONE)).unwrap_or_default();
     if zones.is_empty() {
         return Ok(gce_handle(None, disk));
     }
-    if !zones.contains(BETWEEN_ZONES) {
+    if !zones.contains(ZONE_SEPARATOR) {
         return Ok(gce_handle(Some(zones), disk));
     }
     let bad = |why: String| format!("failed to get region from zones: {why}");
     let mut regions = BTreeSet::new();
-    for zone in zones.split(BETWEEN_ZONES) {
+    for zone in zones.split(ZONE_SEPARATOR) {
         let parts: Vec<&str> = zone.split('-').collect();
         let [locale, region, _] = parts[..] else {
             return Err(bad(format!(
@@ -251,15 +259,15 @@ fn gce_volume_handle(labels: &Labels, disk: &str) -> Result<String, String> {
 /// The labels for zone and region that a volume uses.
 fn topology_labels(required: Option<&Value>, labels: &Labels) -> (&'static str, &'static str) {
     let new = (ZONE, REGION);
-    let old = (OLD_ZONE, OLD_REGION);
+    let old = (BETA_ZONE, BETA_REGION);
     let required_by = |label: &str| expressions(required).any(|expression| expression["key"] == label);
     if required_by(ZONE) {
         new
-    } else if required_by(OLD_ZONE) {
+    } else if required_by(BETA_ZONE) {
         old
     } else if labels.get(ZONE).is_some() {
         new
-    } else if labels.get(OLD_ZONE).is_some() {
+    } else if labels.get(BETA_ZONE).is_some() {
         old
     } else {
         new
@@ -291,7 +299,7 @@ fn rename(required: Option<&mut Value>, from: &str, to: &str) {
     }
 }
 
-/// What is required, and in each term one of the zones too.
+/// Adds a requirement for one of the zones to each term.
 fn with_zones(required: Option<Value>, key: &str, zones: &BTreeSet<&str>) -> Value {
     let zone = json!({"key": key, "operator": "In", "values": zones});
     let mut old: Vec<Value> = terms(required.as_ref()).cloned().collect();
@@ -312,7 +320,7 @@ fn with_zones(required: Option<Value>, key: &str, zones: &BTreeSet<&str>) -> Val
     json!({ "nodeSelectorTerms": terms })
 }
 
-/// Undoes percent signs in a URL's path; an error is the escape that is none.
+/// Decodes percent escapes in a URL path. The error is the invalid escape.
 fn unescape(path: &str) -> Result<Cow<'_, str>, String> {
     if !path.contains('%') {
         return Ok(path.into());
@@ -340,24 +348,24 @@ fn unescape(path: &str) -> Result<Cow<'_, str>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::objects::Volume;
+    use crate::storage::objects::PersistentVolume;
 
     const VOLUMES: &str = include_str!("../../../../testdata/scheduler/in_tree.jsonl");
 
     #[test]
-    fn disks_are_what_their_drivers_call_them() {
+    fn in_tree_volumes_are_translated_as_by_the_csi_library() {
         let mut rows = 0;
         for line in VOLUMES.lines() {
             let row: Value = serde_json::from_str(line).unwrap();
-            let volume = Volume::read(&Fields::of(&row["volume"], "v")).unwrap();
-            let InTreeDisk { plugin, migrated } = volume.in_tree.unwrap();
+            let volume = PersistentVolume::read(&ObjectFields::of(&row["volume"], "v")).unwrap();
+            let InTreeVolume { plugin, migrated } = volume.in_tree.unwrap();
             assert_eq!(plugin.name(), row["plugin"], "{row}");
             match migrated {
                 Err(why) => assert_eq!(why, row["error"], "{row}"),
                 Ok(migrated) => {
                     let driver: Arc<str> = row["driver"].as_str().unwrap().into();
                     let handle: Arc<str> = row["handle"].as_str().unwrap().into();
-                    assert_eq!(migrated.attachable, Attachable::volume(&driver, &handle), "{row}");
+                    assert_eq!(migrated.attachable, AttachableVolume::volume(&driver, &handle), "{row}");
                     let required =
                         row.get("required").map(|required| NodeSelector::deserialize(required).unwrap());
                     assert_eq!(migrated.affinity, required, "{row}");
@@ -369,9 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn classes_provision_with_the_driver_that_took_over() {
+    fn classes_provision_with_the_migrated_driver() {
         let check = |provisioner: &str, expected: Option<&str>| {
-            assert_eq!(InTree::provisioning_driver(&provisioner.into()).as_deref(), expected);
+            assert_eq!(InTreePlugin::provisioning_driver(&provisioner.into()).as_deref(), expected);
         };
         check("kubernetes.io/gce-pd", Some("pd.csi.storage.gke.io"));
         check("kubernetes.io/vsphere-volume", None);

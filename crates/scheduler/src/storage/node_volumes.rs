@@ -1,4 +1,4 @@
-//! What one node has attached, and how much it can.
+//! The volumes in use on one node, and its CSINode with the attach limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,55 +6,55 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Trouble;
-use super::attachable::Attachable;
+use super::VolumeError;
+use super::attachable::AttachableVolume;
 use super::objects::CsiNode;
 use super::pod_volumes::PodVolumes;
-use super::read::{Known, Unreadable};
+use super::read::{ReadResult, UnreadableObject};
 use crate::ids::PodId;
 
-/// What one node has attached, and how much it can.
+/// The volumes of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeVolumes {
-    pub(crate) csi_node: Option<Known<CsiNode>>,
-    uses: FxHashMap<Attachable, Uses>,
-    /// How many different volumes of a driver are in use, sorted by driver.
+    pub(crate) csi_node: Option<ReadResult<CsiNode>>,
+    uses: FxHashMap<AttachableVolume, VolumeUses>,
+    /// The number of distinct volumes in use by driver, sorted.
     attached: SmallVec<[(Arc<str>, usize); 2]>,
-    /// The pods that have disks of their own.
+    /// The pods with inline disks.
     pub(crate) disks: BTreeMap<PodId, Arc<PodVolumes>>,
-    /// The pods whose volumes cannot be told.
-    pub(crate) troubles: BTreeMap<PodId, Trouble>,
-    /// The attachments, by name, whose volumes cannot be told.
-    pub(crate) unreadable: BTreeMap<Arc<str>, Arc<Unreadable>>,
+    /// The pods whose volumes cannot be determined.
+    pub(crate) errors: BTreeMap<PodId, VolumeError>,
+    /// The attachments, by name, whose volumes are unreadable.
+    pub(crate) unreadable: BTreeMap<Arc<str>, Arc<UnreadableObject>>,
 }
 
-/// How often a volume is in use on a node.
+/// The number of uses of a volume on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Uses {
+pub(crate) struct VolumeUses {
     pub(crate) by_pods: usize,
     pub(crate) by_attachments: usize,
 }
 
-/// What a pod has attached, each volume once, sorted.
-pub(crate) type Attached = Result<Vec<Attachable>, Trouble>;
+/// The attached volumes of a pod, each once, sorted.
+pub(crate) type AttachedVolumes = Result<Vec<AttachableVolume>, VolumeError>;
 
 // === impl NodeVolumes ===
 
 impl NodeVolumes {
-    pub(super) fn add_pod(&mut self, pod: PodId, volumes: &Arc<PodVolumes>, attached: &Attached) {
+    pub(super) fn add_pod(&mut self, pod: PodId, volumes: &Arc<PodVolumes>, attached: &AttachedVolumes) {
         if volumes.has_disks() {
             self.disks.insert(pod, volumes.clone());
         }
         match attached {
             Ok(attached) => attached.iter().for_each(|volume| self.change(volume, |uses| uses.by_pods += 1)),
-            Err(trouble) => drop(self.troubles.insert(pod, trouble.clone())),
+            Err(trouble) => drop(self.errors.insert(pod, trouble.clone())),
         }
     }
 
     /// Undoes [`add_pod`](NodeVolumes::add_pod) with the same arguments.
-    pub(super) fn remove_pod(&mut self, pod: PodId, attached: &Attached) {
+    pub(super) fn remove_pod(&mut self, pod: PodId, attached: &AttachedVolumes) {
         self.disks.remove(&pod);
-        self.troubles.remove(&pod);
+        self.errors.remove(&pod);
         for volume in attached.iter().flatten() {
             self.change(volume, |uses| uses.by_pods -= 1);
         }
@@ -63,7 +63,7 @@ impl NodeVolumes {
     pub(super) fn add_attachment(
         &mut self,
         name: &Arc<str>,
-        volume: &Result<Option<Attachable>, Arc<Unreadable>>,
+        volume: &Result<Option<AttachableVolume>, Arc<UnreadableObject>>,
     ) {
         match volume {
             Ok(Some(volume)) => self.change(volume, |uses| uses.by_attachments += 1),
@@ -76,7 +76,7 @@ impl NodeVolumes {
     pub(super) fn remove_attachment(
         &mut self,
         name: &str,
-        volume: &Result<Option<Attachable>, Arc<Unreadable>>,
+        volume: &Result<Option<AttachableVolume>, Arc<UnreadableObject>>,
     ) {
         self.unreadable.remove(name);
         if let Ok(Some(volume)) = volume {
@@ -84,29 +84,29 @@ impl NodeVolumes {
         }
     }
 
-    /// How many volumes of a driver are in use.
-    pub(crate) fn attached(&self, driver: &str) -> usize {
+    /// The number of volumes of a driver that are in use.
+    pub(crate) fn attached_count(&self, driver: &str) -> usize {
         self.attached.iter().find(|(name, _)| &**name == driver).map_or(0, |(_, count)| *count)
     }
 
-    pub(crate) fn uses(&self, volume: &Attachable) -> Uses {
+    pub(crate) fn uses(&self, volume: &AttachableVolume) -> VolumeUses {
         self.uses.get(volume).copied().unwrap_or_default()
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether the entry can be dropped.
     pub(super) fn is_empty(&self) -> bool {
         self.csi_node.is_none()
             && self.uses.is_empty()
             && self.disks.is_empty()
-            && self.troubles.is_empty()
+            && self.errors.is_empty()
             && self.unreadable.is_empty()
     }
 
-    fn change(&mut self, volume: &Attachable, change: impl Fn(&mut Uses)) {
+    fn change(&mut self, volume: &AttachableVolume, change: impl Fn(&mut VolumeUses)) {
         let uses = self.uses.entry(volume.clone()).or_default();
-        let was_used = uses.are_any();
+        let was_used = uses.is_used();
         change(uses);
-        let is_used = uses.are_any();
+        let is_used = uses.is_used();
         if !is_used {
             self.uses.remove(volume);
         }
@@ -128,10 +128,10 @@ impl NodeVolumes {
     }
 }
 
-// === impl Uses ===
+// === impl VolumeUses ===
 
-impl Uses {
-    pub(crate) fn are_any(self) -> bool {
+impl VolumeUses {
+    pub(crate) fn is_used(self) -> bool {
         self.by_pods > 0 || self.by_attachments > 0
     }
 }

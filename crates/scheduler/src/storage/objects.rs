@@ -1,4 +1,4 @@
-//! Claims, volumes, storage classes and what CSI drivers say of themselves, as far as they matter to scheduling.
+//! Claims, volumes, storage classes and CSI objects, as parsed for scheduling.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use kubernetes::labels::Labels;
 use kubernetes::quantity::Quantity;
 use kubernetes::selector::{BadSelector, Expression, LabelSelector, NodeSelector, Selector};
 
-use super::attachable::{Attachable, ClaimKey};
-use super::in_tree::{BETWEEN_ZONES, InTree, InTreeDisk, OLD_REGION, OLD_ZONE, REGION, ZONE};
-use super::read::{Fields, Unreadable};
+use super::attachable::{AttachableVolume, ClaimKey};
+use super::in_tree::{BETA_REGION, BETA_ZONE, InTreePlugin, InTreeVolume, REGION, ZONE, ZONE_SEPARATOR};
+use super::read::{ObjectFields, UnreadableObject};
 
 /// A PersistentVolumeClaim.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Claim {
+pub(crate) struct PersistentVolumeClaim {
     pub(crate) key: ClaimKey,
     pub(crate) uid: Arc<str>,
     pub(crate) resource_version: Arc<str>,
     pub(crate) is_deleting: bool,
-    /// Its volume is gone.
+    /// Its phase is Lost.
     pub(crate) is_lost: bool,
-    /// Empty as long as it has none.
+    /// Empty if it has none.
     pub(crate) volume: Arc<str>,
-    /// Whether binding it to its volume is over.
+    /// Whether its binding is completed.
     pub(crate) is_bound: bool,
     /// Empty for none.
     pub(crate) class: Arc<str>,
-    /// Where its volume is to be made.
+    /// The node for which its volume is to be provisioned.
     pub(crate) selected_node: Option<Arc<str>>,
     pub(crate) access_modes: Vec<Arc<str>>,
     pub(crate) request: Option<Quantity>,
@@ -33,13 +33,13 @@ pub(crate) struct Claim {
     pub(crate) mode: Arc<str>,
     /// `volumeAttributesClassName`; empty for none.
     pub(crate) attributes_class: Arc<str>,
-    /// The uid of the object that is in charge of it.
+    /// The uid of its controller.
     pub(crate) controller: Option<Arc<str>>,
 }
 
 /// A PersistentVolume.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Volume {
+pub(crate) struct PersistentVolume {
     pub(crate) name: Arc<str>,
     pub(crate) resource_version: Arc<str>,
     pub(crate) is_deleting: bool,
@@ -51,91 +51,90 @@ pub(crate) struct Volume {
     pub(crate) mode: Arc<str>,
     pub(crate) attributes_class: Arc<str>,
     pub(crate) claim: Option<ClaimRef>,
-    /// The nodes it can be reached from.
+    /// The nodes it is reachable from.
     pub(crate) affinity: Option<NodeSelector>,
     /// Set if a CSI driver attaches it.
-    pub(crate) csi: Option<Attachable>,
-    /// Set if it is written as a disk that Kubernetes once attached itself.
-    pub(crate) in_tree: Option<InTreeDisk>,
-    /// Zones and regions it can be reached from, by label.
+    pub(crate) csi: Option<AttachableVolume>,
+    /// Set if it has an in-tree source.
+    pub(crate) in_tree: Option<InTreeVolume>,
+    /// The zones and regions it is reachable from, by label.
     pub(crate) zones: Vec<(&'static str, Vec<Arc<str>>)>,
 }
 
-/// The claim a volume is for.
+/// The `claimRef` of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimRef {
     pub(crate) key: ClaimKey,
-    /// Empty if any life of the claim will do.
+    /// Empty if it refers to any claim of that name.
     pub(crate) uid: Arc<str>,
 }
 
 /// A StorageClass.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Class {
+pub(crate) struct StorageClass {
     pub(crate) provisioner: Arc<str>,
-    pub(crate) binding: Option<Binding>,
-    /// Of which one must match a node, if there are any. A term that cannot be used matches none.
-    topologies: Vec<Option<Selector>>,
+    pub(crate) binding_mode: Option<VolumeBindingMode>,
+    /// One of them must match a node, if there are any. `None` is an invalid term, which matches no node.
+    allowed_topologies: Vec<Option<Selector>>,
 }
 
-/// When claims of a class get their volumes.
+/// `volumeBindingMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Binding {
+pub(crate) enum VolumeBindingMode {
     Immediate,
-    /// When a pod that uses them is placed.
-    Delayed,
+    /// When a pod that uses the claim is scheduled.
+    WaitForFirstConsumer,
 }
 
-/// A CSINode: what drivers say of a node.
+/// A CSINode.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CsiNode {
-    /// How many volumes of a driver the node can attach.
+    /// Attach limits by driver.
     pub(crate) limits: Vec<(Arc<str>, i64)>,
-    /// In-tree plugins whose work CSI drivers have taken over on the node.
-    migrated: Vec<Arc<str>>,
+    /// In-tree plugins that are migrated on the node.
+    migrated_plugins: Vec<Arc<str>>,
 }
 
 /// A CSIDriver.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CsiDriver {
-    /// Whether it says how much room there is.
+    /// `storageCapacity`: whether it publishes CSIStorageCapacity objects.
     pub(crate) tracks_capacity: bool,
 }
 
-/// A CSIStorageCapacity: how much room there is for volumes of a class, seen from some nodes.
+/// A CSIStorageCapacity.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Capacity {
+pub(crate) struct CsiStorageCapacity {
     pub(crate) class: Arc<str>,
-    /// The largest volume there is room for, in bytes.
-    pub(crate) largest: Option<i64>,
-    /// The nodes it can be reached from.
+    /// `maximumVolumeSize`, or else `capacity`, in bytes.
+    pub(crate) max_volume_size: Option<i64>,
+    /// The nodes it is reachable from.
     pub(crate) nodes: Option<Selector>,
 }
 
-/// A VolumeAttachment: a volume that a node has attached, or is to.
+/// A VolumeAttachment.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Attachment {
+pub(crate) struct VolumeAttachment {
     pub(crate) node: Arc<str>,
     pub(crate) attacher: Arc<str>,
-    /// A PersistentVolume.
     pub(crate) volume: Option<Arc<str>>,
 }
 
-// === impl Claim ===
+// === impl PersistentVolumeClaim ===
 
-impl Claim {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Claim, Unreadable> {
-        let volume = fields.shared("spec.volumeName")?;
+impl PersistentVolumeClaim {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<PersistentVolumeClaim, UnreadableObject> {
+        let volume = fields.shared_text("spec.volumeName")?;
         let is_bound = !volume.is_empty() && fields.annotation("pv.kubernetes.io/bind-completed")?.is_some();
         let selector: Option<LabelSelector> = fields.parsed("spec.selector")?;
-        Ok(Claim {
+        Ok(PersistentVolumeClaim {
             key: ClaimKey {
-                namespace: fields.shared("metadata.namespace")?,
-                name: fields.shared("metadata.name")?,
+                namespace: fields.shared_text("metadata.namespace")?,
+                name: fields.shared_text("metadata.name")?,
             },
-            uid: fields.shared("metadata.uid")?,
-            resource_version: fields.shared("metadata.resourceVersion")?,
-            is_deleting: fields.find("metadata.deletionTimestamp")?.is_some(),
+            uid: fields.shared_text("metadata.uid")?,
+            resource_version: fields.shared_text("metadata.resourceVersion")?,
+            is_deleting: fields.get("metadata.deletionTimestamp")?.is_some(),
             is_lost: fields.text("status.phase")? == Some("Lost"),
             volume,
             is_bound,
@@ -145,41 +144,42 @@ impl Claim {
             request: fields.quantity("spec.resources.requests.storage")?,
             selector: selector.map(|selector| Selector::of(Some(&selector))),
             mode: mode(fields)?,
-            attributes_class: fields.shared("spec.volumeAttributesClassName")?,
+            attributes_class: fields.shared_text("spec.volumeAttributesClassName")?,
             controller: controller(fields)?,
         })
     }
 
-    /// How much it asks for; nothing counts as zero.
+    /// The requested size; zero without a request.
     pub(crate) fn requested(&self) -> Quantity {
         self.request.clone().unwrap_or_default()
     }
 
-    /// Whether only one pod may use it.
-    pub(crate) fn is_for_one_pod(&self) -> bool {
+    /// Whether an access mode is ReadWriteOncePod.
+    pub(crate) fn is_read_write_once_pod(&self) -> bool {
         self.access_modes.iter().any(|mode| &**mode == "ReadWriteOncePod")
     }
 }
 
-// === impl Volume ===
+// === impl PersistentVolume ===
 
-impl Volume {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Volume, Unreadable> {
+impl PersistentVolume {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<PersistentVolume, UnreadableObject> {
         let labels: Labels = fields.parsed("metadata.labels")?.unwrap_or_default();
-        // Before the in-tree disk, which has what is required rewritten and relies on its shape.
+        // Before the in-tree source, whose translation relies on a valid node affinity.
         let affinity = fields.parsed("spec.nodeAffinity.required")?;
-        let in_tree = InTreeDisk::read(fields, &labels)?;
-        let csi = fields
-            .part("spec.csi")?
-            .map(|csi| Ok(Attachable::volume(&csi.shared("driver")?, &csi.shared("volumeHandle")?)));
-        let claim = fields.part("spec.claimRef")?.map(|claim| {
-            let key = ClaimKey { namespace: claim.shared("namespace")?, name: claim.shared("name")? };
-            Ok(ClaimRef { key, uid: claim.shared("uid")? })
+        let in_tree = InTreeVolume::read(fields, &labels)?;
+        let csi = fields.object("spec.csi")?.map(|csi| {
+            Ok(AttachableVolume::volume(&csi.shared_text("driver")?, &csi.shared_text("volumeHandle")?))
         });
-        Ok(Volume {
-            name: fields.shared("metadata.name")?,
-            resource_version: fields.shared("metadata.resourceVersion")?,
-            is_deleting: fields.find("metadata.deletionTimestamp")?.is_some(),
+        let claim = fields.object("spec.claimRef")?.map(|claim| {
+            let key =
+                ClaimKey { namespace: claim.shared_text("namespace")?, name: claim.shared_text("name")? };
+            Ok(ClaimRef { key, uid: claim.shared_text("uid")? })
+        });
+        Ok(PersistentVolume {
+            name: fields.shared_text("metadata.name")?,
+            resource_version: fields.shared_text("metadata.resourceVersion")?,
+            is_deleting: fields.get("metadata.deletionTimestamp")?.is_some(),
             is_available: fields.text("status.phase")? == Some("Available"),
             zones: zones(&labels),
             labels,
@@ -187,7 +187,7 @@ impl Volume {
             capacity: fields.quantity("spec.capacity.storage")?.unwrap_or_default(),
             access_modes: fields.texts("spec.accessModes")?,
             mode: mode(fields)?,
-            attributes_class: fields.shared("spec.volumeAttributesClassName")?,
+            attributes_class: fields.shared_text("spec.volumeAttributesClassName")?,
             claim: claim.transpose()?,
             affinity,
             csi: csi.transpose()?,
@@ -195,29 +195,32 @@ impl Volume {
         })
     }
 
-    /// Its class as far as it can be told of a volume that cannot be understood.
-    pub(super) fn class_of_unreadable(fields: &Fields<'_>) -> Option<Arc<str>> {
+    /// The class of an unreadable volume, if that field can be read.
+    pub(super) fn class_of_unreadable(fields: &ObjectFields<'_>) -> Option<Arc<str>> {
         class(fields).ok()
     }
 
-    /// Whether it is for that claim and no other.
-    pub(crate) fn is_for(&self, claim: &Claim) -> bool {
+    /// Whether its `claimRef` refers to that claim.
+    pub(crate) fn is_bound_to(&self, claim: &PersistentVolumeClaim) -> bool {
         self.claim
             .as_ref()
             .is_some_and(|own| own.key == claim.key && (own.uid.is_empty() || own.uid == claim.uid))
     }
 
-    /// What the limits of nodes count it as.
-    pub(crate) fn attachable(&self) -> Option<&Attachable> {
+    /// Its identity for attach limits.
+    pub(crate) fn attachable(&self) -> Option<&AttachableVolume> {
         let in_tree = self.in_tree.as_ref().and_then(|disk| disk.migrated.as_ref().ok());
-        self.csi.as_ref().or(in_tree.map(|migrated| &migrated.attachable)).filter(|volume| volume.counts())
+        self.csi
+            .as_ref()
+            .or(in_tree.map(|migrated| &migrated.attachable))
+            .filter(|volume| volume.is_counted())
     }
 }
 
-// === impl Class ===
+// === impl StorageClass ===
 
-impl Class {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Class, Unreadable> {
+impl StorageClass {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<StorageClass, UnreadableObject> {
         let topologies = fields.list("allowedTopologies")?.into_iter().map(|term| {
             let expressions = term.list("matchLabelExpressions")?.into_iter().map(|expression| {
                 Ok(Expression {
@@ -231,127 +234,127 @@ impl Class {
             let selector = LabelSelector { match_labels: None, match_expressions: Some(expressions) };
             Ok(Selector::of(Some(&selector)).ok().filter(|_| !is_empty))
         });
-        Ok(Class {
-            provisioner: fields.shared("provisioner")?,
-            binding: fields.text("volumeBindingMode")?.map(|mode| match mode {
-                "WaitForFirstConsumer" => Binding::Delayed,
-                _ => Binding::Immediate,
+        Ok(StorageClass {
+            provisioner: fields.shared_text("provisioner")?,
+            binding_mode: fields.text("volumeBindingMode")?.map(|mode| match mode {
+                "WaitForFirstConsumer" => VolumeBindingMode::WaitForFirstConsumer,
+                _ => VolumeBindingMode::Immediate,
             }),
-            topologies: topologies.collect::<Result<_, _>>()?,
+            allowed_topologies: topologies.collect::<Result<_, _>>()?,
         })
     }
 
-    /// Whether volumes can be made on demand.
-    pub(crate) fn provisions(&self) -> bool {
+    /// Whether volumes can be provisioned dynamically.
+    pub(crate) fn can_provision(&self) -> bool {
         !self.provisioner.is_empty() && &*self.provisioner != "kubernetes.io/no-provisioner"
     }
 
-    /// Whether volumes may be made for a node with these labels.
-    pub(crate) fn allows(&self, labels: &Labels) -> bool {
+    /// Whether `allowedTopologies` permit a node with these labels.
+    pub(crate) fn allows_topology(&self, labels: &Labels) -> bool {
         let matches = |term: &Option<Selector>| {
             term.as_ref().is_some_and(|selector| selector.matches(|key| labels.get(key)))
         };
-        self.topologies.is_empty() || self.topologies.iter().any(matches)
+        self.allowed_topologies.is_empty() || self.allowed_topologies.iter().any(matches)
     }
 }
 
 // === impl CsiNode ===
 
 impl CsiNode {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<CsiNode, Unreadable> {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<CsiNode, UnreadableObject> {
         let mut limits: Vec<(Arc<str>, i64)> = Vec::new();
         for driver in fields.list("spec.drivers")? {
-            let name = driver.shared("name")?;
+            let name = driver.shared_text("name")?;
             let Some(count) = driver.number("allocatable.count")? else { continue };
             limits.retain(|(other, _)| *other != name);
             limits.push((name, count.into()));
         }
         let migrated = fields.annotation("storage.alpha.kubernetes.io/migrated-plugins")?.unwrap_or_default();
-        Ok(CsiNode { limits, migrated: migrated.split(',').map(Arc::from).collect() })
+        Ok(CsiNode { limits, migrated_plugins: migrated.split(',').map(Arc::from).collect() })
     }
 
-    /// Whether a CSI driver has taken over from the plugin on this node.
-    pub(crate) fn has_migrated(&self, plugin: InTree) -> bool {
-        self.migrated.iter().any(|name| &**name == plugin.name())
+    /// Whether the in-tree plugin is migrated on this node.
+    pub(crate) fn has_migrated(&self, plugin: InTreePlugin) -> bool {
+        self.migrated_plugins.iter().any(|name| &**name == plugin.name())
     }
 }
 
 // === impl CsiDriver ===
 
 impl CsiDriver {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<CsiDriver, Unreadable> {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<CsiDriver, UnreadableObject> {
         Ok(CsiDriver { tracks_capacity: fields.flag("spec.storageCapacity")? })
     }
 }
 
-// === impl Capacity ===
+// === impl CsiStorageCapacity ===
 
-impl Capacity {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Capacity, Unreadable> {
+impl CsiStorageCapacity {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<CsiStorageCapacity, UnreadableObject> {
         let largest = match fields.quantity("maximumVolumeSize")? {
             Some(largest) => Some(largest),
             None => fields.quantity("capacity")?,
         };
         let nodes: Option<LabelSelector> = fields.parsed("nodeTopology")?;
-        Ok(Capacity {
-            class: fields.shared("storageClassName")?,
-            largest: largest.map(|largest| largest.value()),
-            // Neither an absent nor an unusable selector reaches any node.
+        Ok(CsiStorageCapacity {
+            class: fields.shared_text("storageClassName")?,
+            max_volume_size: largest.map(|largest| largest.value()),
+            // An absent or invalid selector matches no node.
             nodes: nodes.and_then(|nodes| Selector::of(Some(&nodes)).ok()),
         })
     }
 
-    /// The class as far as it can be told of a capacity that cannot be understood.
-    pub(super) fn class_of_unreadable(fields: &Fields<'_>) -> Option<Arc<str>> {
-        fields.shared("storageClassName").ok()
+    /// The class of an unreadable capacity, if that field can be read.
+    pub(super) fn class_of_unreadable(fields: &ObjectFields<'_>) -> Option<Arc<str>> {
+        fields.shared_text("storageClassName").ok()
     }
 }
 
-// === impl Attachment ===
+// === impl VolumeAttachment ===
 
-impl Attachment {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Attachment, Unreadable> {
-        Ok(Attachment {
-            node: fields.shared("spec.nodeName")?,
-            attacher: fields.shared("spec.attacher")?,
+impl VolumeAttachment {
+    pub(super) fn read(fields: &ObjectFields<'_>) -> Result<VolumeAttachment, UnreadableObject> {
+        Ok(VolumeAttachment {
+            node: fields.shared_text("spec.nodeName")?,
+            attacher: fields.shared_text("spec.attacher")?,
             volume: fields.text("spec.source.persistentVolumeName")?.map(Arc::from),
         })
     }
 
-    /// The node as far as it can be told of an attachment that cannot be understood.
-    pub(super) fn node_of_unreadable(fields: &Fields<'_>) -> Option<Arc<str>> {
-        fields.shared("spec.nodeName").ok()
+    /// The node of an unreadable attachment, if that field can be read.
+    pub(super) fn node_of_unreadable(fields: &ObjectFields<'_>) -> Option<Arc<str>> {
+        fields.shared_text("spec.nodeName").ok()
     }
 }
 
-/// The class of a claim or a volume. An annotation of old counts more than the field.
-fn class(fields: &Fields<'_>) -> Result<Arc<str>, Unreadable> {
+/// The class of a claim or a volume. The beta annotation takes precedence over the field.
+fn class(fields: &ObjectFields<'_>) -> Result<Arc<str>, UnreadableObject> {
     match fields.annotation("volume.beta.kubernetes.io/storage-class")? {
         Some(class) => Ok(class.into()),
-        None => fields.shared("spec.storageClassName"),
+        None => fields.shared_text("spec.storageClassName"),
     }
 }
 
-fn mode(fields: &Fields<'_>) -> Result<Arc<str>, Unreadable> {
+fn mode(fields: &ObjectFields<'_>) -> Result<Arc<str>, UnreadableObject> {
     Ok(fields.text("spec.volumeMode")?.unwrap_or("Filesystem").into())
 }
 
-/// The uid of the first owner that is a controller.
-fn controller(fields: &Fields<'_>) -> Result<Option<Arc<str>>, Unreadable> {
+/// The uid of the controlling owner.
+fn controller(fields: &ObjectFields<'_>) -> Result<Option<Arc<str>>, UnreadableObject> {
     for owner in fields.list("metadata.ownerReferences")? {
         if owner.flag("controller")? {
-            return owner.shared("uid").map(Some);
+            return owner.shared_text("uid").map(Some);
         }
     }
     Ok(None)
 }
 
-/// Where a volume can be reached from, by its labels. A list with an empty place in it says nothing.
+/// The zones and regions of a volume by its labels. A list with an empty part is ignored.
 fn zones(labels: &Labels) -> Vec<(&'static str, Vec<Arc<str>>)> {
     let read = |key: &'static str| {
         let zones: Vec<Arc<str>> =
-            labels.get(key)?.split(BETWEEN_ZONES).map(|zone| Arc::from(zone.trim())).collect();
+            labels.get(key)?.split(ZONE_SEPARATOR).map(|zone| Arc::from(zone.trim())).collect();
         zones.iter().all(|zone| !zone.is_empty()).then_some((key, zones))
     };
-    [OLD_ZONE, OLD_REGION, ZONE, REGION].into_iter().filter_map(read).collect()
+    [BETA_ZONE, BETA_REGION, ZONE, REGION].into_iter().filter_map(read).collect()
 }

@@ -1,25 +1,25 @@
-//! The volumes of a pod, as far as they matter to where it can run.
+//! The volumes of a pod that are relevant to scheduling.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::attachable::{Attachable, ClaimKey};
-use super::in_tree::{self, InTree};
-use super::objects::Claim;
+use super::attachable::{AttachableVolume, ClaimKey};
+use super::in_tree::{self, InTreePlugin};
+use super::objects::PersistentVolumeClaim;
 
-/// The volumes of a pod that matter to where it can run, in their order.
+/// The volumes of a pod that are relevant to scheduling, in order.
 #[derive(Debug, PartialEq)]
 pub struct PodVolumes {
     /// The pod's name.
     pub(crate) pod: Arc<str>,
-    /// The pod's uid: claims made for the pod name it as their controller.
+    /// The pod's uid, by which ephemeral claims refer to it as their controller.
     pub(crate) uid: Arc<str>,
     pub(crate) volumes: Vec<PodVolume>,
     has_disks: bool,
 }
 
-/// One entry of `spec.volumes`, as it stands in a pod.
+/// An entry of `spec.volumes`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VolumeJson {
@@ -49,20 +49,20 @@ struct ImageJson {
 pub(crate) enum PodVolume {
     /// A claim by name.
     Claim(Arc<str>),
-    /// A claim that is made for the pod, by the name it gets.
+    /// A generic ephemeral volume, by the name of its claim.
     Ephemeral(Arc<str>),
-    /// A disk named by the pod itself.
+    /// An inline volume.
     Inline {
-        /// Set if a node must not have it twice.
-        disk: Option<Disk>,
-        /// What it counts as among the volumes that a node can attach, or why that cannot be told.
-        attachable: Option<Result<Attachable, String>>,
+        /// Set if the pods of a node cannot share it.
+        disk: Option<InlineDisk>,
+        /// Its identity for attach limits, or why it cannot be translated to CSI.
+        attachable: Option<Result<AttachableVolume, String>>,
     },
 }
 
-/// A disk that two pods of a node cannot both have, at least not to write.
+/// A disk that two pods of a node cannot both use, at least not for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Disk {
+pub(crate) enum InlineDisk {
     Gce { name: Arc<str>, read_only: bool },
     AwsEbs { id: Arc<str> },
     Iscsi { iqn: Arc<str>, read_only: bool },
@@ -72,7 +72,7 @@ pub(crate) enum Disk {
 // === impl VolumeJson ===
 
 impl VolumeJson {
-    /// The image that is mounted, if it is one.
+    /// The image reference of an image volume.
     pub(crate) fn image(&self) -> Option<&Arc<str>> {
         self.image.as_ref().map(|image| &image.reference)
     }
@@ -81,7 +81,7 @@ impl VolumeJson {
 // === impl PodVolumes ===
 
 impl PodVolumes {
-    /// What of a pod's volumes matters; `None` if nothing does.
+    /// Reads the relevant volumes of a pod; `None` if there are none.
     pub(crate) fn read(volumes: &[VolumeJson], pod: &Arc<str>, uid: &Arc<str>) -> Option<Arc<PodVolumes>> {
         let volumes: Vec<PodVolume> =
             volumes.iter().filter_map(|volume| PodVolume::read(volume, pod)).collect();
@@ -91,7 +91,7 @@ impl PodVolumes {
             .then(|| Arc::new(PodVolumes { pod: pod.clone(), uid: uid.clone(), volumes, has_disks }))
     }
 
-    /// The claims that are named by the pod, in order, perhaps one twice.
+    /// The claims that the pod names, in order, with duplicates.
     pub(crate) fn named_claims(&self) -> impl Iterator<Item = &Arc<str>> {
         self.volumes.iter().filter_map(|volume| match volume {
             PodVolume::Claim(claim) => Some(claim),
@@ -99,7 +99,7 @@ impl PodVolumes {
         })
     }
 
-    /// All claims, also those made for the pod, in order, perhaps one twice.
+    /// All claims, including those of ephemeral volumes, in order, with duplicates.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &Arc<str>> {
         self.volumes.iter().filter_map(|volume| match volume {
             PodVolume::Claim(claim) | PodVolume::Ephemeral(claim) => Some(claim),
@@ -107,15 +107,16 @@ impl PodVolumes {
         })
     }
 
-    pub(crate) fn disks(&self) -> impl Iterator<Item = &Disk> {
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &InlineDisk> {
         self.volumes.iter().filter_map(|volume| match volume {
             PodVolume::Inline { disk, .. } => disk.as_ref(),
             PodVolume::Claim(_) | PodVolume::Ephemeral(_) => None,
         })
     }
 
-    /// Whether a claim of the name that one made for the pod has is indeed that; or the words for that it is not.
-    pub(crate) fn check_owns(&self, claim: &Claim) -> Result<(), String> {
+    /// Checks that the claim of an ephemeral volume was created for the pod, and returns kube-scheduler's message if
+    /// not.
+    pub(crate) fn check_owner(&self, claim: &PersistentVolumeClaim) -> Result<(), String> {
         if claim.controller.as_ref() == Some(&self.uid) {
             return Ok(());
         }
@@ -141,54 +142,55 @@ impl PodVolume {
         if json.ephemeral.is_some() {
             return Some(PodVolume::Ephemeral(format!("{pod}-{}", json.name).into()));
         }
-        let inline = |disk, attachable: Result<Attachable, String>| {
+        let inline = |disk, attachable: Result<AttachableVolume, String>| {
             let attachable = attachable
                 .map_err(|why| format!("converting volume({}) from inline to csi: {why}", json.name));
             Some(PodVolume::Inline { disk, attachable: Some(attachable) })
         };
         if let Some(gce) = &json.gce_persistent_disk {
-            let disk = Disk::Gce { name: gce.pd_name.clone(), read_only: gce.read_only.unwrap_or_default() };
-            inline(Some(disk), Ok(InTree::GcePd.attachable(&in_tree::gce_handle(None, &gce.pd_name))))
+            let disk =
+                InlineDisk::Gce { name: gce.pd_name.clone(), read_only: gce.read_only.unwrap_or_default() };
+            inline(Some(disk), Ok(InTreePlugin::GcePd.attachable(&in_tree::gce_handle(None, &gce.pd_name))))
         } else if let Some(ebs) = &json.aws_elastic_block_store {
             let handle = in_tree::ebs_handle(&ebs.volume_id);
-            let attachable = handle.map(|handle| InTree::AwsEbs.attachable(&handle));
-            inline(Some(Disk::AwsEbs { id: ebs.volume_id.clone() }), attachable)
+            let attachable = handle.map(|handle| InTreePlugin::AwsEbs.attachable(&handle));
+            inline(Some(InlineDisk::AwsEbs { id: ebs.volume_id.clone() }), attachable)
         } else if let Some(azure) = &json.azure_disk {
-            inline(None, azure.handle().map(|handle| InTree::AzureDisk.attachable(&handle)))
+            inline(None, azure.handle().map(|handle| InTreePlugin::AzureDisk.attachable(&handle)))
         } else if let Some(cinder) = &json.cinder {
-            inline(None, Ok(InTree::Cinder.attachable(&cinder.volume_id)))
+            inline(None, Ok(InTreePlugin::Cinder.attachable(&cinder.volume_id)))
         } else if let Some(portworx) = &json.portworx_volume {
-            inline(None, Ok(InTree::Portworx.attachable(&portworx.volume_id)))
+            inline(None, Ok(InTreePlugin::Portworx.attachable(&portworx.volume_id)))
         } else if let Some(IscsiJson { iqn, read_only }) = json.iscsi.clone() {
-            let disk = Disk::Iscsi { iqn, read_only: read_only.unwrap_or_default() };
+            let disk = InlineDisk::Iscsi { iqn, read_only: read_only.unwrap_or_default() };
             Some(PodVolume::Inline { disk: Some(disk), attachable: None })
         } else {
             let RbdJson { monitors, pool, image, read_only } = json.rbd.clone()?;
             let (monitors, read_only) = (monitors.unwrap_or_default(), read_only.unwrap_or_default());
             Some(PodVolume::Inline {
-                disk: Some(Disk::Rbd { monitors, pool, image, read_only }),
+                disk: Some(InlineDisk::Rbd { monitors, pool, image, read_only }),
                 attachable: None,
             })
         }
     }
 }
 
-// === impl Disk ===
+// === impl InlineDisk ===
 
-impl Disk {
+impl InlineDisk {
     /// Whether a node cannot have both.
-    pub(crate) fn conflicts(&self, other: &Disk) -> bool {
+    pub(crate) fn conflicts(&self, other: &InlineDisk) -> bool {
         match (self, other) {
-            (Disk::Gce { name: a, read_only: ra }, Disk::Gce { name: b, read_only: rb }) => {
+            (InlineDisk::Gce { name: a, read_only: ra }, InlineDisk::Gce { name: b, read_only: rb }) => {
                 a == b && !(*ra && *rb)
             }
-            (Disk::AwsEbs { id: a }, Disk::AwsEbs { id: b }) => a == b,
-            (Disk::Iscsi { iqn: a, read_only: ra }, Disk::Iscsi { iqn: b, read_only: rb }) => {
+            (InlineDisk::AwsEbs { id: a }, InlineDisk::AwsEbs { id: b }) => a == b,
+            (InlineDisk::Iscsi { iqn: a, read_only: ra }, InlineDisk::Iscsi { iqn: b, read_only: rb }) => {
                 a == b && !(*ra && *rb)
             }
             (
-                Disk::Rbd { monitors: ma, pool: pa, image: ia, read_only: ra },
-                Disk::Rbd { monitors: mb, pool: pb, image: ib, read_only: rb },
+                InlineDisk::Rbd { monitors: ma, pool: pa, image: ia, read_only: ra },
+                InlineDisk::Rbd { monitors: mb, pool: pb, image: ib, read_only: rb },
             ) => pa == pb && ia == ib && !(*ra && *rb) && ma.iter().any(|monitor| mb.contains(monitor)),
             _ => false,
         }
@@ -202,7 +204,7 @@ struct ClaimJson {
     claim_name: Arc<str>,
 }
 
-/// Something that only has to be there.
+/// An object of which only the presence matters.
 #[derive(Clone, Debug, Deserialize)]
 struct Anything {}
 
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_that_do_not_matter_are_left_out() {
+    fn irrelevant_volumes_are_left_out() {
         assert_eq!(read(r#"[{"name":"a","emptyDir":{}},{"name":"b","configMap":{"name":"c"}}]"#), None);
         assert_eq!(read(r#"[{"name":"a","azureFile":{"shareName":"s"}}]"#), None);
     }
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn gce_disks_may_be_shared_to_read() {
+    fn gce_disks_may_be_shared_read_only() {
         let written = r#"{"gcePersistentDisk":{"pdName":"d"}}"#;
         let read = r#"{"gcePersistentDisk":{"pdName":"d","readOnly":true}}"#;
         conflict(written, written, true);

@@ -1,5 +1,4 @@
-//! Fields of an object by their path. What is not of the type that Kubernetes wants is an error that names object and
-//! field.
+//! Access to the fields of an object by path. A value of the wrong type is an error that names object and field.
 
 use std::sync::Arc;
 
@@ -7,10 +6,10 @@ use kubernetes::quantity::Quantity;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Why an object cannot be understood.
+/// An unreadable object: which field, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {why}")]
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableObject {
     /// `PersistentVolume disk-1`, `PersistentVolumeClaim shop/data`.
     pub(crate) object: String,
     /// `spec.capacity.storage`.
@@ -19,27 +18,27 @@ pub(crate) struct Unreadable {
     pub(crate) why: String,
 }
 
-/// What is known of an object: what it says, or why that cannot be understood.
-pub(crate) type Known<T> = Result<Arc<T>, Arc<Unreadable>>;
+/// An object, or the error if it is unreadable.
+pub(crate) type ReadResult<T> = Result<Arc<T>, Arc<UnreadableObject>>;
 
-/// An object or a part of it, and what it is called.
+/// An object or a part of it, with its name for errors.
 #[derive(Clone)]
-pub(super) struct Fields<'v> {
+pub(super) struct ObjectFields<'v> {
     value: &'v Value,
     object: &'v str,
-    /// Where it is in the object; empty, or ends with a dot.
-    place: String,
+    /// The path of the part in the object; empty, or ends with a dot.
+    path_prefix: String,
 }
 
-// === impl Fields ===
+// === impl ObjectFields ===
 
-impl<'v> Fields<'v> {
-    pub(super) fn of(value: &'v Value, object: &'v str) -> Fields<'v> {
-        Fields { value, object, place: String::new() }
+impl<'v> ObjectFields<'v> {
+    pub(super) fn of(value: &'v Value, object: &'v str) -> ObjectFields<'v> {
+        ObjectFields { value, object, path_prefix: String::new() }
     }
 
-    /// What is there; `None` if nothing is, or null.
-    pub(super) fn find(&self, path: &str) -> Result<Option<&'v Value>, Unreadable> {
+    /// The value at a path; `None` if it is absent or null.
+    pub(super) fn get(&self, path: &str) -> Result<Option<&'v Value>, UnreadableObject> {
         let mut value = self.value;
         let mut walked = 0;
         for name in path.split('.') {
@@ -49,86 +48,97 @@ impl<'v> Fields<'v> {
                     None => return Ok(None),
                 },
                 Value::Null => return Ok(None),
-                other => return Err(self.wrong(path[..walked].trim_end_matches('.'), other, "an object")),
+                other => {
+                    return Err(self.type_error(path[..walked].trim_end_matches('.'), other, "an object"));
+                }
             }
             walked += name.len() + 1;
         }
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    pub(super) fn text(&self, path: &str) -> Result<Option<&'v str>, Unreadable> {
+    pub(super) fn text(&self, path: &str) -> Result<Option<&'v str>, UnreadableObject> {
         self.scalar(path, "a string", Value::as_str)
     }
 
-    /// The text, empty where there is none, to keep.
-    pub(super) fn shared(&self, path: &str) -> Result<Arc<str>, Unreadable> {
+    /// A string, empty if absent.
+    pub(super) fn shared_text(&self, path: &str) -> Result<Arc<str>, UnreadableObject> {
         Ok(self.text(path)?.unwrap_or_default().into())
     }
 
-    pub(super) fn flag(&self, path: &str) -> Result<bool, Unreadable> {
+    pub(super) fn flag(&self, path: &str) -> Result<bool, UnreadableObject> {
         Ok(self.scalar(path, "true or false", Value::as_bool)?.unwrap_or_default())
     }
 
-    pub(super) fn number(&self, path: &str) -> Result<Option<i32>, Unreadable> {
+    pub(super) fn number(&self, path: &str) -> Result<Option<i32>, UnreadableObject> {
         self.scalar(path, "a 32-bit integer", |value| i32::try_from(value.as_i64()?).ok())
     }
 
-    pub(super) fn quantity(&self, path: &str) -> Result<Option<Quantity>, Unreadable> {
+    pub(super) fn quantity(&self, path: &str) -> Result<Option<Quantity>, UnreadableObject> {
         self.parsed(path)
     }
 
-    /// Something with a reader of its own.
-    pub(super) fn parsed<T: Deserialize<'v>>(&self, path: &str) -> Result<Option<T>, Unreadable> {
-        let Some(value) = self.find(path)? else { return Ok(None) };
-        T::deserialize(value).map(Some).map_err(|error| self.bad(path, error.to_string()))
+    /// A value deserialized by serde.
+    pub(super) fn parsed<T: Deserialize<'v>>(&self, path: &str) -> Result<Option<T>, UnreadableObject> {
+        let Some(value) = self.get(path)? else { return Ok(None) };
+        T::deserialize(value).map(Some).map_err(|error| self.error(path, error.to_string()))
     }
 
-    /// Texts in a list.
-    pub(super) fn texts(&self, path: &str) -> Result<Vec<Arc<str>>, Unreadable> {
+    /// A list of strings.
+    pub(super) fn texts(&self, path: &str) -> Result<Vec<Arc<str>>, UnreadableObject> {
         Ok(self.parsed::<Vec<Arc<str>>>(path)?.unwrap_or_default())
     }
 
     /// The value of an annotation, whose name may have dots.
-    pub(super) fn annotation(&self, name: &str) -> Result<Option<&'v str>, Unreadable> {
-        match self.find("metadata.annotations")? {
+    pub(super) fn annotation(&self, name: &str) -> Result<Option<&'v str>, UnreadableObject> {
+        match self.get("metadata.annotations")? {
             None => Ok(None),
             Some(Value::Object(annotations)) => match annotations.get(name) {
                 None => Ok(None),
                 Some(Value::Null) => Ok(Some("")),
                 Some(Value::String(text)) => Ok(Some(text)),
-                Some(other) => Err(self.wrong(&format!("metadata.annotations[{name}]"), other, "a string")),
+                Some(other) => {
+                    Err(self.type_error(&format!("metadata.annotations[{name}]"), other, "a string"))
+                }
             },
-            Some(other) => Err(self.wrong("metadata.annotations", other, "an object")),
+            Some(other) => Err(self.type_error("metadata.annotations", other, "an object")),
         }
     }
 
-    /// What is in a list, each as fields of its own.
-    pub(super) fn list(&self, path: &str) -> Result<Vec<Fields<'v>>, Unreadable> {
-        match self.find(path)? {
+    /// The elements of a list of objects.
+    pub(super) fn list(&self, path: &str) -> Result<Vec<ObjectFields<'v>>, UnreadableObject> {
+        match self.get(path)? {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => {
-                let place = |index| format!("{}{path}[{index}].", self.place);
-                let item = |(index, value)| Fields { value, object: self.object, place: place(index) };
+                let place = |index| format!("{}{path}[{index}].", self.path_prefix);
+                let item =
+                    |(index, value)| ObjectFields { value, object: self.object, path_prefix: place(index) };
                 Ok(items.iter().enumerate().map(item).collect())
             }
-            Some(other) => Err(self.wrong(path, other, "a list")),
+            Some(other) => Err(self.type_error(path, other, "a list")),
         }
     }
 
-    /// What is below a field, if it is there.
-    pub(super) fn part(&self, path: &str) -> Result<Option<Fields<'v>>, Unreadable> {
-        match self.find(path)? {
+    /// The object at a path, if it is present.
+    pub(super) fn object(&self, path: &str) -> Result<Option<ObjectFields<'v>>, UnreadableObject> {
+        match self.get(path)? {
             None => Ok(None),
-            Some(value @ Value::Object(_)) => {
-                Ok(Some(Fields { value, object: self.object, place: format!("{}{path}.", self.place) }))
-            }
-            Some(other) => Err(self.wrong(path, other, "an object")),
+            Some(value @ Value::Object(_)) => Ok(Some(ObjectFields {
+                value,
+                object: self.object,
+                path_prefix: format!("{}{path}.", self.path_prefix),
+            })),
+            Some(other) => Err(self.type_error(path, other, "an object")),
         }
     }
 
-    pub(super) fn bad(&self, path: &str, why: String) -> Unreadable {
-        let field = format!("{}{path}", self.place);
-        Unreadable { object: self.object.to_owned(), field: field.trim_end_matches('.').to_owned(), why }
+    pub(super) fn error(&self, path: &str, why: String) -> UnreadableObject {
+        let field = format!("{}{path}", self.path_prefix);
+        UnreadableObject {
+            object: self.object.to_owned(),
+            field: field.trim_end_matches('.').to_owned(),
+            why,
+        }
     }
 
     fn scalar<T>(
@@ -136,14 +146,14 @@ impl<'v> Fields<'v> {
         path: &str,
         wanted: &str,
         read: impl Fn(&'v Value) -> Option<T>,
-    ) -> Result<Option<T>, Unreadable> {
-        let Some(value) = self.find(path)? else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.wrong(path, value, wanted))
+    ) -> Result<Option<T>, UnreadableObject> {
+        let Some(value) = self.get(path)? else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.type_error(path, value, wanted))
     }
 
-    fn wrong(&self, path: &str, found: &Value, wanted: &str) -> Unreadable {
+    fn type_error(&self, path: &str, found: &Value, wanted: &str) -> UnreadableObject {
         let found: String = found.to_string().chars().take(80).collect();
-        self.bad(path, format!("{found} is not {wanted}"))
+        self.error(path, format!("{found} is not {wanted}"))
     }
 }
 
@@ -153,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check<T: std::fmt::Debug>(found: Result<T, Unreadable>, expected: &str) {
+    fn check<T: std::fmt::Debug>(found: Result<T, UnreadableObject>, expected: &str) {
         assert_eq!(found.unwrap_err().to_string(), expected);
     }
 
@@ -161,7 +171,7 @@ mod tests {
     fn an_error_names_object_and_field() {
         let value = json!({"spec": {"size": "1x", "list": [{"n": 1}, {"n": 3e9}], "modes": ["a", 2]},
             "metadata": {"annotations": {"a.b/c": 7}}});
-        let fields = Fields::of(&value, "Thing a/b");
+        let fields = ObjectFields::of(&value, "Thing a/b");
         let list = fields.list("spec.list").unwrap();
         assert_eq!(list[0].number("n"), Ok(Some(1)));
         check(list[1].number("n"), "Thing a/b: spec.list[1].n: 3000000000.0 is not a 32-bit integer");
@@ -176,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_null_is_nothing() {
+    fn absent_and_null_fields_read_as_none() {
         let value = json!({"spec": null, "status": {"phase": null}});
-        let fields = Fields::of(&value, "Thing");
+        let fields = ObjectFields::of(&value, "Thing");
         assert_eq!(fields.text("spec.a.b"), Ok(None));
         assert_eq!(fields.text("status.phase"), Ok(None));
         assert_eq!(fields.flag("metadata.x"), Ok(false));

@@ -1,4 +1,4 @@
-//! What is kept up to date is what would be derived anew, and what makes no sense is said so.
+//! Tests of the storage cache: incremental updates equal a rebuild, and unreadable fields are named.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use super::*;
 use crate::VolumeChange;
 use crate::plugins::node_volume_limits;
-use crate::plugins::volume_view::{VolumeHypothesis, VolumeNode, VolumePod};
+use crate::plugins::volume_context::{PodChanges, VolumeNode, VolumePod};
 
-impl Storage {
-    /// A world of these objects.
-    pub(crate) fn of(objects: &[Value]) -> Storage {
-        let mut storage = Storage::default();
+impl StorageCache {
+    /// A cache of these objects.
+    pub(crate) fn of(objects: &[Value]) -> StorageCache {
+        let mut storage = StorageCache::default();
         for object in objects {
-            // What cannot be understood is part of some worlds.
+            // Some tests use unreadable objects.
             let _ = storage.apply_value(object);
         }
         storage
     }
 
-    pub(crate) fn apply_value(&mut self, object: &Value) -> Result<(), Arc<Unreadable>> {
+    pub(crate) fn apply_value(&mut self, object: &Value) -> Result<(), Arc<UnreadableObject>> {
         let object = testobjects::object(object);
         let meta = object.meta();
         self.apply(StorageKind::of(&Kind::of(&meta.api_version, &meta.kind)).unwrap(), &object)
@@ -39,11 +39,11 @@ impl PodVolumes {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum CacheOperation {
     Apply(Value),
     Remove(usize),
-    Place(u32, &'static str, &'static str, Value),
-    Displace(u32),
+    AddPod(u32, &'static str, &'static str, Value),
+    RemovePod(u32),
 }
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
@@ -134,26 +134,26 @@ fn pod_volumes() -> impl Strategy<Value = Value> {
     proptest::collection::vec(one, 1..4).prop_map(Value::from)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = CacheOperation> {
     let place = (0..4u32, select(NODES.to_vec()), select(NAMESPACES.to_vec()), pod_volumes())
-        .prop_map(|(pod, node, namespace, volumes)| Step::Place(pod, node, namespace, volumes));
+        .prop_map(|(pod, node, namespace, volumes)| CacheOperation::AddPod(pod, node, namespace, volumes));
     prop_oneof![
-        3 => claim().prop_map(Step::Apply),
-        3 => volume().prop_map(Step::Apply),
-        1 => class().prop_map(Step::Apply),
-        2 => attachment().prop_map(Step::Apply),
-        2 => csi_node().prop_map(Step::Apply),
-        1 => capacity().prop_map(Step::Apply),
-        2 => any::<usize>().prop_map(Step::Remove),
+        3 => claim().prop_map(CacheOperation::Apply),
+        3 => volume().prop_map(CacheOperation::Apply),
+        1 => class().prop_map(CacheOperation::Apply),
+        2 => attachment().prop_map(CacheOperation::Apply),
+        2 => csi_node().prop_map(CacheOperation::Apply),
+        1 => capacity().prop_map(CacheOperation::Apply),
+        2 => any::<usize>().prop_map(CacheOperation::Remove),
         3 => place,
-        1 => (0..4u32).prop_map(Step::Displace),
+        1 => (0..4u32).prop_map(CacheOperation::RemovePod),
     ]
 }
 
-/// What names an object.
-type Title = (StorageKind, Arc<str>, Arc<str>);
+/// The identity of an object.
+type ObjectId = (StorageKind, Arc<str>, Arc<str>);
 
-fn title(object: &Value) -> Title {
+fn object_id(object: &Value) -> ObjectId {
     let object = testobjects::object(object);
     let meta = object.meta();
     let kind = StorageKind::of(&Kind::of(&meta.api_version, &meta.kind)).unwrap();
@@ -161,37 +161,37 @@ fn title(object: &Value) -> Title {
 }
 
 /// The node, namespace and volumes of a pod.
-type Place = (Arc<str>, Arc<str>, Arc<PodVolumes>);
+type PodPlacement = (Arc<str>, Arc<str>, Arc<PodVolumes>);
 
-/// The last of each object, and the pods that are placed.
+/// The latest version of each object, and the assigned pods.
 #[derive(Default)]
-struct Plain {
-    objects: BTreeMap<Title, Value>,
-    pods: BTreeMap<PodId, Place>,
+struct ReferenceStorage {
+    objects: BTreeMap<ObjectId, Value>,
+    pods: BTreeMap<PodId, PodPlacement>,
 }
 
-impl Plain {
-    fn run(steps: &[Step]) -> (Storage, Plain) {
-        let (mut storage, mut plain) = (Storage::default(), Plain::default());
+impl ReferenceStorage {
+    fn run(steps: &[CacheOperation]) -> (StorageCache, ReferenceStorage) {
+        let (mut storage, mut plain) = (StorageCache::default(), ReferenceStorage::default());
         for step in steps {
             match step {
-                Step::Apply(object) => {
+                CacheOperation::Apply(object) => {
                     let _ = storage.apply_value(object);
-                    plain.objects.insert(title(object), object.clone());
+                    plain.objects.insert(object_id(object), object.clone());
                 }
-                Step::Remove(index) => {
-                    let titles: Vec<Title> = plain.objects.keys().cloned().collect();
+                CacheOperation::Remove(index) => {
+                    let titles: Vec<ObjectId> = plain.objects.keys().cloned().collect();
                     let Some(title) = titles.get(index % titles.len().max(1)) else { continue };
                     storage.remove(title.0, &title.1, &title.2);
                     plain.objects.remove(title);
                 }
-                Step::Place(pod, node, namespace, volumes) => {
+                CacheOperation::AddPod(pod, node, namespace, volumes) => {
                     let volumes = PodVolumes::of(volumes.clone());
-                    storage.place(PodId(*pod), &(*node).into(), &(*namespace).into(), &volumes);
+                    storage.add_pod(PodId(*pod), &(*node).into(), &(*namespace).into(), &volumes);
                     plain.pods.insert(PodId(*pod), ((*node).into(), (*namespace).into(), volumes));
                 }
-                Step::Displace(pod) => {
-                    storage.displace(PodId(*pod));
+                CacheOperation::RemovePod(pod) => {
+                    storage.remove_pod(PodId(*pod));
                     plain.pods.remove(&PodId(*pod));
                 }
             }
@@ -199,11 +199,11 @@ impl Plain {
         (storage, plain)
     }
 
-    fn rebuilt(&self, pods_first: bool) -> Storage {
-        let mut storage = Storage::default();
-        let place = |storage: &mut Storage| {
+    fn rebuilt(&self, pods_first: bool) -> StorageCache {
+        let mut storage = StorageCache::default();
+        let place = |storage: &mut StorageCache| {
             for (pod, (node, namespace, volumes)) in &self.pods {
-                storage.place(*pod, node, namespace, volumes);
+                storage.add_pod(*pod, node, namespace, volumes);
             }
         };
         if pods_first {
@@ -223,23 +223,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_kept_is_what_would_be_derived_anew(steps in proptest::collection::vec(step(), 0..40)) {
-        let (mut storage, plain) = Plain::run(&steps);
+    fn incremental_state_equals_rebuilt_state(steps in proptest::collection::vec(step(), 0..40)) {
+        let (mut storage, plain) = ReferenceStorage::run(&steps);
         prop_assert_eq!(&storage, &plain.rebuilt(false));
         prop_assert_eq!(&storage, &plain.rebuilt(true));
         plain.objects.keys().for_each(|(kind, namespace, name)| storage.remove(*kind, namespace, name));
-        plain.pods.keys().for_each(|pod| storage.displace(*pod));
-        prop_assert_eq!(storage, Storage::default());
+        plain.pods.keys().for_each(|pod| storage.remove_pod(*pod));
+        prop_assert_eq!(storage, StorageCache::default());
     }
 
     #[test]
-    fn a_hypothesis_is_answered_as_if_it_were_so(
+    fn pod_changes_are_filtered_as_if_applied(
         steps in proptest::collection::vec(step(), 10..40),
         without in proptest::sample::subsequence(vec![0u32, 1, 2, 3], 0..4),
         with in proptest::collection::vec(pod_volumes(), 0..3),
         asking in pod_volumes(),
     ) {
-        let (mut storage, plain) = Plain::run(&steps);
+        let (mut storage, plain) = ReferenceStorage::run(&steps);
         let (node, namespace): (Arc<str>, Arc<str>) = ("n0".into(), "a".into());
         let view = VolumeNode { name: &node, labels: &Labels::default() };
         let asking = PodVolumes::of(asking);
@@ -253,80 +253,80 @@ proptest! {
         let guests: Vec<VolumePod<'_>> =
             with.iter().map(|volumes| VolumePod { namespace: &namespace, volumes }).collect();
         let Some(state) = node_volume_limits::pre_filter(pod, &storage) else { return Ok(()) };
-        let hypothesis = VolumeHypothesis { without: &without, with: &guests };
+        let hypothesis = PodChanges { removed: &without, added: &guests };
         let thought = node_volume_limits::filter(&state, &view, &hypothesis, &storage);
-        without.iter().for_each(|pod| storage.displace(*pod));
+        without.iter().for_each(|pod| storage.remove_pod(*pod));
         for (index, volumes) in with.iter().enumerate() {
-            storage.place(PodId(10 + index as u32), &node, &namespace, volumes);
+            storage.add_pod(PodId(10 + index as u32), &node, &namespace, volumes);
         }
-        let done = node_volume_limits::filter(&state, &view, &VolumeHypothesis::default(), &storage);
-        // Of several troubles the one named may differ.
-        let code = |answer: &Result<(), Refusal>| answer.as_ref().err().map(|refusal| refusal.code);
+        let done = node_volume_limits::filter(&state, &view, &PodChanges::default(), &storage);
+        // Of several errors the reported one may differ.
+        let code = |answer: &Result<(), Status>| answer.as_ref().err().map(|refusal| refusal.code);
         prop_assert_eq!(code(&thought).is_some(), code(&done).is_some(), "{:?} {:?}", thought, done);
     }
 }
 
 #[track_caller]
-fn refused(object: Value, expected: &str) {
-    let error = Storage::default().apply_value(&object).unwrap_err().to_string();
+fn check_unreadable(object: Value, expected: &str) {
+    let error = StorageCache::default().apply_value(&object).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error:?} should begin with {expected:?}");
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
-    refused(
+fn unreadable_fields_are_named() {
+    check_unreadable(
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "a", "name": "c"},
             "spec": {"resources": {"requests": {"storage": "1x"}}}}),
         "PersistentVolumeClaim a/c: spec.resources.requests.storage: \"1x\" is not a quantity",
     );
-    refused(
+    check_unreadable(
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
             "spec": {"capacity": {"storage": []}}}),
         "PersistentVolume v: spec.capacity.storage: invalid type: sequence",
     );
-    refused(
+    check_unreadable(
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"},
             "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": ["x"]}}, "gcePersistentDisk": {}}}),
         "PersistentVolume v: spec.nodeAffinity.required: invalid type: string",
     );
-    refused(
+    check_unreadable(
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"},
             "spec": {"drivers": [{}, {"allocatable": {"count": 4294967296i64}}]}}),
         "CSINode n: spec.drivers[1].allocatable.count: 4294967296 is not a 32-bit integer",
     );
-    refused(
+    check_unreadable(
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "s"},
             "allowedTopologies": {}}),
         "StorageClass s: allowedTopologies: {} is not a list",
     );
-    refused(
+    check_unreadable(
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
             "metadata": {"namespace": "a", "name": "k"}, "maximumVolumeSize": "big"}),
         "CSIStorageCapacity a/k: maximumVolumeSize: \"big\" is not a quantity",
     );
 }
 
-/// A claim and a volume, and what binding one to the other comes to.
-fn reserved(version: &str) -> (Storage, Reservation, Value) {
+/// A claim and a volume, and the reservation that binds them.
+fn with_reservation(version: &str) -> (StorageCache, VolumeReservation, Value) {
     let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": "v", "resourceVersion": version}, "spec": {"capacity": {"storage": "1Gi"}}});
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"namespace": "a", "name": "c", "uid": "7", "resourceVersion": "3"}, "spec": {}});
-    let storage = Storage::of(&[volume.clone(), claim]);
+    let storage = StorageCache::of(&[volume.clone(), claim]);
     let claim = storage.latest_claim(&"a".into(), &"c".into()).unwrap().unwrap().clone();
-    let mut reservation = Reservation::default();
+    let mut reservation = VolumeReservation::default();
     reservation.bind(&claim, storage.latest_volume("v").unwrap().unwrap());
     reservation.provision(&claim, &"n".into());
     (storage, reservation, volume)
 }
 
-fn is_assumed(storage: &Storage) -> bool {
+fn is_assumed(storage: &StorageCache) -> bool {
     storage.latest_volume("v").is_some_and(|volume| volume.unwrap().claim.is_some())
 }
 
 #[test]
-fn what_is_assumed_holds_until_it_is_forgotten() {
-    let (mut storage, reservation, _) = reserved("1");
+fn an_assumed_object_holds_until_it_is_forgotten() {
+    let (mut storage, reservation, _) = with_reservation("1");
     storage.assume(&reservation);
     assert!(is_assumed(&storage));
     assert!(
@@ -348,8 +348,8 @@ fn what_is_assumed_holds_until_it_is_forgotten() {
 }
 
 #[test]
-fn another_version_ends_what_was_assumed() {
-    let (mut storage, reservation, mut volume) = reserved("1");
+fn another_resource_version_ends_an_assumption() {
+    let (mut storage, reservation, mut volume) = with_reservation("1");
     storage.assume(&reservation);
     storage.apply_value(&volume).unwrap();
     assert!(is_assumed(&storage), "the same version is no news");

@@ -1,12 +1,12 @@
-//! Events in an order that cannot be, and objects that contradict each other.
+//! Events in an impossible order, and objects that contradict each other.
 
 use serde_json::json;
 
-use super::{Bench, node, on, pod};
+use super::{TestScheduler, node, on, pod};
 
 const TOO_MUCH: &str = "0/1 nodes are available: 1 Insufficient cpu.";
 
-/// A pod that takes three of a node's four processors.
+/// A pod that requests three of a node's four CPUs.
 fn large(name: &str) -> serde_json::Value {
     let mut pod = pod(name);
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3");
@@ -14,13 +14,13 @@ fn large(name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn what_changes_before_it_came_has_come() {
-    let mut bench = Bench::new();
+fn a_modification_of_an_unknown_object_adds_it() {
+    let mut bench = TestScheduler::new();
     bench.modify(&node("n"));
     bench.modify(&on(large("x"), "n"));
     bench.modify(&large("p"));
     assert_eq!(bench.outcome("p"), TOO_MUCH);
-    // To hear of it twice changes nothing.
+    // Applying it twice changes nothing.
     bench.add(&on(large("x"), "n"));
     bench.add(&node("n"));
     assert_eq!(bench.outcome("p"), TOO_MUCH);
@@ -29,8 +29,8 @@ fn what_changes_before_it_came_has_come() {
 }
 
 #[test]
-fn what_goes_without_having_come_is_nothing() {
-    let mut bench = Bench::with(&[&node("n"), &pod("p")]);
+fn a_deletion_of_an_unknown_object_is_ignored() {
+    let mut bench = TestScheduler::with(&[&node("n"), &pod("p")]);
     bench.delete(&node("m"));
     bench.delete(&pod("q"));
     bench.delete(&on(pod("r"), "nowhere"));
@@ -47,8 +47,8 @@ fn what_goes_without_having_come_is_nothing() {
 }
 
 #[test]
-fn a_pod_on_a_node_that_is_not_there_waits_for_it() {
-    let mut bench = Bench::with(&[&on(large("x"), "n"), &large("p")]);
+fn a_pod_assigned_to_an_unknown_node_is_counted_once_the_node_is_added() {
+    let mut bench = TestScheduler::with(&[&on(large("x"), "n"), &large("p")]);
     assert_eq!(bench.outcome("x"), "skipped: placed already");
     assert_eq!(bench.outcome("p"), "no nodes available to schedule pods");
     bench.add(&node("n"));
@@ -56,13 +56,13 @@ fn a_pod_on_a_node_that_is_not_there_waits_for_it() {
 }
 
 #[test]
-fn a_node_that_comes_back_finds_its_pods() {
-    let mut bench = Bench::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
+fn a_node_that_is_added_again_still_has_its_pods() {
+    let mut bench = TestScheduler::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
     bench.delete(&node("n"));
     assert_eq!(bench.outcome("p"), "no nodes available to schedule pods");
     bench.add(&node("n"));
     assert_eq!(bench.outcome("p"), TOO_MUCH);
-    // But not those that went meanwhile.
+    // But not those deleted meanwhile.
     bench.delete(&node("n"));
     bench.delete(&on(large("x"), "n"));
     bench.add(&node("n"));
@@ -70,14 +70,14 @@ fn a_node_that_comes_back_finds_its_pods() {
 }
 
 #[test]
-fn a_pod_that_changes_while_its_node_is_away_is_still_on_it() {
-    let mut bench = Bench::with(&[&node("n"), &large("x"), &large("p")]);
+fn a_pod_that_changes_while_its_node_is_deleted_is_still_assigned() {
+    let mut bench = TestScheduler::with(&[&node("n"), &large("x"), &large("p")]);
     assert_eq!(bench.attempt("x"), "-> n");
     bench.delete(&node("n"));
     let mut changed = large("x");
     changed["metadata"]["labels"]["app"] = json!("b");
     bench.modify(&changed);
-    // Another node is not the one it is on, whatever number it gets.
+    // A new node must not be taken for the old one, whatever identifier it gets.
     bench.add(&node("m"));
     assert_eq!(bench.outcome("p"), "-> m");
     bench.modify(&on(changed.clone(), "n"));
@@ -89,13 +89,13 @@ fn a_pod_that_changes_while_its_node_is_away_is_still_on_it() {
 }
 
 #[test]
-fn a_pod_that_changes_its_node_leaves_the_old_one() {
-    let mut bench = Bench::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
+fn a_pod_whose_node_name_changes_leaves_the_old_node() {
+    let mut bench = TestScheduler::with(&[&node("n"), &on(large("x"), "n"), &large("p")]);
     bench.modify(&on(large("x"), "m"));
     assert_eq!(bench.outcome("p"), "-> n");
     bench.modify(&on(large("x"), "n"));
     assert_eq!(bench.outcome("p"), TOO_MUCH);
-    // Or loses it.
+    // Or it loses its node.
     bench.modify(&large("x"));
     assert_eq!(bench.outcome("p"), "-> n");
 }
@@ -107,12 +107,12 @@ fn pods_that_share_a_uid_are_different_pods() {
         pod["metadata"]["uid"] = json!("same");
         pod
     };
-    let mut bench = Bench::with(&[&node("n"), &node("m"), &same("x"), &same("y"), &same("z")]);
+    let mut bench = TestScheduler::with(&[&node("n"), &node("m"), &same("x"), &same("y"), &same("z")]);
     let mut nodes = [bench.attempt("x"), bench.attempt("y")];
     nodes.sort();
     assert_eq!(nodes, ["-> m", "-> n"]);
     assert_eq!(bench.outcome("z"), "0/2 nodes are available: 2 Insufficient cpu.");
-    // And one without any is one too.
+    // A pod without a uid is a pod too.
     let mut without = large("w");
     without["metadata"].as_object_mut().unwrap().remove("uid");
     bench.add(&without);
@@ -120,26 +120,26 @@ fn pods_that_share_a_uid_are_different_pods() {
 }
 
 #[test]
-fn another_life_of_a_name_waits_again() {
-    let mut bench = Bench::with(&[&node("n"), &large("x")]);
+fn a_recreated_pod_of_the_same_name_is_pending_again() {
+    let mut bench = TestScheduler::with(&[&node("n"), &large("x")]);
     assert_eq!(bench.attempt("x"), "-> n");
     assert_eq!(bench.attempt("x"), "skipped: placed already");
     let mut again = large("x");
     again["metadata"]["uid"] = json!("another");
-    // Its predecessor's end was not seen.
+    // The deletion of its predecessor was missed.
     bench.add(&again);
     assert_eq!(bench.attempt("x"), "-> n");
 }
 
 #[test]
-fn owners_in_a_circle_own_nothing_that_matters() {
+fn cyclic_owner_references_are_harmless() {
     let owned = |name: &str, owner: &str| {
         let mut pod = pod(name);
         pod["metadata"]["ownerReferences"] =
             json!([{"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": owner, "controller": true}]);
         pod
     };
-    let mut bench = Bench::with(&[&node("n"), &owned("a", "b"), &owned("b", "a"), &owned("c", "c")]);
+    let mut bench = TestScheduler::with(&[&node("n"), &owned("a", "b"), &owned("b", "a"), &owned("c", "c")]);
     for name in ["a", "b", "c"] {
         assert_eq!(bench.attempt(name), "-> n");
     }
@@ -158,23 +158,23 @@ fn owners_in_a_circle_own_nothing_that_matters() {
 }
 
 #[test]
-fn a_promised_node_that_is_not_there_is_no_promise() {
+fn a_nomination_of_an_unknown_node_is_ignored() {
     let mut promised = pod("p");
     promised["status"] = json!({"nominatedNodeName": "gone"});
-    let mut bench = Bench::with(&[&node("n"), &promised, &large("q")]);
+    let mut bench = TestScheduler::with(&[&node("n"), &promised, &large("q")]);
     assert_eq!(bench.outcome("q"), "-> n");
     assert_eq!(bench.attempt("p"), "-> n");
 }
 
 #[test]
-fn a_promise_that_is_taken_back_or_kept_is_none() {
+fn a_cleared_or_fulfilled_nomination_does_not_count() {
     let mut promised = large("x");
     promised["status"] = json!({"nominatedNodeName": "n"});
-    let mut bench = Bench::with(&[&node("n"), &promised, &large("p")]);
+    let mut bench = TestScheduler::with(&[&node("n"), &promised, &large("p")]);
     assert_eq!(bench.outcome("p"), TOO_MUCH);
     bench.modify(&large("x"));
     assert_eq!(bench.outcome("p"), "-> n");
-    // One that is placed by then is there, and not promised the node besides.
+    // A pod that is assumed by then does not count as nominated besides.
     bench.add(&node("m"));
     bench.modify(&promised);
     assert_eq!(bench.attempt("x"), "-> n");
@@ -193,7 +193,7 @@ fn nodes_that_share_a_host_name_are_one_domain() {
     picky["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}},
     ]);
-    let mut bench = Bench::with(&[&node("n"), &twin, &on(pod("x"), "n"), &picky]);
+    let mut bench = TestScheduler::with(&[&node("n"), &twin, &on(pod("x"), "n"), &picky]);
     assert_eq!(
         bench.outcome("p"),
         "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
@@ -201,10 +201,10 @@ fn nodes_that_share_a_host_name_are_one_domain() {
 }
 
 #[test]
-fn a_pod_that_is_being_deleted_or_finished_is_not_tried() {
+fn terminating_and_finished_pods_are_not_scheduled() {
     let mut leaving = pod("p");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let mut bench = Bench::with(&[&node("n"), &leaving]);
+    let mut bench = TestScheduler::with(&[&node("n"), &leaving]);
     assert_eq!(bench.outcome("p"), "skipped: skip schedule deleting pod: default/p");
     let mut finished = on(large("x"), "n");
     bench.add(&finished);

@@ -1,14 +1,14 @@
-//! Every field of a pod and of a node that has all that scheduling looks at, one after the other wrong.
+//! Every field that scheduling reads of a pod and of a node, made invalid one by one.
 
 use scheduler::{Decision, Explanation};
 use serde_json::{Value, json};
 
-use super::{Bench, unreadable_node, unreadable_pod};
+use super::{TestScheduler, unreadable_node, unreadable_pod};
 
 #[test]
-fn null_is_as_if_the_list_or_map_were_absent() {
+fn a_null_list_or_map_reads_as_absent() {
     for (what, rich) in [("pod", pod()), ("node", node())] {
-        for place in places(&rich) {
+        for place in pointers(&rich) {
             let is_list_or_map =
                 rich.pointer(&place).is_some_and(|value| value.is_array() || value.is_object());
             if !is_list_or_map || place == "/metadata" {
@@ -18,7 +18,7 @@ fn null_is_as_if_the_list_or_map_were_absent() {
             *null.pointer_mut(&place).expect("it is there") = Value::Null;
             let Some(absent) = without(&rich, &place) else { continue };
             let (null, absent) = (explain(&null), explain(&absent));
-            // What must be there is missed either way.
+            // A required field is missing either way.
             let is_missed = unreadable_pod(&null).is_some() && unreadable_pod(&absent).is_some();
             assert!(null == absent || is_missed, "{what} {place}: {null:?} is not {absent:?}");
         }
@@ -26,10 +26,10 @@ fn null_is_as_if_the_list_or_map_were_absent() {
 }
 
 #[test]
-fn a_wrong_type_is_named_unless_nobody_looks_at_it() {
+fn a_wrong_type_is_reported_unless_the_field_is_unused() {
     for rich in [pod(), node()] {
         let right = explain(&rich);
-        for place in places(&rich) {
+        for place in pointers(&rich) {
             if place.starts_with("/metadata/name") || place == "/metadata" || place == "/metadata/uid" {
                 continue;
             }
@@ -46,8 +46,8 @@ fn a_wrong_type_is_named_unless_nobody_looks_at_it() {
                 }
                 match reason {
                     Some(reason) => {
-                        // Selectors are judged as a whole, with the place inside at the end.
-                        let named = named(&place);
+                        // Selectors are validated as a whole, with the inner path at the end of the message.
+                        let named = field_path(&place);
                         let (selector, _) = named.split_once(".match").unwrap_or((&named, ""));
                         let named = if reason.contains("bad selector") { selector } else { &named };
                         assert!(
@@ -55,7 +55,7 @@ fn a_wrong_type_is_named_unless_nobody_looks_at_it() {
                             "{wrong} at {place}: {reason:?} does not name {named}"
                         );
                     }
-                    // A text may well be right, and so may be what is not looked at: but then there is an answer.
+                    // A string may be valid, and some fields are not read; but then there is a result.
                     None => assert_eq!(found.nodes.len(), right.nodes.len(), "{wrong} at {place}: {found:?}"),
                 }
             }
@@ -63,15 +63,15 @@ fn a_wrong_type_is_named_unless_nobody_looks_at_it() {
     }
 }
 
-/// What is said of a pod in a cluster with this pod or this node.
+/// The explanation of a pod in a cluster with this pod or this node.
 fn explain(object: &Value) -> Explanation {
     let (node, pod) =
         if object["kind"] == "Node" { (object.clone(), pod()) } else { (node(), object.clone()) };
-    Bench::with(&[&node, &super::node("m"), &super::on(super::pod("other"), "m"), &pod]).explain("p")
+    TestScheduler::with(&[&node, &super::node("m"), &super::on(super::pod("other"), "m"), &pod]).explain("p")
 }
 
-/// A place as the reader names it: `/spec/containers/0/image` is `spec.containers[0].image`.
-fn named(place: &str) -> String {
+/// A JSON pointer as errors name it: `/spec/containers/0/image` is `spec.containers[0].image`.
+fn field_path(place: &str) -> String {
     let mut named = String::new();
     for part in place.split('/').skip(1) {
         if part.parse::<usize>().is_ok() {
@@ -84,8 +84,8 @@ fn named(place: &str) -> String {
     named
 }
 
-/// Every place in a document but the document itself.
-fn places(json: &Value) -> Vec<String> {
+/// JSON pointers to all values in a document except the root.
+fn pointers(json: &Value) -> Vec<String> {
     let parts: Vec<(String, &Value)> = match json {
         Value::Object(map) => {
             map.iter().map(|(key, value)| (key.replace('~', "~0").replace('/', "~1"), value)).collect()
@@ -98,7 +98,7 @@ fn places(json: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for (name, value) in parts.into_iter().filter(|(name, _)| name != "apiVersion" && name != "kind") {
         all.push(format!("/{name}"));
-        all.extend(places(value).into_iter().map(|place| format!("/{name}{place}")));
+        all.extend(pointers(value).into_iter().map(|place| format!("/{name}{place}")));
     }
     all
 }

@@ -1,5 +1,5 @@
-//! Input that is wrong: objects that cannot be understood, absurdly large ones, events in an order that cannot be.
-//! Each has a defined answer. What cannot be understood is refused by `Unreadable`, which names the field.
+//! Invalid input: unreadable objects, absurdly large ones, events in an impossible order. Each has a defined result.
+//! Unreadable objects are rejected by `Unreadable`, which names the field.
 
 mod events;
 mod fields;
@@ -14,43 +14,43 @@ use testobjects::object;
 const NOW: Moment = Moment::from_nanos(0);
 
 /// A scheduler under test.
-struct Bench(Scheduler);
+struct TestScheduler(Scheduler);
 
-impl Bench {
-    fn new() -> Bench {
-        Bench(Scheduler::new(Settings::default()))
+impl TestScheduler {
+    fn new() -> TestScheduler {
+        TestScheduler(Scheduler::new(Settings::default()))
     }
 
     /// With these objects.
-    fn with(objects: &[&Value]) -> Bench {
-        let mut bench = Bench::new();
+    fn with(objects: &[&Value]) -> TestScheduler {
+        let mut bench = TestScheduler::new();
         objects.iter().for_each(|json| bench.add(json));
         bench
     }
 
     fn add(&mut self, json: &Value) {
-        self.tell(What::Added(object(json)));
+        self.apply(What::Added(object(json)));
     }
 
     fn modify(&mut self, json: &Value) {
-        self.tell(What::Modified(object(json)));
+        self.apply(What::Modified(object(json)));
     }
 
     fn delete(&mut self, json: &Value) {
-        self.tell(What::Deleted(object(json)));
+        self.apply(What::Deleted(object(json)));
     }
 
-    fn tell(&mut self, what: What) {
+    fn apply(&mut self, what: What) {
         self.0.apply(NOW, &what);
     }
 
-    /// All that is said of a pod of the default namespace.
+    /// The explanation of a pod of the default namespace.
     #[track_caller]
     fn explain(&mut self, name: &str) -> Explanation {
         self.0.explain(NOW, "default", name).expect("the pod is known")
     }
 
-    /// One line: what is done with a pod.
+    /// The decision about a pod, in one line.
     #[track_caller]
     fn outcome(&mut self, name: &str) -> String {
         outcome(&self.explain(name).decision)
@@ -72,17 +72,18 @@ fn outcome(decision: &Decision) -> String {
     }
 }
 
-/// What `Unreadable` says of the pod as such; `None` if it says nothing.
+/// The message of `Unreadable` for the pod, if it rejects it.
 fn unreadable_pod(explanation: &Explanation) -> Option<String> {
-    let refusal = explanation.pre_filter.as_ref().filter(|refusal| refusal.plugin == Plugin::Unreadable)?;
+    let refusal =
+        explanation.pre_filter_status.as_ref().filter(|refusal| refusal.plugin == Plugin::Unreadable)?;
     assert_eq!(refusal.code, Code::UnschedulableAndUnresolvable);
     Some(refusal.message())
 }
 
-/// What `Unreadable` says of the first node; `None` if it says nothing.
+/// The message of `Unreadable` for the first node, if it rejects it.
 fn unreadable_node(explanation: &Explanation) -> Option<String> {
     match &explanation.nodes.first()?.verdict {
-        NodeVerdict::Refused(refusal) if refusal.plugin == Plugin::Unreadable => {
+        NodeVerdict::Rejected(refusal) if refusal.plugin == Plugin::Unreadable => {
             assert_eq!(refusal.code, Code::UnschedulableAndUnresolvable);
             Some(refusal.message())
         }

@@ -1,24 +1,24 @@
-//! Objects of which one field is wrong.
+//! Objects with one invalid field.
 
 use scheduler::Settings;
 use serde_json::{Value, json};
 
-use super::{Bench, node, on, pod, unreadable_node, unreadable_pod};
+use super::{TestScheduler, node, on, pod, unreadable_node, unreadable_pod};
 
-/// A pod with this at a place of its spec is not understood, and the reason names that place.
+/// Checks that a pod with this value in its spec is unreadable, and that the reason names the field.
 #[track_caller]
 fn check_pod(place: &str, value: Value, named: &str) {
     let mut wrong = pod("p");
     *wrong["spec"].pointer_mut(place).unwrap_or_else(|| panic!("no {place}")) = value.clone();
-    let explanation = Bench::with(&[&node("n"), &wrong]).explain("p");
+    let explanation = TestScheduler::with(&[&node("n"), &wrong]).explain("p");
     let reason =
         unreadable_pod(&explanation).unwrap_or_else(|| panic!("{value} at {place}: {explanation:?}"));
     let named = format!("the pod cannot be understood: {named}");
     assert!(reason.starts_with(&named), "{reason:?} does not name {named:?}");
 
-    // On a node it spoils the node: nobody knows what is left there.
+    // When assigned it makes its node unreadable: the free resources are unknown.
     let placed = on(wrong, "n");
-    let mut other = Bench::with(&[&node("n"), &node("m"), &placed, &pod("q")]);
+    let mut other = TestScheduler::with(&[&node("n"), &node("m"), &placed, &pod("q")]);
     let reason = unreadable_node(&other.explain("q")).expect("what is on the node is unknown");
     assert!(reason.starts_with("node(s) had a pod that could not be understood: default/p: "), "{reason}");
     assert_eq!(other.outcome("q"), "-> m");
@@ -51,17 +51,17 @@ fn a_request_that_is_no_quantity() {
 fn an_allocatable_that_is_no_quantity() {
     let mut wrong = node("n");
     wrong["status"]["allocatable"]["memory"] = json!("8 Gi");
-    let mut bench = Bench::with(&[&wrong, &node("m"), &pod("p")]);
+    let mut bench = TestScheduler::with(&[&wrong, &node("m"), &pod("p")]);
     let reason = unreadable_node(&bench.explain("p")).expect("nobody knows what the node has");
     assert!(reason.starts_with("node(s) could not be understood: status.allocatable.memory: "), "{reason}");
     assert_eq!(bench.outcome("p"), "-> m");
-    // It is understood again once it makes sense.
+    // It is readable again once it is valid.
     bench.modify(&node("n"));
     assert_eq!(unreadable_node(&bench.explain("p")), None);
 }
 
 #[test]
-fn selectors_of_affinity_that_make_no_sense() {
+fn invalid_affinity_selectors() {
     let wrong = [
         json!({"matchExpressions": [{"key": "app", "operator": "Near", "values": ["a"]}]}),
         json!({"matchExpressions": [{"key": "app", "operator": "In", "values": []}]}),
@@ -102,7 +102,7 @@ fn selectors_of_affinity_that_make_no_sense() {
 }
 
 #[test]
-fn a_preferred_node_term_that_makes_no_sense() {
+fn an_invalid_preferred_node_term() {
     let mut spec = pod("p")["spec"].clone();
     let preferred = |weight: i32| {
         json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
@@ -112,14 +112,14 @@ fn a_preferred_node_term_that_makes_no_sense() {
     spec["affinity"] = preferred(1);
     let place = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference";
     check_pod("", spec.clone(), place);
-    // What weighs nothing is not read.
+    // A preference of weight zero is not validated.
     let mut weightless = pod("p");
     weightless["spec"]["affinity"] = preferred(0);
-    assert_eq!(Bench::with(&[&node("n"), &weightless]).outcome("p"), "-> n");
+    assert_eq!(TestScheduler::with(&[&node("n"), &weightless]).outcome("p"), "-> n");
 }
 
 #[test]
-fn other_objects_that_make_no_sense_do_not_matter_to_pods_that_do_not_need_them() {
+fn unreadable_objects_do_not_affect_pods_that_do_not_use_them() {
     let wrong = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": ["a"]}}),
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "other", "name": "s"}, "spec": {"selector": "a"}}),
@@ -134,9 +134,9 @@ fn other_objects_that_make_no_sense_do_not_matter_to_pods_that_do_not_need_them(
         json!({"apiVersion": "example.com/v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p"}, "spec": 1}),
         json!({"apiVersion": "nonsense/", "kind": "Node", "metadata": {"name": "x"}}),
     ];
-    let right = Bench::with(&[&node("n"), &pod("p")]).explain("p");
+    let right = TestScheduler::with(&[&node("n"), &pod("p")]).explain("p");
     for object in wrong {
-        let mut bench = Bench::with(&[&node("n"), &pod("p"), &object]);
+        let mut bench = TestScheduler::with(&[&node("n"), &pod("p"), &object]);
         assert_eq!(bench.explain("p"), right, "{object}");
         bench.modify(&object);
         bench.delete(&object);
@@ -145,34 +145,35 @@ fn other_objects_that_make_no_sense_do_not_matter_to_pods_that_do_not_need_them(
 }
 
 #[test]
-fn a_service_that_makes_no_sense_is_named_to_the_pods_that_it_would_spread() {
+fn an_unreadable_service_is_reported_for_pods_with_default_spreading() {
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "default", "name": "s"}, "spec": {"selector": "a"}});
-    let mut bench = Bench::with(&[&node("n"), &pod("p"), &service]);
-    let reason = bench.explain("p").pre_filter.as_ref().expect("it cannot be told how to spread").message();
+    let mut bench = TestScheduler::with(&[&node("n"), &pod("p"), &service]);
+    let reason =
+        bench.explain("p").pre_filter_status.as_ref().expect("it cannot be told how to spread").message();
     assert!(reason.contains("service default/s") && reason.contains("spec.selector"), "{reason}");
-    // One that says itself how it is spread does not need it.
+    // A pod with its own constraints does not depend on it.
     let mut own = pod("own");
     own["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "zone",
         "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": {"a": "b"}}}]);
-    assert_eq!(Bench::with(&[&node("n"), &own, &service]).outcome("own"), "-> n");
+    assert_eq!(TestScheduler::with(&[&node("n"), &own, &service]).outcome("own"), "-> n");
     bench.delete(&service);
     assert_eq!(bench.outcome("p"), "-> n");
 }
 
 #[test]
-fn claims_and_volumes_that_make_no_sense_are_named_to_the_pods_that_need_them() {
+fn unreadable_claims_are_reported_for_pods_that_use_them() {
     let mut user = pod("p");
     user["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"namespace": "default", "name": "c"}, "spec": {"accessModes": "all"}});
-    let explanation = Bench::with(&[&node("n"), &user, &claim]).explain("p");
-    let reason = explanation.pre_filter.as_ref().expect("the claim cannot be judged").message();
+    let explanation = TestScheduler::with(&[&node("n"), &user, &claim]).explain("p");
+    let reason = explanation.pre_filter_status.as_ref().expect("the claim cannot be judged").message();
     assert!(reason.contains("spec.accessModes"), "{reason}");
 }
 
 #[test]
-fn a_configuration_with_a_plugin_that_nobody_knows() {
+fn a_configuration_with_an_unknown_plugin() {
     let with = |plugins: Value| {
         Settings::read(&json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",

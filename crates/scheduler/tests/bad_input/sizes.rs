@@ -1,8 +1,8 @@
-//! Objects larger than anybody would write.
+//! Very large objects.
 
 use serde_json::{Value, json};
 
-use super::{Bench, node, on, pod};
+use super::{TestScheduler, node, on, pod};
 
 #[test]
 fn a_pod_of_ten_thousand_containers() {
@@ -11,12 +11,12 @@ fn a_pod_of_ten_thousand_containers() {
         "ports": [{"hostPort": 80}]});
     huge["spec"]["containers"] = json!(vec![container; 10_000]);
     let mut large = node("n");
-    let mut bench = Bench::with(&[&large, &huge]);
+    let mut bench = TestScheduler::with(&[&large, &huge]);
     assert_eq!(bench.outcome("p"), "0/1 nodes are available: 1 Insufficient cpu.");
     large["status"]["allocatable"]["cpu"] = json!("10");
     bench.modify(&large);
     assert_eq!(bench.attempt("p"), "-> n");
-    // It fills the node, and goes again.
+    // It fills the node until it is deleted.
     bench.add(&pod("q"));
     assert_eq!(bench.outcome("q"), "0/1 nodes are available: 1 Insufficient cpu.");
     bench.delete(&huge);
@@ -36,8 +36,8 @@ fn a_pod_of_a_thousand_constraints() {
     huge["spec"]["topologySpreadConstraints"] = (0..1_000).map(constraint).collect();
     let mut other = on(pod("other"), "n");
     other["metadata"]["labels"]["app"] = json!("a498");
-    let mut bench = Bench::with(&[&node("n"), &node("m"), &other, &huge]);
-    // It is none of those that it wants to be spread with, so one more is allowed anywhere.
+    let mut bench = TestScheduler::with(&[&node("n"), &node("m"), &other, &huge]);
+    // The pod does not match its own selectors, so a skew of one is allowed on every node.
     assert_eq!(bench.outcome("p"), "-> m");
     let mut more = on(pod("more"), "n");
     more["metadata"]["labels"]["app"] = json!("a498");
@@ -60,7 +60,7 @@ fn a_pod_and_a_node_of_ten_thousand_labels() {
     let mut huge = pod("p");
     huge["metadata"]["labels"] = labels("p");
     huge["spec"]["nodeSelector"] = labels("n");
-    let mut bench = Bench::with(&[&large, &node("m"), &huge]);
+    let mut bench = TestScheduler::with(&[&large, &node("m"), &huge]);
     assert_eq!(bench.attempt("p"), "-> n");
     large["metadata"]["labels"]["n9999"] = json!("y");
     bench.modify(&large);
@@ -85,7 +85,7 @@ fn terms_and_taints_by_the_thousand() {
     let taint = |index: usize| json!({"key": format!("t{index}"), "effect": "NoSchedule"});
     large["spec"]["taints"] = (0..1_000).map(taint).collect();
     large["metadata"]["labels"]["k999"] = json!("here");
-    let mut bench = Bench::with(&[&large, &huge]);
+    let mut bench = TestScheduler::with(&[&large, &huge]);
     assert_eq!(bench.attempt("p"), "-> n");
     huge["metadata"]["name"] = json!("q");
     huge["metadata"]["uid"] = json!("q");

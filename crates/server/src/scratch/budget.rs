@@ -1,4 +1,4 @@
-//! The bytes that files in the scratch folder may take together.
+//! The budget of bytes that all files in the scratch folder share.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex};
 use axum::http::StatusCode;
 use recorder::lock;
 
-use super::super::problem::{Problem, Result};
+use super::super::api_error::{ApiError, Result};
 
-/// Changes after which the length of a file that grows is looked at.
-const STEPS: u32 = 256;
+/// The number of changes between two checks of a growing file's length.
+const CHECK_INTERVAL: u32 = 256;
 
-/// How much there may be, and how much is taken.
+/// The size of the scratch folder, and how much of it is reserved.
 pub(super) struct Budget {
     size: u64,
-    taken: Mutex<u64>,
+    reserved: Mutex<u64>,
 }
 
-/// A part of the budget, given back when this is dropped.
+/// A reserved part of the budget, released when dropped.
 pub(super) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
-    steps: u32,
+    calls: u32,
 }
 
 // === impl Budget ===
 
 impl Budget {
     pub(super) fn new(size: u64) -> Budget {
-        Budget { size, taken: Mutex::default() }
+        Budget { size, reserved: Mutex::default() }
     }
 }
 
@@ -36,29 +36,29 @@ impl Budget {
 
 impl Reservation {
     pub(super) fn new(budget: Arc<Budget>) -> Reservation {
-        Reservation { budget, bytes: 0, steps: 0 }
+        Reservation { budget, bytes: 0, calls: 0 }
     }
 
-    /// Takes as much more as is needed to have `bytes`, if there is so much.
+    /// Grows the reservation to `bytes`, or fails if the budget does not allow it. Never shrinks it.
     pub(super) fn grow_to(&mut self, bytes: u64) -> Result<()> {
         let size = self.budget.size;
         if bytes > size {
             let words = format!(
                 "this needs {} of scratch space, and --scratch-size allows {}: start the server with more",
-                query::bytes(bytes),
-                query::bytes(size)
+                query::format_bytes(bytes),
+                query::format_bytes(size)
             );
-            return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, words));
+            return Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, words));
         }
-        let mut taken = lock(&self.budget.taken);
+        let mut taken = lock(&self.budget.reserved);
         let others = *taken - self.bytes;
         if bytes > self.bytes && others + bytes > size {
-            return Err(Problem::busy(format!(
+            return Err(ApiError::unavailable(format!(
                 "this needs {} of scratch space, and other downloads take {} of the {} that --scratch-size allows: \
                  ask again when they have ended",
-                query::bytes(bytes),
-                query::bytes(others),
-                query::bytes(size)
+                query::format_bytes(bytes),
+                query::format_bytes(others),
+                query::format_bytes(size)
             )));
         }
         if bytes > self.bytes {
@@ -68,15 +68,16 @@ impl Reservation {
         Ok(())
     }
 
-    /// Grows with a file, whose length is looked at now and then. To be called after each change that is written.
-    pub(super) fn follow(&mut self, length: impl FnOnce() -> io::Result<u64>) -> Result<()> {
-        self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STEPS) { self.grow_to(length()?) } else { Ok(()) }
+    /// Grows with a file, whose length is checked every [`CHECK_INTERVAL`] calls. To be called after each change
+    /// written.
+    pub(super) fn track(&mut self, length: impl FnOnce() -> io::Result<u64>) -> Result<()> {
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls.is_multiple_of(CHECK_INTERVAL) { self.grow_to(length()?) } else { Ok(()) }
     }
 
-    /// Has exactly so much from now on: the file is there.
-    pub(super) fn set(&mut self, bytes: u64) {
-        let mut taken = lock(&self.budget.taken);
+    /// Sets the reservation to the final length of the file.
+    pub(super) fn set_final(&mut self, bytes: u64) {
+        let mut taken = lock(&self.budget.reserved);
         *taken = *taken - self.bytes + bytes;
         self.bytes = bytes;
     }
@@ -84,7 +85,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        *lock(&self.budget.taken) -= self.bytes;
+        *lock(&self.budget.reserved) -= self.bytes;
     }
 }
 
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_is_never_more_than_the_budget_and_comes_back() {
+    fn reservations_keep_within_the_budget_and_are_released() {
         let budget = Arc::new(Budget::new(100));
         let mut one = Reservation::new(budget.clone());
         let mut other = Reservation::new(budget.clone());
@@ -101,14 +102,14 @@ mod tests {
         other.grow_to(40).unwrap();
         assert_eq!(one.grow_to(61).unwrap_err().code(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(other.grow_to(101).unwrap_err().code(), StatusCode::INSUFFICIENT_STORAGE);
-        one.set(50);
+        one.set_final(50);
         other.grow_to(50).unwrap();
-        // Less is not given back before the file is there: it may still grow.
+        // A reservation does not shrink before the file is complete: it may still grow.
         other.grow_to(10).unwrap();
         assert_eq!(one.grow_to(51).unwrap_err().code(), StatusCode::SERVICE_UNAVAILABLE);
         drop(other);
         one.grow_to(100).unwrap();
         drop(one);
-        assert_eq!(*lock(&budget.taken), 0);
+        assert_eq!(*lock(&budget.reserved), 0);
     }
 }

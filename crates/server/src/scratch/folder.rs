@@ -1,4 +1,4 @@
-//! The folder itself: one for each server, locked as long as the server lives.
+//! The temporary folder of a server process, locked as long as the process lives.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// How the folders of all servers begin.
+/// The prefix of the folder's name.
 const PREFIX: &str = "kinescope-serve-";
 
-/// A folder for the files of this process, removed at the end.
+/// The folder for the files of this process, removed when dropped.
 pub(super) struct ScratchFolder {
     folder: TempDir,
-    /// Held by the system until the process ends, however it ends.
+    /// The kernel releases the lock when the process ends, even if it is killed.
     _lock: File,
 }
 
@@ -20,7 +20,8 @@ pub(super) struct ScratchFolder {
 
 impl ScratchFolder {
     pub(super) fn create(place: &Path) -> io::Result<ScratchFolder> {
-        // Before it is locked another server may take it for a leftover: the lock counts if the folder is still there.
+        // Until the folder is locked another server may remove it as a leftover, so check after locking that it still
+        // exists.
         for _ in 0..100 {
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
             let Ok(lock) = File::open(folder.path()) else { continue };
@@ -36,11 +37,11 @@ impl ScratchFolder {
     }
 }
 
-/// Removes the folders of servers that do not live any more. What cannot be removed is left: it may be another user's.
+/// Removes the folders of servers that no longer run. Failures are ignored: the folder may belong to another user.
 pub(super) fn remove_leftovers() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
     for entry in entries {
-        // Of the entry itself: a link is not followed.
+        // The type of the entry itself: symbolic links are not followed.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if !is_folder || !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;

@@ -1,4 +1,4 @@
-//! The objects of new nodes.
+//! Node and pod objects of new machines.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// What the cloud calls a machine of a group.
+/// The provider id of a group's machine.
 pub(super) fn provider_id(group: &NodeGroup, name: &str) -> Arc<str> {
     match &group.members {
         Membership::ProviderIdPrefix(prefix) => format!("{prefix}{name}").into(),
@@ -18,66 +18,72 @@ pub(super) fn provider_id(group: &NodeGroup, name: &str) -> Arc<str> {
     }
 }
 
-/// The group that a machine was made for, where what the cloud calls it tells.
-pub fn made_for(provider_id: &str) -> Option<&str> {
+/// The node group that a provider id names, if this cloud made the id.
+pub fn group_of_provider_id(provider_id: &str) -> Option<&str> {
     provider_id.strip_prefix("kinescope://")?.rsplit_once('/').map(|(group, _)| group)
 }
 
-/// A node made from its group's template.
-pub(super) fn made(group: &NodeGroup, id: &str, name: &str, at: Moment, is_ready: bool) -> Object {
+/// The Node object of a machine, made from its group's template.
+pub(super) fn node_from_template(
+    group: &NodeGroup,
+    id: &str,
+    name: &str,
+    at: Moment,
+    is_ready: bool,
+) -> Object {
     let mut node = from_template(&group.template, name, id, at);
-    inside(&mut node, "metadata", "labels").insert(HOSTNAME.to_owned(), name.into());
-    part(&mut node, "spec").insert("providerID".to_owned(), id.into());
-    let taints = part(&mut node, "spec").entry("taints").or_insert(Value::Null);
+    nested_field(&mut node, "metadata", "labels").insert(HOSTNAME.to_owned(), name.into());
+    object_field(&mut node, "spec").insert("providerID".to_owned(), id.into());
+    let taints = object_field(&mut node, "spec").entry("taints").or_insert(Value::Null);
     let mut kept = taints.take();
     let all = kept.as_array_mut().map(std::mem::take).unwrap_or_default();
     let mut all: Vec<Value> = all.into_iter().filter(|taint| taint["key"] != NOT_READY).collect();
     if !is_ready {
         all.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
     }
-    part(&mut node, "spec").insert("taints".to_owned(), all.into());
-    part(&mut node, "status").insert("conditions".to_owned(), json!([ready(is_ready, at)]));
-    Object::trusted(node.to_string())
+    object_field(&mut node, "spec").insert("taints".to_owned(), all.into());
+    object_field(&mut node, "status").insert("conditions".to_owned(), json!([ready_condition(is_ready, at)]));
+    Object::from_trusted(node.to_string())
 }
 
-/// The pods that a new node of the group has.
-pub(super) fn pods_on(group: &NodeGroup, name: &str, at: Moment) -> Vec<Object> {
+/// The pods of a new node, made from its group's pod templates.
+pub(super) fn pods_from_template(group: &NodeGroup, name: &str, at: Moment) -> Vec<Object> {
     let pod = |template: &Object| {
         let pod_name = format!("{}-{name}", template.meta().name);
         let uid = format!("{pod_name}-{}", at.nanos());
         let mut pod = from_template(template, &pod_name, &uid, at);
-        part(&mut pod, "spec").insert("nodeName".to_owned(), name.into());
-        Object::trusted(pod.to_string())
+        object_field(&mut pod, "spec").insert("nodeName".to_owned(), name.into());
+        Object::from_trusted(pod.to_string())
     };
     group.pods.iter().map(pod).collect()
 }
 
-/// A node that is ready from that moment on.
-pub fn made_ready(node: &Object, at: Moment) -> Object {
+/// The node with the condition `Ready` true since that moment.
+pub fn with_ready_condition(node: &Object, at: Moment) -> Object {
     let Ok(mut value) = node.value() else { return node.clone() };
     if let Some(taints) = value.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
         taints.retain(|taint| taint["key"] != NOT_READY);
     }
-    let conditions = part(&mut value, "status").entry("conditions").or_insert(Value::Null);
+    let conditions = object_field(&mut value, "status").entry("conditions").or_insert(Value::Null);
     if !conditions.is_array() {
         *conditions = json!([]);
     }
     if let Some(conditions) = conditions.as_array_mut() {
         conditions.retain(|condition| condition["type"] != "Ready");
-        conditions.push(ready(true, at));
+        conditions.push(ready_condition(true, at));
     }
-    Object::trusted(value.to_string())
+    Object::from_trusted(value.to_string())
 }
 
-fn ready(is_ready: bool, at: Moment) -> Value {
+fn ready_condition(is_ready: bool, at: Moment) -> Value {
     let status = if is_ready { "True" } else { "False" };
     json!({"type": "Ready", "status": status, "lastTransitionTime": whole_second(at).to_string()})
 }
 
-/// An object like another, but new.
+/// A new object made from a template.
 fn from_template(template: &Object, name: &str, uid: &str, at: Moment) -> Value {
     let mut value = template.value().unwrap_or(Value::Null);
-    let metadata = part(&mut value, "metadata");
+    let metadata = object_field(&mut value, "metadata");
     for key in ["resourceVersion", "managedFields", "generation", "selfLink"] {
         metadata.remove(key);
     }
@@ -87,16 +93,16 @@ fn from_template(template: &Object, name: &str, uid: &str, at: Moment) -> Value 
     value
 }
 
-/// A part of an object; what is no object becomes an empty one.
-fn part<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
-    inside_map(as_map(value), key)
+/// A field of an object; a value that is not an object is replaced by an empty one.
+fn object_field<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    map_field(as_map(value), key)
 }
 
-fn inside<'a>(value: &'a mut Value, key: &str, inner: &str) -> &'a mut Map<String, Value> {
-    inside_map(part(value, key), inner)
+fn nested_field<'a>(value: &'a mut Value, key: &str, inner: &str) -> &'a mut Map<String, Value> {
+    map_field(object_field(value, key), inner)
 }
 
-fn inside_map<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+fn map_field<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
     as_map(map.entry(key).or_insert(Value::Null))
 }
 
@@ -125,10 +131,10 @@ mod tests {
             target: None,
             members: Membership::Label { key: "pool".into(), value: "a".into() },
             template: Object::parse(template).unwrap(),
-            pods: vec![Object::trusted(
+            pods: vec![Object::from_trusted(
                 r#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"s","name":"proxy"}}"#,
             )],
-            believed: vec![Object::trusted(
+            template_pods: vec![Object::from_trusted(
                 r#"{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"s","name":"never"}}"#,
             )],
             price: None,
@@ -137,9 +143,9 @@ mod tests {
             failures: Vec::new(),
         };
         let id = provider_id(&group, "a-1");
-        assert_eq!(made_for(&id), Some("a"));
+        assert_eq!(group_of_provider_id(&id), Some("a"));
         let at = Moment::from_nanos(1_500_000_000);
-        let node = made(&group, &id, "a-1", at, false);
+        let node = node_from_template(&group, &id, "a-1", at, false);
         let expected = json!({"apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "a-1", "uid": "kinescope://a/a-1", "creationTimestamp": "1970-01-01T00:00:01Z",
                 "labels": {"pool": "a", "kubernetes.io/hostname": "a-1"}},
@@ -148,13 +154,13 @@ mod tests {
             "status": {"allocatable": {"cpu": "4"}, "conditions": [
                 {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:01Z"}]}});
         assert_eq!(node.value().unwrap(), expected);
-        let later = made_ready(&node, Moment::from_nanos(9_000_000_000)).value().unwrap();
+        let later = with_ready_condition(&node, Moment::from_nanos(9_000_000_000)).value().unwrap();
         assert_eq!(later["spec"]["taints"], json!([{"key": "gpu", "effect": "NoSchedule"}]));
         assert_eq!(
             later["status"]["conditions"],
             json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:09Z"}])
         );
-        let pods = pods_on(&group, "a-1", at);
+        let pods = pods_from_template(&group, "a-1", at);
         assert_eq!(pods.len(), 1, "not those that are only believed in");
         assert_eq!(
             (&*pods[0].meta().name, pods[0].value().unwrap()["spec"]["nodeName"].clone()),

@@ -1,4 +1,4 @@
-use autoscaler::{Failure, Membership, Provisioning};
+use autoscaler::{Membership, Provisioning, ProvisioningFailure};
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn second(second: i64) -> Moment {
     Moment::from_nanos(second * 1_000_000_000)
 }
 
-fn group(name: &str, max: i64, failures: &[(i64, i64, FailureKind)]) -> NodeGroup {
+fn group(name: &str, max: i64, failures: &[(i64, i64, ProvisioningFailureKind)]) -> NodeGroup {
     NodeGroup {
         name: name.into(),
         min: 0,
@@ -15,13 +15,13 @@ fn group(name: &str, max: i64, failures: &[(i64, i64, FailureKind)]) -> NodeGrou
         members: Membership::ProviderIdPrefix(format!("fake://{name}/").into()),
         template: testobjects::node("t").object(),
         pods: Vec::new(),
-        believed: Vec::new(),
+        template_pods: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning::default(),
         failures: failures
             .iter()
-            .map(|(from, to, kind)| Failure { from: second(*from), to: second(*to), kind: *kind })
+            .map(|(from, to, kind)| ProvisioningFailure { from: second(*from), to: second(*to), kind: *kind })
             .collect(),
     }
 }
@@ -30,11 +30,11 @@ fn node(name: &str, id: &str) -> Object {
     testobjects::node(name).provider_id(id).object()
 }
 
-fn told(changes: Vec<CloudChange>) -> Vec<String> {
+fn descriptions(changes: Vec<CloudChange>) -> Vec<String> {
     let word = |change: CloudChange| match change {
         CloudChange::Registered { node, .. } => format!("{} registers", node.meta().name),
         CloudChange::Ready { node, .. } => format!("{node} is ready"),
-        CloudChange::Gone { node } => format!("{node} is gone"),
+        CloudChange::Deleted { node } => format!("{node} is gone"),
     };
     changes.into_iter().map(word).collect()
 }
@@ -43,61 +43,62 @@ const A: GroupId = GroupId(0);
 const B: GroupId = GroupId(1);
 
 #[test]
-fn nodes_come_when_it_is_time_and_go_at_once() {
+fn nodes_register_after_their_delay_and_are_deleted_at_once() {
     let mut slow = group("b", 9, &[]);
     slow.provisioning.ready_after = Delay::Constant(Duration::from_secs(5));
     let mut cloud = SimulatedCloud::new(vec![group("a", 9, &[]), slow], 0);
     assert_eq!(cloud.adopt(&node("a-1", "fake://a/a-1")), Some(A));
     assert_eq!(cloud.adopt(&node("c-1", "")), None);
-    cloud.increase(second(0), B, 1).unwrap();
-    cloud.increase(second(0), A, 2).unwrap();
-    assert_eq!((cloud.target(A), cloud.target(B)), (3, 1));
+    cloud.increase_size(second(0), B, 1).unwrap();
+    cloud.increase_size(second(0), A, 2).unwrap();
+    assert_eq!((cloud.target_size(A), cloud.target_size(B)), (3, 1));
     assert_eq!(cloud.next_wake(), Some(second(60)));
     assert!(cloud.advance(second(59)).is_empty());
     assert_eq!(
-        told(cloud.advance(second(60))),
+        descriptions(cloud.advance(second(60))),
         ["a-new-001 registers", "a-new-002 registers", "b-new-001 registers"]
     );
-    assert_eq!(told(cloud.advance(second(70))), ["b-new-001 is ready"]);
-    cloud.delete(second(71), A, &["fake://a/a-1".into()]).unwrap();
+    assert_eq!(descriptions(cloud.advance(second(70))), ["b-new-001 is ready"]);
+    cloud.delete_nodes(second(71), A, &["fake://a/a-1".into()]).unwrap();
     assert_eq!(cloud.next_wake(), Some(second(71)));
-    assert_eq!(told(cloud.advance(second(71))), ["a-1 is gone"]);
-    cloud.increase(second(80), A, 1).unwrap();
-    assert_eq!(told(cloud.advance(second(140))), ["a-new-003 registers"], "no number is used again");
+    assert_eq!(descriptions(cloud.advance(second(71))), ["a-1 is gone"]);
+    cloud.increase_size(second(80), A, 1).unwrap();
+    assert_eq!(descriptions(cloud.advance(second(140))), ["a-new-003 registers"], "no number is used again");
     assert_eq!(cloud.next_wake(), None);
 }
 
 #[test]
-fn what_it_refuses_it_refuses_in_its_words() {
-    let mut cloud = SimulatedCloud::new(vec![group("pool-a", 2, &[(0, 10, FailureKind::IncreaseError)])], 0);
-    let refused = |outcome: Result<(), CloudError>| outcome.unwrap_err().to_string();
-    assert_eq!(refused(cloud.increase(second(9), A, 1)), "no capacity in pool-a");
-    assert_eq!(cloud.increase(second(10), A, 1), Ok(()));
-    assert_eq!(refused(cloud.increase(second(10), A, 2)), "size increase too large, desired: 3 max: 2");
+fn rejected_requests_have_the_error_messages_of_real_providers() {
+    let mut cloud =
+        SimulatedCloud::new(vec![group("pool-a", 2, &[(0, 10, ProvisioningFailureKind::IncreaseError)])], 0);
+    let refused = |outcome: Result<(), CloudProviderError>| outcome.unwrap_err().to_string();
+    assert_eq!(refused(cloud.increase_size(second(9), A, 1)), "no capacity in pool-a");
+    assert_eq!(cloud.increase_size(second(10), A, 1), Ok(()));
+    assert_eq!(refused(cloud.increase_size(second(10), A, 2)), "size increase too large, desired: 3 max: 2");
     assert_eq!(
-        refused(cloud.decrease(second(10), A, 2)),
+        refused(cloud.decrease_target_size(second(10), A, 2)),
         "attempt to delete existing nodes, targetSize: 1 delta: -2 existingNodes: 1"
     );
-    assert_eq!(cloud.delete(second(10), A, &["fake://pool-a/pool-a-new-001".into()]), Ok(()));
+    assert_eq!(cloud.delete_nodes(second(10), A, &["fake://pool-a/pool-a-new-001".into()]), Ok(()));
     assert_eq!(
-        refused(cloud.delete(second(10), A, &["fake://pool-a/pool-a-new-001".into()])),
+        refused(cloud.delete_nodes(second(10), A, &["fake://pool-a/pool-a-new-001".into()])),
         "min size reached, nodes will not be deleted"
     );
 }
 
 #[test]
-fn machines_that_cannot_be_had_never_come() {
+fn failed_machines_never_register() {
     let failures = [
-        (0, 10, FailureKind::NoInstance),
-        (10, 20, FailureKind::NeverRegister),
-        (20, 30, FailureKind::CreateError),
+        (0, 10, ProvisioningFailureKind::NoInstance),
+        (10, 20, ProvisioningFailureKind::NeverRegister),
+        (20, 30, ProvisioningFailureKind::CreateError),
     ];
     let mut cloud = SimulatedCloud::new(vec![group("a", 9, &failures), group("b", 9, &[])], 0).with_quota(3);
     for at in [0, 10, 20] {
-        cloud.increase(second(at), A, 1).unwrap();
+        cloud.increase_size(second(at), A, 1).unwrap();
     }
-    cloud.increase(second(30), B, 3).unwrap();
-    assert_eq!((cloud.target(A), cloud.target(B)), (3, 3));
+    cloud.increase_size(second(30), B, 3).unwrap();
+    assert_eq!((cloud.target_size(A), cloud.target_size(B)), (3, 3));
     let codes = |group| {
         let code = |instance: &Instance| match &instance.state {
             InstanceState::Failed(error) => error.code.to_string(),
@@ -107,17 +108,17 @@ fn machines_that_cannot_be_had_never_come() {
     };
     assert_eq!(codes(A), ["Creating", "STOCKOUT"]);
     assert_eq!(codes(B), ["Creating", "Creating", "QUOTA_EXCEEDED"], "one that never comes counts");
-    assert_eq!(told(cloud.advance(second(999))), ["b-new-001 registers", "b-new-002 registers"]);
+    assert_eq!(descriptions(cloud.advance(second(999))), ["b-new-001 registers", "b-new-002 registers"]);
 }
 
 #[test]
 fn measured_delays_depend_on_the_seed_alone() {
     let wakes = |seed| {
         let mut measured = group("a", 99, &[]);
-        measured.provisioning.registers_after = Delay::Measured((1..=50).map(Duration::from_secs).collect());
+        measured.provisioning.registers_after = Delay::Samples((1..=50).map(Duration::from_secs).collect());
         let mut cloud = SimulatedCloud::new(vec![measured], seed);
         let wake = |cloud: &mut SimulatedCloud| {
-            cloud.increase(second(0), A, 1).unwrap();
+            cloud.increase_size(second(0), A, 1).unwrap();
             let wake = cloud.next_wake();
             cloud.advance(second(999));
             wake

@@ -1,38 +1,38 @@
-//! The autoscaler's loop, and the cloud it asks for nodes.
+//! The autoscaler's loop and its cloud provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use autoscaler::{Autoscaler, Background, Cloud, Loop, PodStatusUpdate, ScaleUpResult};
+use autoscaler::{Autoscaler, BackgroundResult, CloudProvider, LoopResult, PodStatusUpdate, ScaleUpResult};
 use indexmap::IndexMap;
 use kubernetes::time::after;
 use model::{Moment, NamespacedName, Object, What};
 use rustc_hash::FxBuildHasher;
 
 use crate::cloud::{CloudChange, SimulatedCloud};
-use crate::pace::{Pacer, Step};
+use crate::latency::{LatencyKind, LatencySampler};
 use crate::setup::AutoscalerSetup;
 
-/// cluster-autoscaler's loop and its cloud.
+/// cluster-autoscaler's loop and its cloud provider.
 #[derive(Debug)]
 pub struct AutoscalerLoop {
     autoscaler: Autoscaler,
     cloud: SimulatedCloud,
-    /// News of pods that the autoscaler has not been told yet.
-    unreported: IndexMap<NamespacedName, PodNews, FxBuildHasher>,
-    /// The group of every node that has one.
+    /// Pod updates that the autoscaler has not received yet.
+    queued_updates: IndexMap<NamespacedName, PodUpdate, FxBuildHasher>,
+    /// The node group of every node that has one.
     groups: BTreeMap<Arc<str>, Arc<str>>,
-    /// Until when its last loop lasts.
+    /// The end of its last loop.
     busy_until: Moment,
-    /// What its last loop came to.
-    last: Option<Loop>,
-    /// The last loop, if it changed nothing and left nothing for a later one.
-    calm: Option<Moment>,
-    /// Pods for which that loop could do nothing.
-    given_up: BTreeSet<NamespacedName>,
-    /// When a pod was last refused that the autoscaler may be able to help.
-    last_refusal: Moment,
+    /// The result of its last loop.
+    last_result: Option<LoopResult>,
+    /// The moment of the last loop, if it changed nothing and left nothing for a later one.
+    last_idle_loop: Option<Moment>,
+    /// Pods that the last loop found no scale-up for.
+    pods_without_scale_up: BTreeSet<NamespacedName>,
+    /// When a pod that a scale-up might help was last found unschedulable.
+    last_unschedulable: Moment,
 }
 
 /// A pod as the owner of the cluster's objects shows it to the autoscaler.
@@ -40,95 +40,99 @@ pub trait ObservedPod {
     /// Its name.
     fn name(&self) -> &NamespacedName;
 
-    /// Whether it waits for a node and the scheduler found none.
+    /// Whether it is pending and the scheduler found no feasible node.
     fn is_unschedulable(&self) -> bool;
 
     /// The pod as it is now.
     fn object(&self) -> Object;
 
-    /// The part of it that is not its owner's.
+    /// The part of it that its owner does not set.
     fn status_update(&self) -> PodStatusUpdate;
 }
 
-/// What there is to tell of a pod: of two, the later in this list includes the other.
+/// The extent of a pod update. A later variant includes the earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodNews {
-    /// Its status.
-    StatusUpdate,
-    /// All of it: it is new, or its owner changed it.
-    All,
+pub enum PodUpdate {
+    /// Its status changed.
+    Status,
+    /// It is new, or its owner changed it.
+    Full,
 }
 
-/// No loop takes no time: one that scans without pause would else never let time pass.
-const SHORTEST_LOOP: Duration = Duration::from_millis(1);
+/// The minimum duration of a loop. With a scan interval of zero, time would otherwise not advance.
+const MIN_LOOP_DURATION: Duration = Duration::from_millis(1);
 
 impl AutoscalerLoop {
     /// An autoscaler of a cluster that begins at a moment.
     pub fn new(setup: AutoscalerSetup, begins: Moment) -> AutoscalerLoop {
         AutoscalerLoop {
-            autoscaler: Autoscaler::new(setup.settings, setup.start).being_brief(),
+            autoscaler: Autoscaler::new(setup.settings, setup.start).without_unremovable_report(),
             cloud: setup.cloud,
-            unreported: IndexMap::default(),
+            queued_updates: IndexMap::default(),
             groups: BTreeMap::new(),
             busy_until: setup.start,
-            last: None,
-            calm: None,
-            given_up: BTreeSet::new(),
-            last_refusal: begins,
+            last_result: None,
+            last_idle_loop: None,
+            pods_without_scale_up: BTreeSet::new(),
+            last_unschedulable: begins,
         }
     }
 
-    /// Decides. One may ask for its status.
+    /// The autoscaler, for its status.
     pub fn autoscaler(&self) -> &Autoscaler {
         &self.autoscaler
     }
 
-    /// An object that is no pod came, changed or went.
+    /// An object other than a pod was added, modified or deleted.
     pub fn apply(&mut self, what: &What) {
         self.autoscaler.apply(what);
     }
 
-    /// There is news of a pod. There may be more before the autoscaler looks again, and only what the pod has come to by
-    /// then matters; of one that is unschedulable it is told at once, since it may look sooner for it.
-    pub fn pod_changed(&mut self, pod: &impl ObservedPod, news: PodNews) {
-        let news = match self.unreported.get_mut(pod.name()) {
+    /// Queues a pod update. More may follow before the autoscaler's next activity, and only the pod's state by then
+    /// matters. An unschedulable pod is delivered at once, since the autoscaler may start a loop earlier for it.
+    pub fn pod_changed(&mut self, pod: &impl ObservedPod, news: PodUpdate) {
+        let news = match self.queued_updates.get_mut(pod.name()) {
             Some(known) => {
                 *known = news.max(*known);
                 *known
             }
             None => {
-                self.unreported.insert(pod.name().clone(), news);
+                self.queued_updates.insert(pod.name().clone(), news);
                 news
             }
         };
         if pod.is_unschedulable() {
-            self.unreported.swap_remove(pod.name());
-            self.report(pod.name(), news, Some(pod));
+            self.queued_updates.swap_remove(pod.name());
+            self.deliver(pod.name(), news, Some(pod));
         }
     }
 
-    /// The autoscaler is about to do something: it is told of all pods that it has not been told of, as they are now.
-    pub fn report_pods<'p, P: ObservedPod + 'p>(&mut self, find: impl Fn(&NamespacedName) -> Option<&'p P>) {
-        for (name, news) in std::mem::take(&mut self.unreported) {
-            self.report(&name, news, find(&name));
+    /// Delivers the queued pod updates with the pods' current state. To be called before each activity of the
+    /// autoscaler.
+    pub fn deliver_pod_updates<'p, P: ObservedPod + 'p>(
+        &mut self,
+        find: impl Fn(&NamespacedName) -> Option<&'p P>,
+    ) {
+        for (name, news) in std::mem::take(&mut self.queued_updates) {
+            self.deliver(&name, news, find(&name));
         }
     }
 
-    fn report(&mut self, name: &NamespacedName, news: PodNews, pod: Option<&impl ObservedPod>) {
+    fn deliver(&mut self, name: &NamespacedName, news: PodUpdate, pod: Option<&impl ObservedPod>) {
         match (news, pod) {
-            (PodNews::All, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
-            (_, pod) => self.autoscaler.apply_fate(name, pod.map(ObservedPod::status_update)),
+            (PodUpdate::Full, Some(pod)) => self.autoscaler.apply(&What::Modified(pod.object())),
+            (_, pod) => self.autoscaler.apply_status_update(name, pod.map(ObservedPod::status_update)),
         }
     }
 
-    /// The scheduler refused a pod, in other words than before.
-    pub fn pod_refused(&mut self, now: Moment, pod: &NamespacedName) {
-        if !self.given_up.contains(pod) {
-            self.last_refusal = now;
+    /// The scheduler found a pod unschedulable, with a new message.
+    pub fn pod_unschedulable(&mut self, now: Moment, pod: &NamespacedName) {
+        if !self.pods_without_scale_up.contains(pod) {
+            self.last_unschedulable = now;
         }
     }
 
-    /// A node is there: the cloud says whose it is.
+    /// A node was added. Returns its node group, if it has one.
     pub fn node_added(&mut self, node: &Object) -> Option<Arc<str>> {
         let group = self.cloud.adopt(node)?;
         let group = self.cloud.groups()[group.index()].name.clone();
@@ -136,10 +140,10 @@ impl AutoscalerLoop {
         Some(group)
     }
 
-    /// A node is gone, and with it its machine.
+    /// A node was deleted, and its machine with it.
     pub fn node_deleted(&mut self, node: &Object) {
         self.groups.remove(&*node.meta().name);
-        self.cloud.lose(node);
+        self.cloud.node_deleted(node);
     }
 
     /// The group of a node.
@@ -147,7 +151,7 @@ impl AutoscalerLoop {
         self.groups.get(node)
     }
 
-    /// When it has something to do.
+    /// When the autoscaler or its cloud next has something to do.
     pub fn next(&self) -> Moment {
         let next = self.next_loop().min(self.autoscaler.next_wake());
         self.cloud.next_wake().map_or(next, |wake| wake.min(next))
@@ -157,54 +161,54 @@ impl AutoscalerLoop {
         self.autoscaler.next_loop().max(self.busy_until)
     }
 
-    /// What happened in the cloud until now.
+    /// The changes in the cloud until now.
     pub fn cloud_changes(&mut self, now: Moment) -> Vec<CloudChange> {
         self.cloud.advance(now)
     }
 
-    /// What is due between loops. It may be more once that is done and told.
-    pub fn background(&mut self, now: Moment) -> Background {
+    /// The work due between loops. More may be due once that is carried out and reported.
+    pub fn background(&mut self, now: Moment) -> BackgroundResult {
         self.autoscaler.background(now, &mut self.cloud)
     }
 
-    /// Runs a loop if one is due. What it came to is to be [handed back](AutoscalerLoop::finish) when it has been acted
-    /// upon.
-    pub fn run_once(&mut self, now: Moment, pacer: &mut Pacer) -> Option<Loop> {
+    /// Runs a loop if one is due. Its result is to be [returned](AutoscalerLoop::finish) once it has been carried out.
+    pub fn run_once(&mut self, now: Moment, pacer: &mut LatencySampler) -> Option<LoopResult> {
         if self.next_loop() > now {
             return None;
         }
         let done = self.repeat(now).unwrap_or_else(|| self.compute(now));
-        let took = pacer.draw_for_work(Step::Loop, now, self.autoscaler.looks(&done));
-        self.busy_until = after(now, took.max(SHORTEST_LOOP));
+        let took =
+            pacer.draw_for_work(LatencyKind::AutoscalerLoop, now, self.autoscaler.node_check_count(&done));
+        self.busy_until = after(now, took.max(MIN_LOOP_DURATION));
         Some(done)
     }
 
-    /// The last loop again, if another one would come to the same.
-    fn repeat(&mut self, now: Moment) -> Option<Loop> {
-        let last = self.last.take()?;
-        if !self.autoscaler.repeat(now, &self.cloud) {
+    /// The last loop's result, if another loop would have the same.
+    fn repeat(&mut self, now: Moment) -> Option<LoopResult> {
+        let last = self.last_result.take()?;
+        if !self.autoscaler.try_repeat(now, &self.cloud) {
             return None;
         }
-        self.calm = self.calm.map(|_| now);
-        Some(Loop { at: now, ..last })
+        self.last_idle_loop = self.last_idle_loop.map(|_| now);
+        Some(LoopResult { at: now, ..last })
     }
 
-    fn compute(&mut self, now: Moment) -> Loop {
+    fn compute(&mut self, now: Moment) -> LoopResult {
         let done = self.autoscaler.run_once(now, &mut self.cloud);
-        self.calm = is_calm(&done).then_some(now);
-        let remaining = done.scale_ups.iter().flat_map(|up| &up.remaining);
-        self.given_up = remaining.map(|remaining| remaining.pod.clone()).collect();
+        self.last_idle_loop = is_idle_loop(&done).then_some(now);
+        let remaining = done.scale_ups.iter().flat_map(|up| &up.pods_remain_unschedulable);
+        self.pods_without_scale_up = remaining.map(|remaining| remaining.pod.clone()).collect();
         done
     }
 
-    /// A loop has been acted upon.
-    pub fn finish(&mut self, done: Loop) {
-        self.last = Some(done);
+    /// The result of a loop has been carried out.
+    pub fn finish(&mut self, done: LoopResult) {
+        self.last_result = Some(done);
     }
 
     #[cfg(test)]
-    pub(crate) fn forget_last(&mut self) {
-        self.last = None;
+    pub(crate) fn forget_last_result(&mut self) {
+        self.last_result = None;
     }
 
     /// Whether a node is on its way.
@@ -212,15 +216,17 @@ impl AutoscalerLoop {
         self.cloud.next_wake().is_some()
     }
 
-    /// Whether nothing came of a loop that knew of all pods refused until then.
-    pub fn is_calm(&self) -> bool {
-        self.calm.is_some_and(|calm| calm >= after(self.last_refusal, self.autoscaler.new_pod_delay()))
+    /// Whether the last loop changed nothing and already considered all unschedulable pods.
+    pub fn is_idle(&self) -> bool {
+        self.last_idle_loop.is_some_and(|calm| {
+            calm >= after(self.last_unschedulable, self.autoscaler.new_pod_scale_up_delay())
+        })
     }
 }
 
-/// Whether a loop changed nothing and left nothing for a later one, as it leaves pods that have only just come.
-fn is_calm(done: &Loop) -> bool {
-    let ups = done.scale_ups.iter().chain(&done.min_size);
+/// Whether a loop changed nothing and left nothing for a later one, such as pods that are too new.
+fn is_idle_loop(done: &LoopResult) -> bool {
+    let ups = done.scale_ups.iter().chain(&done.min_size_scale_up);
     let rests = |result| !matches!(result, ScaleUpResult::Successful | ScaleUpResult::InCooldown);
-    ups.map(|up| up.result).all(rests) && done.scale_down.nodes.is_empty()
+    ups.map(|up| up.result).all(rests) && done.scale_down.removed_nodes.is_empty()
 }

@@ -1,117 +1,123 @@
-//! The controllers' loops: they work a while after something changed, and when time alone gives them work.
+//! The controllers' loops, which sync some time after a change and when a timer fires.
 
 use std::fmt;
 use std::time::Duration;
 
-use controllers::{Controller, Controllers, Do, OwnerName, Words};
+use controllers::{ApiCall, Controller, Controllers, OwnerName, TemplateHashes};
 use kubernetes::time::after;
 use model::{Kind, Moment, Object, What};
 
-use crate::given::{Life, Runs};
 use crate::ids::DemandId;
-use crate::pace::{Pacer, Step};
+use crate::input::{ContainerExit, PodIncarnation};
+use crate::latency::{LatencyKind, LatencySampler};
 
-/// Remembers what was recorded of pods that controllers make.
-pub trait Memory: fmt::Debug {
-    /// The recorded pod that a new one stands for, the next of its owner's. The owner is the first of those named, the
-    /// others own it in turn.
-    fn recall(&mut self, pod: &Object, owners: &[OwnerName]) -> Option<Remembered>;
+/// A source of recorded pods for the pods that controllers create.
+pub trait RecordedPodSource: fmt::Debug {
+    /// The recorded counterpart of a new pod: the next pod of its owner. The first of the owners is the pod's own
+    /// controller, each following one owns the one before.
+    fn next_record(&mut self, pod: &Object, owners: &[OwnerName]) -> Option<PodRecord>;
 }
 
-/// What was recorded of a pod.
+/// The record of a pod.
 #[derive(Clone, Debug, Default)]
-pub struct Remembered {
-    /// Which demand it was; `None` if there were not so many, and it is like one of them.
+pub struct PodRecord {
+    /// Its demand; `None` if the owner had fewer pods, and this is a record of a similar one.
     pub demand: Option<DemandId>,
-    /// The pod itself.
-    pub lives: Vec<Life>,
-    /// Its containers end by themselves so long after they have started.
-    pub runs: Option<Runs>,
+    /// The pod as recorded.
+    pub incarnations: Vec<PodIncarnation>,
+    /// How its containers exit by themselves, if they do.
+    pub exit: Option<ContainerExit>,
 }
 
 /// kube-controller-manager's loops.
 #[derive(Debug)]
 pub struct ControllerLoop<'m> {
     controllers: Controllers,
-    memory: Option<&'m mut dyn Memory>,
-    /// When they will look at what there is to do.
-    wakes: Option<Moment>,
-    /// They are at work, and see for themselves what comes of it.
-    at_work: bool,
+    recorded_pods: Option<&'m mut dyn RecordedPodSource>,
+    /// The moment of the next sync, if one is due.
+    work_at: Option<Moment>,
+    /// Whether a sync is under way. Changes it causes need no new one.
+    is_working: bool,
 }
 
-/// How long controllers pause whose work does not end.
+/// The pause after a sync that does not end.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl<'m> ControllerLoop<'m> {
-    /// These controllers. Beside a recording they call ReplicaSets by its words, and memory tells what the pods that
-    /// they make were like.
+    /// These controllers. In a replay, ReplicaSets get their recorded pod template hashes, and new pods their recorded
+    /// counterparts.
     pub fn new(
         which: &[Controller],
         seed: u64,
-        recorded: Option<Words>,
-        memory: Option<&'m mut dyn Memory>,
+        recorded: Option<TemplateHashes>,
+        memory: Option<&'m mut dyn RecordedPodSource>,
     ) -> ControllerLoop<'m> {
         let mut controllers = Controllers::new(which, seed);
         if let Some(words) = recorded {
-            controllers.learn(words);
+            controllers.use_recorded_hashes(words);
         }
-        ControllerLoop { controllers, memory, wakes: None, at_work: false }
+        ControllerLoop { controllers, recorded_pods: memory, work_at: None, is_working: false }
     }
 }
 
 impl ControllerLoop<'_> {
-    /// Something happened. Says when the controllers are to [work](ControllerLoop::work), if they have not said so before.
-    pub fn apply(&mut self, now: Moment, what: &What, pacer: &mut Pacer) -> Option<Moment> {
+    /// An object was added, modified or deleted. Returns when the controllers are to [work](ControllerLoop::work),
+    /// unless that is known already.
+    pub fn apply(&mut self, now: Moment, what: &What, pacer: &mut LatencySampler) -> Option<Moment> {
         self.controllers.apply(now, what);
-        if self.at_work || self.wakes.is_some() || !self.controllers.has_work() {
+        if self.is_working || self.work_at.is_some() || !self.controllers.has_work() {
             return None;
         }
-        let step = if what.object().meta().kind == "Node" { Step::Daemon } else { Step::Again };
-        self.wakes = Some(after(now, pacer.draw(step, now)));
-        self.wakes
+        let step = if what.object().meta().kind == "Node" {
+            LatencyKind::DaemonPodCreation
+        } else {
+            LatencyKind::PodRecreation
+        };
+        self.work_at = Some(after(now, pacer.draw(step, now)));
+        self.work_at
     }
 
-    /// When time alone gives them something to do.
+    /// When the next timer fires.
     pub fn next(&self) -> Option<Moment> {
         self.controllers.next_wake()
     }
 
-    /// One round of work: what they want done, which the caller does and tells. They work until a round returns nothing.
-    pub fn work(&mut self, now: Moment) -> Vec<Do> {
-        self.at_work = true;
-        let done = self.controllers.work(now);
+    /// One round of work: the API calls of the controllers, to be carried out and reported back. To be repeated until a
+    /// round returns none.
+    pub fn work(&mut self, now: Moment) -> Vec<ApiCall> {
+        self.is_working = true;
+        let done = self.controllers.process_next_item(now);
         if done.is_empty() {
-            (self.at_work, self.wakes) = (false, None);
+            (self.is_working, self.work_at) = (false, None);
         }
         done
     }
 
-    /// Ends their work although something is left to do; says when they go on.
+    /// Interrupts their work although some is left. Returns when it continues.
     pub fn pause(&mut self, now: Moment) -> Moment {
         let at = after(now, PAUSE);
-        (self.at_work, self.wakes) = (false, Some(at));
+        (self.is_working, self.work_at) = (false, Some(at));
         at
     }
 
-    /// What was recorded of a pod that they make, if somebody remembers.
-    pub fn recall(&mut self, pod: &Object) -> Option<Remembered> {
+    /// The recorded counterpart of a pod that they create, if there is one.
+    pub fn next_record(&mut self, pod: &Object) -> Option<PodRecord> {
         let owners = self.controllers.owners_of(pod);
-        self.memory.as_mut()?.recall(pod, &owners)
+        self.recorded_pods.as_mut()?.next_record(pod, &owners)
     }
 
-    /// Whether they make this pod.
-    pub fn makes(&self, pod: &Object) -> bool {
-        self.controllers.make(pod)
+    /// Whether one of them creates the pods of this pod's owner.
+    pub fn creates_pods_of(&self, pod: &Object) -> bool {
+        self.controllers.creates_pods_of(pod)
     }
 
-    /// Whether they write objects of a kind: then only what people say of them is given.
-    pub fn writes(&self, kind: &Kind) -> bool {
-        self.controllers.write(kind)
+    /// Whether they write objects of a kind. Of inputs of that kind everything but the status applies.
+    pub fn writes_kind(&self, kind: &Kind) -> bool {
+        self.controllers.writes_kind(kind)
     }
 
     /// Each unsupported feature that was requested, with its count.
     pub fn unsupported(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.controllers.left_out()
+        self.controllers.unsupported()
     }
 }

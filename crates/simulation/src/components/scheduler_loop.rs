@@ -1,90 +1,90 @@
-//! The scheduler's loop: one pod after the other, each attempt taking its time.
+//! The scheduler's loop: one pod after the other, each attempt with its latency.
 
 use std::sync::Arc;
 
 use kubernetes::time::after;
 use model::{Moment, NamespacedName, Object, What};
-use scheduler::{Attempted, Scheduler};
+use scheduler::{Scheduler, SchedulingAttempt};
 
-use crate::pace::{Pacer, Step};
+use crate::latency::{LatencyKind, LatencySampler};
 
 /// kube-scheduler's loop.
 #[derive(Debug)]
 pub struct SchedulerLoop {
     scheduler: Scheduler,
-    /// Until when the last attempt keeps it busy.
+    /// The end of the last attempt.
     busy_until: Moment,
-    /// Whether a pod may be ready to be tried.
-    may_try: bool,
+    /// Whether the active queue may hold a pod.
+    may_have_active_pod: bool,
 }
 
-/// When the victims of a preemption are deleted.
+/// The moments at which the victims of a preemption are deleted.
 #[derive(Debug)]
 pub struct Preemption {
-    /// By victim: when it is marked for deletion.
+    /// By victim: when its deletion begins.
     pub victims: Vec<Moment>,
-    /// When the scheduler is to be told that all of them are, if it tries other pods meanwhile.
+    /// When the scheduler is to be notified that all deletions have begun, if it attempts other pods meanwhile.
     pub ends: Option<Moment>,
 }
 
 impl SchedulerLoop {
-    /// A scheduler that starts now, and knows no node and no pod.
+    /// A scheduler that starts now, with an empty cache.
     pub fn new(settings: scheduler::Settings, start: Moment) -> SchedulerLoop {
-        SchedulerLoop { scheduler: Scheduler::new(settings), busy_until: start, may_try: false }
+        SchedulerLoop { scheduler: Scheduler::new(settings), busy_until: start, may_have_active_pod: false }
     }
 
-    /// Something happened that may let a pod be tried.
+    /// Something happened that may activate a pod.
     pub fn wake(&mut self) {
-        self.may_try = true;
+        self.may_have_active_pod = true;
     }
 
-    /// When the next pod may be tried, if nothing else happens until then.
+    /// When the next attempt may begin, if nothing else happens until then.
     pub fn next(&self, now: Moment) -> Option<Moment> {
-        if self.may_try {
+        if self.may_have_active_pod {
             Some(self.busy_until)
         } else {
             self.scheduler.next_wake(now).map(|wake| wake.max(self.busy_until))
         }
     }
 
-    /// Tries the pod whose turn it is; `None` if it is nobody's, or an attempt is still going on.
-    pub fn try_one(&mut self, now: Moment) -> Option<Attempted> {
+    /// Attempts the next pod; `None` if the active queue is empty, or an attempt is still under way.
+    pub fn schedule_one(&mut self, now: Moment) -> Option<SchedulingAttempt> {
         if self.busy_until > now {
             return None;
         }
         let attempted = self.scheduler.schedule_one(now);
-        self.may_try = attempted.is_some();
+        self.may_have_active_pod = attempted.is_some();
         attempted
     }
 
-    /// The attempt that began now keeps it busy; says until when.
-    pub fn spend_attempt(&mut self, now: Moment, pacer: &mut Pacer) -> Moment {
-        self.busy_until = after(now, pacer.draw(Step::Attempt, now));
+    /// Keeps it busy with the attempt that begins now. Returns the attempt's end.
+    pub fn spend_attempt(&mut self, now: Moment, pacer: &mut LatencySampler) -> Moment {
+        self.busy_until = after(now, pacer.draw(LatencyKind::Attempt, now));
         self.busy_until
     }
 
-    /// It goes on only when it has written to the status of the pod that it refused.
-    pub fn spend_status_write(&mut self, now: Moment, pacer: &mut Pacer) {
-        self.busy_until = after(self.busy_until, pacer.draw(Step::Refuse, now));
+    /// Keeps it busy until the unschedulable pod's status is patched.
+    pub fn spend_status_write(&mut self, now: Moment, pacer: &mut LatencySampler) {
+        self.busy_until = after(self.busy_until, pacer.draw(LatencyKind::StatusPatch, now));
     }
 
-    /// A pod was refused, and so many victims make room for it: they are deleted one after the other.
+    /// Preempts so many victims for an unschedulable pod: they are deleted one after the other.
     pub fn preempt(
         &mut self,
         now: Moment,
         pod: &NamespacedName,
         victims: usize,
-        pacer: &mut Pacer,
+        pacer: &mut LatencySampler,
     ) -> Preemption {
         let mut at = now;
         let mut next = || {
-            at = after(at, pacer.draw(Step::Preempt, now));
+            at = after(at, pacer.draw(LatencyKind::Preempt, now));
             at
         };
         let victims: Vec<Moment> = (0..victims).map(|_| next()).collect();
         let mut ends = None;
         if at > now {
-            if self.scheduler.preempts(&pod.namespace, &pod.name) {
+            if self.scheduler.begin_preemption(&pod.namespace, &pod.name) {
                 ends = Some(at);
             } else {
                 self.busy_until = self.busy_until.max(at);
@@ -93,58 +93,58 @@ impl SchedulerLoop {
         Preemption { victims, ends }
     }
 
-    /// An object came, changed or went.
+    /// An object was added, modified or deleted.
     pub fn apply(&mut self, now: Moment, what: &What) {
         self.scheduler.apply(now, what);
     }
 
-    /// Whether it is this scheduler that a pod waits for.
+    /// Whether a profile of this scheduler is responsible for a pod.
     pub fn schedules(&self, pod: &NamespacedName) -> bool {
-        self.scheduler.schedules(&pod.namespace, &pod.name)
+        self.scheduler.is_responsible_for(&pod.namespace, &pod.name)
     }
 
-    /// Of several nodes that are equally good for a pod, this one is to be taken.
+    /// Prefers this node for a pod among nodes of equal score.
     pub fn prefer_node(&mut self, pod: &NamespacedName, node: &Arc<str>) {
-        self.scheduler.incline(&pod.namespace, &pod.name, node);
+        self.scheduler.prefer_recorded_node(&pod.namespace, &pod.name, node);
     }
 
-    /// A pod that it placed shows its node.
+    /// The binding of a pod became visible.
     pub fn pod_bound(&mut self, now: Moment, pod: &NamespacedName) {
-        self.scheduler.placed(now, &pod.namespace, &pod.name);
+        self.scheduler.pod_bound(now, &pod.namespace, &pod.name);
     }
 
-    /// A pod that it placed could not be bound.
+    /// The binding of a pod failed.
     pub fn bind_failed(&mut self, now: Moment, pod: &NamespacedName) {
         self.scheduler.bind_failed(now, &pod.namespace, &pod.name);
     }
 
-    /// The containers of a pod run since a moment.
+    /// The containers of a pod have started.
     pub fn pod_started(&mut self, pod: &NamespacedName, since: Moment) {
-        self.scheduler.started(&pod.namespace, &pod.name, since);
+        self.scheduler.pod_started(&pod.namespace, &pod.name, since);
     }
 
-    /// A pod takes no room any more: it has ended, or it is gone.
+    /// A pod has released its resources: it has finished, or is deleted.
     pub fn pod_released(&mut self, now: Moment, pod: &NamespacedName, object: impl Fn() -> Object) {
-        self.scheduler.gone(now, &pod.namespace, &pod.name, object);
+        self.scheduler.pod_deleted(now, &pod.namespace, &pod.name, object);
     }
 
-    /// A pod on a node is being deleted, perhaps because of a preemption.
-    pub fn pod_leaving(&mut self, now: Moment, pod: &NamespacedName, preempted: bool) {
-        self.scheduler.leaves(now, &pod.namespace, &pod.name, preempted);
+    /// A bound pod is terminating, perhaps because of a preemption.
+    pub fn pod_terminating(&mut self, now: Moment, pod: &NamespacedName, preempted: bool) {
+        self.scheduler.pod_terminating(now, &pod.namespace, &pod.name, preempted);
     }
 
-    /// All victims of a pod are marked for deletion.
+    /// The deletion of all victims of a pod has begun.
     pub fn preemption_ended(&mut self, pod: &NamespacedName) {
-        self.scheduler.has_preempted(&pod.namespace, &pod.name);
+        self.scheduler.finish_preemption(&pod.namespace, &pod.name);
     }
 
-    /// Whether there are pods that no node was found for.
-    pub fn has_refused(&self) -> bool {
-        self.scheduler.has_refused()
+    /// Whether there are unschedulable pods.
+    pub fn has_unschedulable(&self) -> bool {
+        self.scheduler.has_unschedulable_pods()
     }
 
-    /// Whether no pod is about to be tried.
+    /// Whether no attempt is due.
     pub fn is_idle(&self) -> bool {
-        !self.may_try && self.scheduler.is_idle()
+        !self.may_have_active_pod && self.scheduler.is_idle()
     }
 }

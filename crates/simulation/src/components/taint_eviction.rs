@@ -1,4 +1,4 @@
-//! Taints that evict pods from their nodes, as the taint eviction controller has it.
+//! Evictions by NoExecute taints, as the taint eviction controller does them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kubernetes::time::after;
 use model::{Moment, Object};
 use serde::Deserialize;
 
-/// NoExecute taints by node, and the pods they are going to evict. Pods are known by a `K` of the caller's choice.
+/// NoExecute taints by node, and pending evictions. Pods are identified by a `K` of the caller's choice.
 #[derive(Debug)]
 pub struct TaintEviction<K> {
     /// The NoExecute taints of nodes that have any.
@@ -18,7 +18,7 @@ pub struct TaintEviction<K> {
     evictions: BTreeMap<K, Eviction>,
 }
 
-/// A pod is going to be evicted.
+/// A pending eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Eviction {
     at: Moment,
@@ -59,8 +59,7 @@ struct TimedToleration {
 }
 
 impl<K: Ord + Clone> TaintEviction<K> {
-    /// A node is new or changed. Says whether its pods are to be [looked at](TaintEviction::pod_changed): they may have
-    /// to go, or may stay after all.
+    /// A node was added or modified. Returns whether its pods are to be [re-evaluated](TaintEviction::pod_changed).
     pub fn node_changed(&mut self, name: &Arc<str>, node: &Object) -> bool {
         let mut taints = taints_of(node);
         taints.retain(|taint| &*taint.effect == NO_EXECUTE);
@@ -72,13 +71,13 @@ impl<K: Ord + Clone> TaintEviction<K> {
         }
     }
 
-    /// A node is gone.
+    /// A node was deleted.
     pub fn node_deleted(&mut self, name: &str) {
         self.taints.remove(name);
     }
 
-    /// A pod was bound to its node, or something about the two changed. Says when it is to be evicted, if that is new. A
-    /// pod's time begins anew only after nothing evicted it any more.
+    /// A pod was bound, or the pod or its node changed. Returns when it is to be evicted, if that is new. A pod's
+    /// toleration time restarts only after all its evictions were cancelled.
     pub fn pod_changed(
         &mut self,
         now: Moment,
@@ -88,19 +87,21 @@ impl<K: Ord + Clone> TaintEviction<K> {
     ) -> Option<Moment> {
         let known = self.evictions.get(pod);
         let tolerated = match node.and_then(|node| self.taints.get(node)) {
-            None => Tolerated::Forever,
+            None => TolerationTime::Forever,
             Some(taints) => {
                 let json: PodJson = object().view().unwrap_or_default();
-                tolerated(taints, &json.spec.tolerations)
+                min_toleration_time(taints, &json.spec.tolerations)
             }
         };
         let eviction = match tolerated {
-            Tolerated::Forever => {
+            TolerationTime::Forever => {
                 self.evictions.remove(pod);
                 return None;
             }
-            Tolerated::For(time, taint) if time.is_zero() => Eviction { at: now, taint },
-            Tolerated::For(time, taint) => known.cloned().unwrap_or(Eviction { at: after(now, time), taint }),
+            TolerationTime::For(time, taint) if time.is_zero() => Eviction { at: now, taint },
+            TolerationTime::For(time, taint) => {
+                known.cloned().unwrap_or(Eviction { at: after(now, time), taint })
+            }
         };
         if known == Some(&eviction) {
             return None;
@@ -110,12 +111,12 @@ impl<K: Ord + Clone> TaintEviction<K> {
         Some(at)
     }
 
-    /// The taint that evicts a pod at this moment, if it is still to be evicted then.
+    /// The taint that evicts a pod at this moment, if that eviction is still pending.
     pub fn evicts(&self, pod: &K, at: Moment) -> Option<Arc<str>> {
         self.evictions.get(pod).filter(|eviction| eviction.at == at).map(|eviction| eviction.taint.clone())
     }
 
-    /// A pod is gone.
+    /// A pod was deleted.
     pub fn pod_deleted(&mut self, pod: &K) {
         self.evictions.remove(pod);
     }
@@ -127,20 +128,20 @@ impl<K> Default for TaintEviction<K> {
     }
 }
 
-/// The taints of a node; none if they cannot be understood.
+/// The taints of a node; none if they cannot be parsed.
 pub(crate) fn taints_of(node: &Object) -> Vec<Taint> {
     node.view::<NodeJson>().unwrap_or_default().spec.taints
 }
 
 /// How long a pod tolerates taints.
-enum Tolerated {
+enum TolerationTime {
     Forever,
     For(Duration, Arc<str>),
 }
 
-/// How long a pod may stay in spite of these taints: of the tolerations for each the first counts.
-fn tolerated(taints: &[Taint], tolerations: &[TimedToleration]) -> Tolerated {
-    let mut shortest = Tolerated::Forever;
+/// The shortest time for which a pod tolerates these taints. For each taint the first matching toleration counts.
+fn min_toleration_time(taints: &[Taint], tolerations: &[TimedToleration]) -> TolerationTime {
+    let mut shortest = TolerationTime::Forever;
     for taint in taints {
         let seconds = match tolerations.iter().find(|it| it.toleration.tolerates(taint)) {
             None => 0,
@@ -150,8 +151,8 @@ fn tolerated(taints: &[Taint], tolerations: &[TimedToleration]) -> Tolerated {
             }
         };
         let time = Duration::from_secs(seconds);
-        if !matches!(&shortest, Tolerated::For(other, _) if *other <= time) {
-            shortest = Tolerated::For(time, taint.key.clone());
+        if !matches!(&shortest, TolerationTime::For(other, _) if *other <= time) {
+            shortest = TolerationTime::For(time, taint.key.clone());
         }
     }
     shortest

@@ -1,4 +1,4 @@
-//! What the autoscaler decided is carried out, and nodes of its cloud come and go.
+//! Execution of the autoscaler's decisions, and the nodes of its cloud.
 
 use std::sync::Arc;
 
@@ -6,85 +6,89 @@ use autoscaler::{Action, Event};
 use model::Object;
 
 use super::Run;
-use crate::cloud::{CloudChange, made_ready};
-use crate::eviction::LostTo;
+use crate::cloud::{CloudChange, with_ready_condition};
+use crate::eviction::EvictionCause;
 use crate::node_edit;
-use crate::observer::{Decided, Observer};
+use crate::observer::{Observer, SimulationEvent};
 
-/// How often work may go on at one moment. It needs a few times; more is a fault.
-const ROUNDS: usize = 100;
+/// The most rounds of background work at one moment. A few are needed; more indicate a bug.
+const MAX_BACKGROUND_ROUNDS: usize = 100;
 
 impl<O: Observer> Run<'_, O> {
-    /// All that the autoscaler and the cloud have to do now.
-    pub(super) fn scale(&mut self) {
+    /// Runs all that is due of the autoscaler and its cloud.
+    pub(super) fn run_autoscaler(&mut self) {
         let now = self.now();
         if self.informers.autoscaler.as_ref().is_none_or(|autoscaler| autoscaler.next() > now) {
             return;
         }
-        self.cloud_changes();
+        self.apply_cloud_changes();
         self.background();
-        self.report_pods();
+        self.deliver_pod_updates();
         let Some(autoscaler) = &mut self.informers.autoscaler else { return };
-        let Some(done) = autoscaler.run_once(now, &mut self.timeline.pacer) else { return };
+        let Some(done) = autoscaler.run_once(now, &mut self.timeline.latencies) else { return };
         let observer = &mut self.informers.observer;
         let decider = autoscaler.autoscaler();
-        observer.decided(now, &Decided::Looped { done: &done, autoscaler: decider });
-        for scale_up in done.scale_ups.iter().chain(&done.min_size).filter(|it| !it.increases.is_empty()) {
-            observer.decided(now, &Decided::ScaledUp(scale_up));
+        observer.on_event(now, &SimulationEvent::LoopFinished { result: &done, autoscaler: decider });
+        for scale_up in
+            done.scale_ups.iter().chain(&done.min_size_scale_up).filter(|it| !it.increases.is_empty())
+        {
+            observer.on_event(now, &SimulationEvent::ScaledUp(scale_up));
         }
-        for removed in &done.scale_down.nodes {
+        for removed in &done.scale_down.removed_nodes {
             let group = autoscaler.group_of(&removed.node);
-            observer.decided(now, &Decided::ScaledDown { removed, group });
+            observer.on_event(now, &SimulationEvent::ScaledDown { removed, group });
         }
-        self.do_all(&done.actions, &done.events);
+        self.execute_all(&done.actions, &done.events);
         if let Some(autoscaler) = &mut self.informers.autoscaler {
             autoscaler.finish(done);
         }
         self.background();
     }
 
-    /// The autoscaler is about to do something: it is told of all pods that it has not been told of.
-    fn report_pods(&mut self) {
+    /// Delivers queued pod updates, before the autoscaler does something.
+    fn deliver_pod_updates(&mut self) {
         if let Some(autoscaler) = &mut self.informers.autoscaler {
-            autoscaler.report_pods(|name| self.pods.named(name));
+            autoscaler.deliver_pod_updates(|name| self.pods.get_by_name(name));
         }
     }
 
-    /// What is due between loops, until nothing is left.
+    /// Runs the work that is due between loops, until none is left.
     fn background(&mut self) {
-        for _ in 0..ROUNDS {
-            self.report_pods();
+        for _ in 0..MAX_BACKGROUND_ROUNDS {
+            self.deliver_pod_updates();
             let Some(autoscaler) = &mut self.informers.autoscaler else { return };
             let done = autoscaler.background(self.timeline.now());
-            self.do_all(&done.actions, &done.events);
+            self.execute_all(&done.actions, &done.events);
             let was_busy = !done.actions.is_empty() || !done.events.is_empty();
-            if !self.cloud_changes() && !was_busy {
+            if !self.apply_cloud_changes() && !was_busy {
                 return;
             }
         }
     }
 
-    fn do_all(&mut self, actions: &[Action], events: &[Event]) {
+    fn execute_all(&mut self, actions: &[Action], events: &[Event]) {
         for event in events {
             self.informers.autoscaler_event(self.timeline.now(), event, &self.pods);
         }
         for action in actions {
-            self.act(action);
+            self.execute_action(action);
         }
     }
 
-    fn act(&mut self, action: &Action) {
+    fn execute_action(&mut self, action: &Action) {
         match action {
             Action::Taint { node, key, value, effect } => {
-                self.edit_node(node, |object| node_edit::tainted(object, key, value, effect));
+                self.edit_node(node, |object| node_edit::with_taint(object, key, value, effect));
             }
-            Action::Untaint { node, key } => self.edit_node(node, |object| node_edit::untainted(object, key)),
+            Action::Untaint { node, key } => {
+                self.edit_node(node, |object| node_edit::without_taint(object, key))
+            }
             Action::Cordon { node, unschedulable } => {
-                self.edit_node(node, |object| node_edit::cordoned(object, *unschedulable));
+                self.edit_node(node, |object| node_edit::with_unschedulable(object, *unschedulable));
             }
             Action::Evict { pod, .. } => {
-                if let Some(id) = self.pods.find(pod) {
-                    self.lose(id, LostTo::ScaleDown);
+                if let Some(id) = self.pods.id_of(pod) {
+                    self.evict(id, EvictionCause::ScaleDown);
                 }
             }
         }
@@ -96,8 +100,8 @@ impl<O: Observer> Run<'_, O> {
         }
     }
 
-    /// Whether something happened in the cloud.
-    fn cloud_changes(&mut self) -> bool {
+    /// Applies the cloud's changes. Returns whether there were any.
+    fn apply_cloud_changes(&mut self) -> bool {
         let Some(autoscaler) = &mut self.informers.autoscaler else { return false };
         let changes = autoscaler.cloud_changes(self.timeline.now());
         let happened = !changes.is_empty();
@@ -107,15 +111,16 @@ impl<O: Observer> Run<'_, O> {
                     let name: Arc<str> = (*node.meta().name).into();
                     self.set_node(&name, node);
                     for pod in pods {
-                        self.come_with(&name, pod);
+                        self.create_with_node(&name, pod);
                     }
                 }
                 CloudChange::Ready { node, at } => {
-                    if let Some(object) = self.nodes.get(&node).map(|object| made_ready(object, at)) {
+                    if let Some(object) = self.nodes.get(&node).map(|object| with_ready_condition(object, at))
+                    {
                         self.set_node(&node, object);
                     }
                 }
-                CloudChange::Gone { node } => self.remove_node(&node),
+                CloudChange::Deleted { node } => self.remove_node(&node),
             }
         }
         happened

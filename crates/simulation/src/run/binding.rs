@@ -1,61 +1,65 @@
-//! Pods on their way to a node: what the scheduler decided about them is carried out, and their containers start.
+//! Scheduling and binding of pods: the scheduler's decisions are carried out, and containers start.
 
 use kubernetes::time::{after, whole_second};
 use model::{Moment, What};
-use scheduler::{Attempted, Decision, Placement, Rejection};
+use scheduler::{Decision, Placement, Rejection, SchedulingAttempt};
 
 use super::Run;
 use crate::events::PodEvent;
-use crate::eviction::LostTo;
+use crate::eviction::EvictionCause;
 use crate::ids::PodId;
-use crate::observer::{Decided, Observer};
-use crate::pace::Step;
-use crate::store::Stage;
-use crate::timeline::Due;
+use crate::latency::LatencyKind;
+use crate::observer::{Observer, SimulationEvent};
+use crate::store::PodStage;
+use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
-    /// The scheduler has tried a pod.
-    pub(super) fn attempted(&mut self, attempted: Attempted) {
-        let Attempted { pod, decision } = attempted;
-        // The scheduler knows no pods but those it was told of.
-        let Some(id) = self.pods.find(&pod) else { return };
+    /// The scheduler has attempted a pod.
+    pub(super) fn handle_attempt(&mut self, attempted: SchedulingAttempt) {
+        let SchedulingAttempt { pod, decision } = attempted;
+        // The scheduler knows only pods of this run.
+        let Some(id) = self.pods.id_of(&pod) else { return };
         let now = self.now();
         match decision {
-            Decision::Placed(placement) => self.placed(id, placement),
-            Decision::Refused(rejection) => self.refused(id, &rejection),
+            Decision::Placed(placement) => self.handle_placement(id, placement),
+            Decision::Refused(rejection) => self.handle_rejection(id, &rejection),
             Decision::Failed(why) | Decision::Skipped(why) => {
-                self.informers.decided(now, &Decided::NotTried { id, pod: &pod, why: &why });
+                self.informers
+                    .notify_event(now, &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &why });
             }
             Decision::Gated(refusal) => {
-                self.informers.decided(now, &Decided::NotTried { id, pod: &pod, why: &refusal.message() });
+                self.informers.notify_event(
+                    now,
+                    &SimulationEvent::PodNotAttempted { id, pod: &pod, reason: &refusal.message() },
+                );
             }
         }
     }
 
-    fn placed(&mut self, id: PodId, placement: Placement) {
+    fn handle_placement(&mut self, id: PodId, placement: Placement) {
         let now = self.now();
-        let busy_until = self.informers.scheduler.spend_attempt(now, &mut self.timeline.pacer);
+        let busy_until = self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
         let Some(pod) = self.pods.get(id) else { return };
-        let bound = if pod.refusals == 0 {
-            self.takes_since(pod.came, id, |life| life.bind, Step::Bind)
+        let bound = if pod.failed_attempts == 0 {
+            self.completion_time_since(pod.created, id, |life| life.bind_duration, LatencyKind::Bind)
         } else {
-            self.over_for(id, Step::Bind)
+            self.sampled_completion_time(id, LatencyKind::Bind)
         };
-        self.will_bind(id, placement, bound.max(busy_until));
+        self.begin_binding(id, placement, bound.max(busy_until));
     }
 
-    fn refused(&mut self, id: PodId, rejection: &Rejection) {
+    fn handle_rejection(&mut self, id: PodId, rejection: &Rejection) {
         let now = self.now();
         let Some(pod) = self.pods.get_mut(id) else { return };
         let name = pod.name.clone();
-        let is_news = pod.refuse(now, &rejection.full_message(), rejection.nominated_node.clone());
-        self.informers.scheduler.spend_attempt(now, &mut self.timeline.pacer);
+        let is_news = pod.set_unschedulable(now, &rejection.full_message(), rejection.nominated_node.clone());
+        self.informers.scheduler.spend_attempt(now, &mut self.timeline.latencies);
         if is_news {
-            // What it says to a pod it writes before it goes on; what it has said already it does not write again.
-            self.informers.scheduler.spend_status_write(now, &mut self.timeline.pacer);
-            self.tell_status(id);
+            // A new message is patched into the status before the next attempt; an unchanged one is not written.
+            self.informers.scheduler.spend_status_write(now, &mut self.timeline.latencies);
+            self.notify_pod_status(id);
             if let Some(autoscaler) = &mut self.informers.autoscaler {
-                autoscaler.pod_refused(now, &name);
+                autoscaler.pod_unschedulable(now, &name);
             }
         }
         if let Some(pod) = self.pods.get(id) {
@@ -66,62 +70,65 @@ impl<O: Observer> Run<'_, O> {
                 warning: true,
             });
         }
-        self.informers.decided(now, &Decided::Refused { id, pod: &name, rejection });
-        let victims = rejection.victims.iter().filter_map(|victim| self.pods.find(victim));
+        self.informers.notify_event(now, &SimulationEvent::PodUnschedulable { id, pod: &name, rejection });
+        let victims = rejection.victims.iter().filter_map(|victim| self.pods.id_of(victim));
         let victims: Vec<PodId> = victims.collect();
-        let pacer = &mut self.timeline.pacer;
+        let pacer = &mut self.timeline.latencies;
         let preemption = self.informers.scheduler.preempt(now, &name, victims.len(), pacer);
         for (victim, at) in victims.into_iter().zip(preemption.victims) {
-            self.timeline.put(at, Due::Lose(victim, LostTo::Preemption(name.clone())));
+            self.timeline.put(at, RunTask::Evict(victim, EvictionCause::Preemption(name.clone())));
         }
         if let Some(at) = preemption.ends {
-            self.timeline.put(at, Due::Preempted(id));
+            self.timeline.put(at, RunTask::FinishPreemption(id));
         }
-        for cleared in rejection.cleared.iter().filter(|cleared| **cleared != name) {
-            let Some(other) = self.pods.find(cleared) else { continue };
-            if self.pods.get_mut(other).is_some_and(|pod| pod.nominate(None)) {
-                self.tell_status(other);
+        for cleared in rejection.cleared_nominations.iter().filter(|cleared| **cleared != name) {
+            let Some(other) = self.pods.id_of(cleared) else { continue };
+            if self.pods.get_mut(other).is_some_and(|pod| pod.set_nominated(None)) {
+                self.notify_pod_status(other);
             }
         }
     }
 
-    /// All victims of a pod are marked for deletion.
-    pub(super) fn has_preempted(&mut self, id: PodId) {
+    /// The deletion of all victims of a pod has begun.
+    pub(super) fn finish_preemption(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
             self.informers.scheduler.preemption_ended(&pod.name);
         }
     }
 
-    /// A pod is on its way to a node, and seen there at that moment.
-    pub(super) fn will_bind(&mut self, id: PodId, placement: Placement, at: Moment) {
+    /// Assigns a pod to a node; the binding becomes visible at that moment.
+    pub(super) fn begin_binding(&mut self, id: PodId, placement: Placement, at: Moment) {
         self.pods.assign(id, &placement.node);
         let Some(pod) = self.pods.get_mut(id) else { return };
-        (pod.stage, pod.placement) = (Stage::Binding, Some(placement));
-        self.timeline.put(at, Due::Bind(id));
+        (pod.stage, pod.placement) = (PodStage::Binding, Some(placement));
+        self.timeline.put(at, RunTask::FinishBinding(id));
     }
 
-    /// The binding of a pod is seen.
-    pub(super) fn bind(&mut self, id: PodId) {
+    /// The binding of a pod becomes visible.
+    pub(super) fn finish_binding(&mut self, id: PodId) {
         let now = self.now();
-        let Some(pod) = self.pods.get_mut(id).filter(|pod| pod.stage == Stage::Binding) else { return };
+        let Some(pod) = self.pods.get_mut(id).filter(|pod| pod.stage == PodStage::Binding) else { return };
         let Some(node) = pod.node().cloned() else { return };
         let name = pod.name.clone();
-        // A pod that is being deleted is not bound. Whether the node is still there nobody asks.
-        if pod.is_leaving() {
-            pod.stage = Stage::Waiting;
+        // A terminating pod is not bound. The API server does not check whether the node exists.
+        if pod.is_terminating() {
+            pod.stage = PodStage::Pending;
             self.pods.unassign(id);
             self.informers.scheduler.bind_failed(now, &name);
             return;
         }
-        (pod.stage, pod.bound, pod.nominated) = (Stage::Bound, Some(now), None);
-        let (placement, came, refusals) = (pod.placement.take(), pod.came, pod.refusals);
-        self.informers.decided(now, &Decided::Sits { id, node: &node, takes: pod.takes });
+        (pod.stage, pod.bound_at, pod.nominated) = (PodStage::Bound, Some(now), None);
+        let (placement, came, refusals) = (pod.placement.take(), pod.created, pod.failed_attempts);
+        self.informers.notify_event(
+            now,
+            &SimulationEvent::ResourcesClaimed { id, node: &node, requests: pod.requests },
+        );
         let scheduler = &mut self.informers.scheduler;
         if scheduler.schedules(&name) {
             scheduler.pod_bound(now, &name);
-            self.tell_status(id);
+            self.notify_pod_status(id);
         } else {
-            self.tell_pod(id, What::Modified);
+            self.notify_pod(id, What::Modified);
         }
         if let (Some(placement), Some(pod)) = (placement, self.pods.get(id)) {
             self.informers.scheduler_event(now, pod, || PodEvent {
@@ -130,35 +137,41 @@ impl<O: Observer> Run<'_, O> {
                 note: format!("Successfully assigned {}/{} to {node}", name.namespace, name.name),
                 warning: false,
             });
-            let decided = Decided::Bound { id, pod: &name, came, placement: &placement, refusals };
-            self.informers.decided(now, &decided);
+            let decided = SimulationEvent::PodBound {
+                id,
+                pod: &name,
+                created: came,
+                placement: &placement,
+                failed_attempts: refusals,
+            };
+            self.informers.notify_event(now, &decided);
         }
         if !self.nodes.contains(&node) {
-            self.miss_node(&node);
+            self.schedule_pod_gc(&node);
             return;
         }
-        self.will_start(id);
-        self.consider_taints(id);
+        self.begin_start(id);
+        self.check_taints(id);
     }
 
-    pub(super) fn will_start(&mut self, id: PodId) {
-        let at = self.takes(id, |life| life.start, Step::Start);
-        self.timeline.put(at, Due::Start(id));
+    pub(super) fn begin_start(&mut self, id: PodId) {
+        let at = self.completion_time(id, |life| life.start_duration, LatencyKind::PodStart);
+        self.timeline.put(at, RunTask::StartContainers(id));
     }
 
-    /// The containers of a pod run.
-    pub(super) fn start(&mut self, id: PodId) {
+    /// The containers of a pod start.
+    pub(super) fn start_containers(&mut self, id: PodId) {
         let now = self.now();
         let Some(pod) = self.pods.get_mut(id) else { return };
-        if pod.stage != Stage::Bound || pod.is_leaving() || pod.started.is_some() {
+        if pod.stage != PodStage::Bound || pod.is_terminating() || pod.started.is_some() {
             return;
         }
         pod.started = Some(now);
-        if let Some(runs) = self.demands.get(id.demand).and_then(|state| state.demand.runs) {
-            self.timeline.put(after(now, runs.lasting), Due::End(id));
+        if let Some(runs) = self.demands.get(id.demand).and_then(|state| state.demand.exit) {
+            self.timeline.put(after(now, runs.after), RunTask::FinishContainers(id));
         }
         self.informers.scheduler.pod_started(&pod.name, whole_second(now));
-        // The autoscaler does not decide by it.
-        self.informers.show_pod(&mut self.timeline, pod, What::Modified);
+        // The autoscaler does not consider it.
+        self.informers.publish_pod(&mut self.timeline, pod, What::Modified);
     }
 }

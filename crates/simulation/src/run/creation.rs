@@ -1,183 +1,197 @@
-//! Pods come: asked for by the input, with a node, by a controller, or made again.
+//! Creation of pods: demanded by the input, with a node, by a controller, or recreated.
 
 use std::sync::Arc;
 
 use kubernetes::time::after;
 use model::{Moment, Object, What};
-use scheduler::{Inclined, Placement};
+use scheduler::{Placement, RecordedNodeOutcome};
 
 use super::Run;
-use crate::given::{Again, Asked, Begun, Demand, Life};
 use crate::ids::DemandId;
 use crate::ids::PodId;
-use crate::observer::{Decided, Observer};
-use crate::pace::Step;
-use crate::pod_template::BadGiven;
+use crate::input::{InitialPodState, ParsedDemand, PodDemand, PodIncarnation, RecreatePolicy};
+use crate::latency::LatencyKind;
+use crate::observer::{Observer, SimulationEvent};
+use crate::pod_template::InvalidPod;
 use crate::pod_template::PodTemplate;
-use crate::store::{Pod, Stage};
-use crate::timeline::Due;
+use crate::store::{Pod, PodStage};
+use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
-    /// A pod that comes with its node.
-    pub(super) fn come_with(&mut self, node: &Arc<str>, pod: Object) {
+    /// Creates a pod of a new node.
+    pub(super) fn create_with_node(&mut self, node: &Arc<str>, pod: Object) {
         let controllers = self.informers.controllers.as_ref();
-        if controllers.is_some_and(|controllers| controllers.makes(&pod)) {
+        if controllers.is_some_and(|controllers| controllers.creates_pods_of(&pod)) {
             return;
         }
-        let begun = Begun {
-            came: self.now(),
+        let begun = InitialPodState {
+            created: self.now(),
             node: Some(node.clone()),
             nominated: None,
-            refused: None,
+            unschedulable: None,
             started: Some(self.now()),
-            leaving: false,
+            is_terminating: false,
         };
-        let demand = Demand { begun: Some(begun), ..own_demand(self.demands.own_id(), pod) };
-        // One that cannot be understood is in the template of its group, which was read.
-        if let Ok(asked) = Asked::of(demand) {
-            self.ask(asked);
+        let demand =
+            PodDemand { initial_state: Some(begun), ..internal_demand(self.demands.next_internal_id(), pod) };
+        // The group's pod templates were parsed before.
+        if let Ok(asked) = ParsedDemand::parse(demand) {
+            self.add_demand(asked);
         }
     }
 
-    /// A pod that a controller asks for.
-    pub(super) fn make_for_controller(&mut self, pod: Object) {
+    /// Creates a pod for a controller.
+    pub(super) fn create_for_controller(&mut self, pod: Object) {
         let Some(controllers) = &mut self.informers.controllers else { return };
-        let known = controllers.recall(&pod).unwrap_or_default();
-        let id = known.demand.unwrap_or_else(|| self.demands.own_id());
-        let mut demand = Demand { runs: known.runs, ..own_demand(id, pod) };
-        if !known.lives.is_empty() {
-            demand.lives = known.lives;
+        let known = controllers.next_record(&pod).unwrap_or_default();
+        let id = known.demand.unwrap_or_else(|| self.demands.next_internal_id());
+        let mut demand = PodDemand { exit: known.exit, ..internal_demand(id, pod) };
+        if !known.incarnations.is_empty() {
+            demand.incarnations = known.incarnations;
         }
-        // A template that makes no sense was refused when its owner was read.
-        if let Ok(asked) = Asked::of(demand) {
-            self.ask(asked);
+        // An invalid template was rejected when its owner was read.
+        if let Ok(asked) = ParsedDemand::parse(demand) {
+            self.add_demand(asked);
         }
     }
 
-    pub(super) fn ask(&mut self, asked: Asked) {
-        let (id, begun) = (asked.demand.id, asked.demand.begun.clone());
+    pub(super) fn add_demand(&mut self, asked: ParsedDemand) {
+        let (id, begun) = (asked.demand.id, asked.demand.initial_state.clone());
         let after = asked.demand.after.filter(|_| begun.is_none());
-        let before = after.and_then(|after| self.demands.open_mut(after));
+        let before = after.and_then(|after| self.demands.get_unfinished_mut(after));
         let waits = before.is_some();
         if let Some(state) = before {
-            state.waiting.push(id);
+            state.successors.push(id);
         }
         self.demands.insert(asked);
         match begun {
-            Some(begun) => self.begin(id, &begun),
+            Some(begun) => self.create_initial_pod(id, &begun),
             None if waits => {}
-            None => self.make(id),
+            None => self.create_next_pod(id),
         }
     }
 
-    /// Makes the next pod of a demand.
-    pub(super) fn make(&mut self, demand: DemandId) {
-        let Some(id) = self.create(demand, self.now()) else { return };
-        self.tell_created(id);
-        self.tell_pod(id, What::Added);
-        self.may_be_placed(id);
+    /// Creates the next pod of a demand.
+    pub(super) fn create_next_pod(&mut self, demand: DemandId) {
+        let Some(id) = self.insert_pod(demand, self.now()) else { return };
+        self.notify_created(id);
+        self.notify_pod(id, What::Added);
+        self.await_scheduling(id);
     }
 
-    /// A pod waits for a node: it is inclined to the recorded one. What another scheduler decides is as recorded.
-    fn may_be_placed(&mut self, id: PodId) {
-        let node = self.demands.recorded(id).and_then(|life| life.node.clone());
+    /// A pod becomes pending: the scheduler prefers the recorded node. Another scheduler's pods are bound as recorded.
+    fn await_scheduling(&mut self, id: PodId) {
+        let node = self.demands.recorded_incarnation(id).and_then(|life| life.node.clone());
         let (Some(node), Some(pod)) = (node, self.pods.get(id)) else { return };
         let scheduler = &mut self.informers.scheduler;
         if scheduler.schedules(&pod.name) {
             scheduler.prefer_node(&pod.name, &node);
             return;
         }
-        let at = self.takes(id, |life| life.bind, Step::Bind);
-        let inclined = Some(Inclined::Taken);
-        let placement =
-            Placement { node, volumes: Vec::new(), looked_at: 0, fitting: 0, equals: 0, inclined };
-        self.will_bind(id, placement, at);
+        let at = self.completion_time(id, |life| life.bind_duration, LatencyKind::Bind);
+        let inclined = Some(RecordedNodeOutcome::Chosen);
+        let placement = Placement {
+            node,
+            volume_changes: Vec::new(),
+            evaluated_nodes: 0,
+            feasible_nodes: 0,
+            tied_nodes: 0,
+            recorded_node: inclined,
+        };
+        self.begin_binding(id, placement, at);
     }
 
-    /// A pod that was there before.
-    fn begin(&mut self, demand: DemandId, begun: &Begun) {
-        let Some(id) = self.create(demand, begun.came) else { return };
+    /// Creates a pod that exists at the start of the run.
+    fn create_initial_pod(&mut self, demand: DemandId, begun: &InitialPodState) {
+        let Some(id) = self.insert_pod(demand, begun.created) else { return };
         let Some(pod) = self.pods.get_mut(id) else { return };
-        (pod.nominated, pod.refused) = (begun.nominated.clone(), begun.refused.clone());
+        (pod.nominated, pod.unschedulable) = (begun.nominated.clone(), begun.unschedulable.clone());
         if let Some(node) = &begun.node {
-            (pod.stage, pod.bound, pod.started) = (Stage::Bound, Some(begun.came), begun.started);
-            let takes = pod.takes;
+            (pod.stage, pod.bound_at, pod.started) = (PodStage::Bound, Some(begun.created), begun.started);
+            let takes = pod.requests;
             self.pods.assign(id, node);
-            self.informers.decided(self.timeline.now(), &Decided::Sits { id, node, takes });
+            self.informers.notify_event(
+                self.timeline.now(),
+                &SimulationEvent::ResourcesClaimed { id, node, requests: takes },
+            );
         }
-        self.tell_pod(id, What::Added);
-        self.tell_created(id);
+        self.notify_pod(id, What::Added);
+        self.notify_created(id);
         match (&begun.node, begun.started) {
-            (None, _) => self.may_be_placed(id),
-            (Some(_), None) => self.will_start(id),
+            (None, _) => self.await_scheduling(id),
+            (Some(_), None) => self.begin_start(id),
             (Some(_), Some(started)) => {
-                if let Some(runs) = self.demands.get(demand).and_then(|state| state.demand.runs) {
-                    self.timeline.put(after(started, runs.lasting).max(self.now()), Due::End(id));
+                if let Some(runs) = self.demands.get(demand).and_then(|state| state.demand.exit) {
+                    self.timeline
+                        .put(after(started, runs.after).max(self.now()), RunTask::FinishContainers(id));
                 }
             }
         }
-        if begun.leaving {
-            self.delete(id, None);
-            self.make_again(id);
+        if begun.is_terminating {
+            self.begin_deletion(id, None);
+            self.recreate(id);
         }
-        self.consider_taints(id);
+        self.check_taints(id);
         if let Some(node) = begun.node.as_ref().filter(|node| !self.nodes.contains(node)) {
-            self.miss_node(node);
+            self.schedule_pod_gc(node);
         }
     }
 
-    fn tell_created(&mut self, id: PodId) {
+    fn notify_created(&mut self, id: PodId) {
         if let Some(pod) = self.pods.get(id) {
-            let waits = pod.bound.is_none();
-            self.informers.decided(self.timeline.now(), &Decided::Came { id, pod: &pod.name, waits });
+            let waits = pod.bound_at.is_none();
+            self.informers.notify_event(
+                self.timeline.now(),
+                &SimulationEvent::PodCreated { id, pod: &pod.name, is_pending: waits },
+            );
         }
     }
 
-    fn create(&mut self, demand: DemandId, came: Moment) -> Option<PodId> {
-        let state = self.demands.open(demand)?;
-        let id = PodId { demand, life: state.made };
+    fn insert_pod(&mut self, demand: DemandId, came: Moment) -> Option<PodId> {
+        let state = self.demands.get_unfinished(demand)?;
+        let id = PodId { demand, incarnation: state.pods_created };
         let (name, uid) = self.demands.next_name(state, &self.pods);
-        if let Some(holder) = self.pods.find(&name).and_then(|id| self.pods.get_mut(id)) {
-            holder.then.push(demand);
+        if let Some(holder) = self.pods.id_of(&name).and_then(|id| self.pods.get_mut(id)) {
+            holder.waiting_for_name.push(demand);
             return None;
         }
-        self.pods.insert(id, Pod::new(name, uid, state.body.clone(), state.takes, came));
+        self.pods.insert(id, Pod::new(name, uid, state.template.clone(), state.requests, came));
         let state = self.demands.get_mut(demand)?;
-        state.made += 1;
-        state.there += 1;
+        state.pods_created += 1;
+        state.pods_existing += 1;
         Some(id)
     }
 
-    /// Somebody changes the pod of a demand.
-    pub(super) fn change(&mut self, demand: DemandId, changed: &Object) -> Result<(), BadGiven> {
-        let mark = self.demands.get(demand).and_then(|state| state.demand.mark());
+    /// A client changes the pod of a demand.
+    pub(super) fn change_pod(&mut self, demand: DemandId, changed: &Object) -> Result<(), InvalidPod> {
+        let mark = self.demands.get(demand).and_then(|state| state.demand.annotation());
         let body = Arc::new(PodTemplate::of(changed, mark.as_ref())?);
         let newest = self.pods.of_demand(demand).next_back().map(|(id, _)| id);
         if let Some(id) = newest
             && let Some(pod) = self.pods.get_mut(id)
         {
-            pod.body = body;
-            self.tell_pod(id, What::Modified);
-            self.consider_taints(id);
+            pod.template = body;
+            self.notify_pod(id, What::Modified);
+            self.check_taints(id);
         }
         Ok(())
     }
 }
 
-/// A demand that nobody gave, for a pod that is made once, under its own name.
-fn own_demand(id: DemandId, pod: Object) -> Demand {
+/// A demand that the run makes itself, for a pod that is created once, under its own name.
+fn internal_demand(id: DemandId, pod: Object) -> PodDemand {
     let meta = pod.meta();
     let uid = meta.uid.as_deref().unwrap_or_default().into();
-    let life = Life { name: (*meta.name).into(), uid, ..Life::default() };
-    Demand {
+    let life = PodIncarnation { name: (*meta.name).into(), uid, ..PodIncarnation::default() };
+    PodDemand {
         id,
         after: None,
-        begun: None,
-        again: Again::Never,
-        set: None,
-        runs: None,
-        lives: vec![life],
-        unmade: None,
+        initial_state: None,
+        recreate: RecreatePolicy::Never,
+        replica_set: None,
+        exit: None,
+        incarnations: vec![life],
+        not_recreated_for: None,
         pod,
     }
 }

@@ -1,43 +1,43 @@
-//! Nodes come, change and go, and with them what becomes of their pods.
+//! Additions, changes and deletions of nodes, with their effects on pods.
 
 use std::sync::Arc;
 
 use model::{Object, What};
 
 use super::Run;
-use crate::eviction::LostTo;
-use crate::observer::{Decided, Observer};
-use crate::pace::Step;
+use crate::eviction::EvictionCause;
+use crate::latency::LatencyKind;
+use crate::observer::{Observer, SimulationEvent};
 use crate::store::Pod;
-use crate::timeline::Due;
+use crate::timeline::RunTask;
 
 impl<O: Observer> Run<'_, O> {
-    /// A node is there, or changed.
+    /// Adds or modifies a node.
     pub(super) fn set_node(&mut self, name: &Arc<str>, node: Object) {
         let now = self.now();
         let is_new = self.nodes.set(name, node.clone());
         if is_new {
             let autoscaler = self.informers.autoscaler.as_mut();
             let group = autoscaler.and_then(|autoscaler| autoscaler.node_added(&node));
-            let came = Decided::NodeCame { node: name, group: group.as_ref(), object: &node };
-            self.informers.decided(now, &came);
+            let came = SimulationEvent::NodeAdded { node: name, group: group.as_ref(), object: &node };
+            self.informers.notify_event(now, &came);
         } else {
-            self.informers.decided(now, &Decided::NodeChanged { object: &node });
+            self.informers.notify_event(now, &SimulationEvent::NodeModified { object: &node });
         }
         let has_evictions = self.taint_eviction.node_changed(name, &node);
-        self.tell_object(Some(if is_new { What::Added(node) } else { What::Modified(node) }));
+        self.notify_object(Some(if is_new { What::Added(node) } else { What::Modified(node) }));
         if is_new {
-            // Pods that were being deleted when it was away can be ended now.
+            // Pods that were terminating while the node was missing can be stopped now.
             for id in self.pods.on_node(name) {
-                if self.pods.get(id).is_some_and(Pod::is_leaving) {
-                    let at = self.over_for(id, Step::End);
-                    self.timeline.put(at, Due::Go(id));
+                if self.pods.get(id).is_some_and(Pod::is_terminating) {
+                    let at = self.sampled_completion_time(id, LatencyKind::PodDeletion);
+                    self.timeline.put(at, RunTask::FinishDeletion(id));
                 }
             }
         }
         if has_evictions {
             for id in self.pods.on_node(name) {
-                self.consider_taints(id);
+                self.check_taints(id);
             }
         }
         self.informers.scheduler.wake();
@@ -46,35 +46,36 @@ impl<O: Observer> Run<'_, O> {
     pub(super) fn remove_node(&mut self, name: &Arc<str>) {
         let Some(node) = self.nodes.remove(name) else { return };
         self.taint_eviction.node_deleted(name);
-        self.informers.decided(self.timeline.now(), &Decided::NodeWent { node: name, object: &node });
+        self.informers
+            .notify_event(self.timeline.now(), &SimulationEvent::NodeDeleted { node: name, object: &node });
         if let Some(autoscaler) = &mut self.informers.autoscaler {
             autoscaler.node_deleted(&node);
         }
-        self.tell_object(Some(What::Deleted(node)));
+        self.notify_object(Some(What::Deleted(node)));
         if !self.pods.on_node(name).is_empty() {
-            self.miss_node(name);
+            self.schedule_pod_gc(name);
         }
     }
 
-    /// Pods are left on a node that is not there: they are deleted after a while.
-    pub(super) fn miss_node(&mut self, name: &Arc<str>) {
-        if self.nodes.miss(name) {
-            let at = self.timeline.end_of(Step::Collect);
-            self.timeline.put(at, Due::Collect(name.clone()));
+    /// Pods are left on a deleted node: pod GC deletes them later.
+    pub(super) fn schedule_pod_gc(&mut self, name: &Arc<str>) {
+        if self.nodes.mark_missing(name) {
+            let at = self.timeline.completion_time(LatencyKind::PodGc);
+            self.timeline.put(at, RunTask::CollectPods(name.clone()));
         }
     }
 
-    /// The pods of a node that is gone are deleted.
-    pub(super) fn collect(&mut self, name: &Arc<str>) {
-        if !self.nodes.collect(name) {
+    /// Pod GC: deletes the pods of a deleted node.
+    pub(super) fn run_pod_gc(&mut self, name: &Arc<str>) {
+        if !self.nodes.take_missing(name) {
             return;
         }
         for id in self.pods.on_node(name) {
             let Some(pod) = self.pods.get(id) else { continue };
-            if pod.is_leaving() {
-                self.gone(id);
+            if pod.is_terminating() {
+                self.remove_pod(id);
             } else {
-                self.lose(id, LostTo::NodeGone);
+                self.evict(id, EvictionCause::NodeDeleted);
             }
         }
     }

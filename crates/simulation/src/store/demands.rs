@@ -1,4 +1,4 @@
-//! The demands of a run: which pods are wanted, and what was recorded of them.
+//! The demands of a run, with what was recorded of their pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,70 +8,70 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
 
-use super::pod::Stage;
+use super::pod::PodStage;
 use super::pods::PodTable;
-use crate::given::{Asked, Demand, Life};
 use crate::ids::DemandId;
 use crate::ids::PodId;
+use crate::input::{ParsedDemand, PodDemand, PodIncarnation};
 use crate::pod_template::PodTemplate;
 use crate::requests::Requests;
 
 /// The demands of a run.
 #[derive(Debug)]
-pub(crate) struct Demands {
+pub(crate) struct DemandTable {
     demands: BTreeMap<DemandId, DemandState>,
-    /// For demands that were given up in another's place: that other one.
-    instead: FxHashMap<DemandId, DemandId>,
-    /// How many demands nobody gave.
-    own: u64,
-    /// Makes names and uids.
+    /// For demands withdrawn in place of another: the other one.
+    substitutes: FxHashMap<DemandId, DemandId>,
+    /// The number of demands that the run made itself.
+    internal_count: u64,
+    /// Seeds names and uids.
     seed: u64,
 }
 
-/// A demand, and how far it has come.
+/// A demand and its progress.
 #[derive(Debug)]
 pub(crate) struct DemandState {
-    pub(crate) demand: Demand,
-    pub(crate) body: Arc<PodTemplate>,
-    pub(crate) takes: Requests,
-    /// How many pods were made for it.
-    pub(crate) made: u32,
-    /// How many of them are there.
-    pub(crate) there: u32,
-    /// Nobody wants it any more, or it is done.
-    pub(crate) over: bool,
-    /// Its pod is deleted when it is done.
-    pub(crate) cleaned_up: bool,
-    /// Demands that wait for its end.
-    pub(crate) waiting: Vec<DemandId>,
+    pub(crate) demand: PodDemand,
+    pub(crate) template: Arc<PodTemplate>,
+    pub(crate) requests: Requests,
+    /// The number of pods created for it.
+    pub(crate) pods_created: u32,
+    /// The number of them that exist.
+    pub(crate) pods_existing: u32,
+    /// It is withdrawn, or its pod has finished.
+    pub(crate) is_finished: bool,
+    /// Whether its pod is deleted when it finishes.
+    pub(crate) delete_when_finished: bool,
+    /// Demands that wait until it is finished.
+    pub(crate) successors: Vec<DemandId>,
 }
 
-const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// So often the API server makes up a name that is taken before it gives up.
-const NAMES_TRIED: usize = 8;
+const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// How many generated names the API server tries before it gives up on a free one.
+const MAX_NAME_ATTEMPTS: usize = 8;
 
-impl Demands {
-    pub(crate) fn new(seed: u64) -> Demands {
-        Demands { demands: BTreeMap::new(), instead: FxHashMap::default(), own: 0, seed }
+impl DemandTable {
+    pub(crate) fn new(seed: u64) -> DemandTable {
+        DemandTable { demands: BTreeMap::new(), substitutes: FxHashMap::default(), internal_count: 0, seed }
     }
 
-    /// A number for a demand that nobody gave.
-    pub(crate) fn own_id(&mut self) -> DemandId {
-        self.own += 1;
-        // Counted from the end: those that are given are counted from the beginning.
-        DemandId(u64::MAX - self.own)
+    /// A number for a demand that the run makes itself.
+    pub(crate) fn next_internal_id(&mut self) -> DemandId {
+        self.internal_count += 1;
+        // Counted from the end; the numbers of input demands are counted from the beginning.
+        DemandId(u64::MAX - self.internal_count)
     }
 
-    pub(crate) fn insert(&mut self, asked: Asked) {
-        let Asked { demand, body, takes } = asked;
+    pub(crate) fn insert(&mut self, asked: ParsedDemand) {
+        let ParsedDemand { demand, template: body, requests: takes } = asked;
         let state = DemandState {
-            body,
-            takes,
-            made: 0,
-            there: 0,
-            over: false,
-            cleaned_up: false,
-            waiting: Vec::new(),
+            template: body,
+            requests: takes,
+            pods_created: 0,
+            pods_existing: 0,
+            is_finished: false,
+            delete_when_finished: false,
+            successors: Vec::new(),
             demand,
         };
         self.demands.insert(state.demand.id, state);
@@ -89,64 +89,66 @@ impl Demands {
         self.demands.get_mut(&id)
     }
 
-    /// A demand that is not over.
-    pub(crate) fn open(&self, id: DemandId) -> Option<&DemandState> {
-        self.get(id).filter(|state| !state.over)
+    /// A demand that is not finished.
+    pub(crate) fn get_unfinished(&self, id: DemandId) -> Option<&DemandState> {
+        self.get(id).filter(|state| !state.is_finished)
     }
 
-    /// The same, to be changed.
-    pub(crate) fn open_mut(&mut self, id: DemandId) -> Option<&mut DemandState> {
-        self.get_mut(id).filter(|state| !state.over)
+    /// The same, mutable.
+    pub(crate) fn get_unfinished_mut(&mut self, id: DemandId) -> Option<&mut DemandState> {
+        self.get_mut(id).filter(|state| !state.is_finished)
     }
 
-    /// The pod as it was recorded, if there was one.
-    pub(crate) fn recorded(&self, id: PodId) -> Option<&Life> {
-        self.get(id.demand)?.demand.lives.get(id.life as usize)
+    /// The pod as recorded, if there is one.
+    pub(crate) fn recorded_incarnation(&self, id: PodId) -> Option<&PodIncarnation> {
+        self.get(id.demand)?.demand.incarnations.get(id.incarnation as usize)
     }
 
-    /// The name and uid of the next pod of a demand: as recorded, or made up, with a name that is not taken.
+    /// The name and uid of a demand's next pod: as recorded, or generated, with a name that is free.
     pub(crate) fn next_name(&self, state: &DemandState, pods: &PodTable) -> (NamespacedName, Arc<str>) {
-        let id = PodId { demand: state.demand.id, life: state.made };
-        let named = |name| NamespacedName { namespace: state.body.namespace.clone(), name };
-        let is_taken = |name: &Arc<str>| pods.find(&named(name.clone())).is_some();
+        let id = PodId { demand: state.demand.id, incarnation: state.pods_created };
+        let named = |name| NamespacedName { namespace: state.template.namespace.clone(), name };
+        let is_taken = |name: &Arc<str>| pods.id_of(&named(name.clone())).is_some();
         let (name, uid) = name_and_uid(state, id, self.seed, is_taken);
         (named(name), uid)
     }
 
-    /// The demand to withdraw when this one is. If its pod has a node and that of another of its set has none, that other
-    /// one, as for a ReplicaSet the pod furthest from Running is removed; what is done to that one later is done to this
-    /// one.
-    pub(crate) fn give_up(&mut self, mut demand: DemandId, pods: &PodTable) -> DemandId {
-        // Nothing more is said of those that are passed here: each was withdrawn before.
-        while let Some(other) = self.instead.remove(&demand) {
+    /// Returns the demand to withdraw in place of this one. If its pod has a node and another pod of its ReplicaSet has
+    /// none, that is the other pod's demand, as for a ReplicaSet the pod furthest from Running is removed. Later inputs
+    /// for the withdrawn demand then apply to this one.
+    pub(crate) fn select_for_withdrawal(&mut self, mut demand: DemandId, pods: &PodTable) -> DemandId {
+        // No more inputs follow for the demands passed here: each was withdrawn before.
+        while let Some(other) = self.substitutes.remove(&demand) {
             demand = other;
         }
         let goes = self.furthest_from_running(demand, pods);
         if goes != demand {
-            self.instead.insert(goes, demand);
+            self.substitutes.insert(goes, demand);
         }
         goes
     }
 
-    /// The demand itself, or the one in whose place it was given up.
-    pub(crate) fn stands_for(&self, mut demand: DemandId) -> DemandId {
-        while let Some(other) = self.instead.get(&demand) {
+    /// The demand itself, or the one in whose place it was withdrawn.
+    pub(crate) fn resolve_substitute(&self, mut demand: DemandId) -> DemandId {
+        while let Some(other) = self.substitutes.get(&demand) {
             demand = *other;
         }
         demand
     }
 
-    /// A demand; or if its pod has a node, the one of its set whose pod came last of those that wait for one.
+    /// A demand; or, if its pod has a node, the demand of its ReplicaSet's newest pod without one.
     fn furthest_from_running(&self, demand: DemandId, pods: &PodTable) -> DemandId {
-        let set_of = |demand| self.open(demand)?.demand.set.as_ref();
+        let set_of = |demand| self.get_unfinished(demand)?.demand.replica_set.as_ref();
         let Some(set) = set_of(demand) else { return demand };
-        let is_placed = pods.of_demand(demand).any(|(_, pod)| pod.stage == Stage::Bound && !pod.is_leaving());
+        let is_placed =
+            pods.of_demand(demand).any(|(_, pod)| pod.stage == PodStage::Bound && !pod.is_terminating());
         if !is_placed {
             return demand;
         }
-        let waiting = pods.waiting().filter(|id| set_of(id.demand) == Some(set));
+        let waiting = pods.unassigned().filter(|id| set_of(id.demand) == Some(set));
         let waiting = waiting.filter_map(|id| Some((pods.get(id)?, id.demand)));
-        let newest = waiting.filter(|(pod, _)| !pod.is_leaving()).map(|(pod, other)| (pod.came, other)).max();
+        let newest =
+            waiting.filter(|(pod, _)| !pod.is_terminating()).map(|(pod, other)| (pod.created, other)).max();
         newest.map_or(demand, |(_, other)| other)
     }
 
@@ -156,8 +158,8 @@ impl Demands {
     }
 
     #[cfg(test)]
-    pub(crate) fn remembers_no_substitute(&self) -> bool {
-        self.instead.is_empty()
+    pub(crate) fn has_no_substitutes(&self) -> bool {
+        self.substitutes.is_empty()
     }
 }
 
@@ -167,19 +169,21 @@ fn name_and_uid(
     seed: u64,
     is_taken: impl Fn(&Arc<str>) -> bool,
 ) -> (Arc<str>, Arc<str>) {
-    let recorded = state.demand.lives.get(id.life as usize);
-    let mut dice =
-        Pcg64::seed_from_u64(seed ^ id.demand.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.life));
-    let name = match (recorded, &state.body.generate_name) {
+    let recorded = state.demand.incarnations.get(id.incarnation as usize);
+    let mut dice = Pcg64::seed_from_u64(
+        seed ^ id.demand.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(id.incarnation),
+    );
+    let name = match (recorded, &state.template.generate_name) {
         (Some(life), _) => life.name.clone(),
-        (None, None) => state.body.name.clone(),
+        (None, None) => state.template.name.clone(),
         (None, Some(stem)) => {
             let mut draw = || -> Arc<str> {
-                let letters = (0..5).map(|_| char::from(LETTERS[dice.random_range(0..LETTERS.len())]));
+                let letters =
+                    (0..5).map(|_| char::from(NAME_LETTERS[dice.random_range(0..NAME_LETTERS.len())]));
                 format!("{stem}{}", letters.collect::<String>()).into()
             };
             let mut name = draw();
-            for _ in 1..NAMES_TRIED {
+            for _ in 1..MAX_NAME_ATTEMPTS {
                 if !is_taken(&name) {
                     break;
                 }

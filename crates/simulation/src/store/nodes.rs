@@ -1,4 +1,4 @@
-//! The nodes of a run, and those that are gone and left pods behind.
+//! The nodes of a run, and deleted nodes that still have pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use model::Object;
 #[derive(Debug, Default)]
 pub(crate) struct NodeTable {
     nodes: BTreeMap<Arc<str>, Object>,
-    /// Nodes that are gone, whose pods are still there.
+    /// Deleted nodes whose pods still exist.
     missing: BTreeSet<Arc<str>>,
 }
 
@@ -22,7 +22,7 @@ impl NodeTable {
         self.nodes.contains_key(name)
     }
 
-    /// Adds a node, or changes it. Says whether it is new.
+    /// Adds or modifies a node. Returns whether it is new.
     pub(crate) fn set(&mut self, name: &Arc<str>, node: Object) -> bool {
         self.missing.remove(name);
         self.nodes.insert(name.clone(), node).is_none()
@@ -32,13 +32,13 @@ impl NodeTable {
         self.nodes.remove(name)
     }
 
-    /// Pods are left on a node that is not there. Says whether that is news.
-    pub(crate) fn miss(&mut self, name: &Arc<str>) -> bool {
+    /// Notes that pods are left on a deleted node. Returns whether it was not noted before.
+    pub(crate) fn mark_missing(&mut self, name: &Arc<str>) -> bool {
         self.missing.insert(name.clone())
     }
 
-    /// The pods of a missing node are being collected. False if it has come back, or they have been collected.
-    pub(crate) fn collect(&mut self, name: &str) -> bool {
+    /// Pod GC deletes the pods of a missing node. Returns false if the node is back, or its pods are deleted already.
+    pub(crate) fn take_missing(&mut self, name: &str) -> bool {
         self.missing.remove(name)
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of a run that controllers write: workloads and what is made for them, but for pods.
+//! The objects of a run that controllers write, other than pods: workloads and what belongs to them.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use kubernetes::time::whole_second;
 use model::{Kind, Moment, NamespacedName, Object, What};
 use serde_json::{Value, json};
 
-/// Objects that controllers write. Each method returns what changed, if anything did.
+/// Objects that controllers write. Each method returns the resulting change, if any.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectTable(BTreeMap<(Kind, NamespacedName), Object>);
 
 impl ObjectTable {
-    /// An object as somebody else left it: with the status it has here. One that is there at the beginning has the status
-    /// it had.
-    pub(crate) fn give(&mut self, kind: &Kind, what: What) -> Option<What> {
+    /// Applies an input object, which keeps the status it has in the run. An object that is added gets its recorded
+    /// status.
+    pub(crate) fn apply_input(&mut self, kind: &Kind, what: What) -> Option<What> {
         let name = name_of(what.object());
         let known = self.0.get(&(kind.clone(), name.clone()));
         match (what, known) {
             (What::Deleted(_), _) => self.remove(kind, &name),
-            // It is gone here.
+            // It does not exist in this run.
             (What::Modified(_), None) => None,
-            (What::Added(object), None) => Some(self.set(with_uid(object))),
+            (What::Added(object), None) => Some(self.set(ensure_uid(object))),
             (What::Added(object) | What::Modified(object), Some(known)) => {
-                let object = with_status_of(&object, known)?;
+                let object = merge_input(&object, known)?;
                 Some(self.set(object))
             }
         }
@@ -36,9 +36,9 @@ impl ObjectTable {
         }
     }
 
-    /// A controller has changed an object: if nothing keeps one that is being deleted, it is gone.
+    /// A controller updates an object; a terminating object without finalizers is removed.
     pub(crate) fn update(&mut self, object: Object) -> Option<What> {
-        let deletion = Deletion::of(&object);
+        let deletion = DeletionState::of(&object);
         if deletion.has_begun && !deletion.has_finalizers {
             self.remove(&kind_of(&object), &name_of(&object))
         } else {
@@ -46,7 +46,7 @@ impl ObjectTable {
         }
     }
 
-    /// Deletes the object with this uid, or begins to if something keeps it.
+    /// Deletes the object with this uid, or sets its deletion timestamp if it has finalizers.
     pub(crate) fn delete(
         &mut self,
         now: Moment,
@@ -58,13 +58,13 @@ impl ObjectTable {
         if known.meta().uid.as_deref() != Some(uid) {
             return None;
         }
-        if !Deletion::of(known).has_finalizers {
+        if !DeletionState::of(known).has_finalizers {
             return self.remove(kind, name);
         }
         let mut value = known.value().ok()?;
         value["metadata"]["deletionTimestamp"] = whole_second(now).to_string().into();
         value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
-        Some(self.set(Object::trusted(value.to_string())))
+        Some(self.set(Object::from_trusted(value.to_string())))
     }
 
     fn remove(&mut self, kind: &Kind, name: &NamespacedName) -> Option<What> {
@@ -72,17 +72,17 @@ impl ObjectTable {
     }
 }
 
-/// What an object says of its deletion.
-struct Deletion {
+/// The deletion state of an object.
+struct DeletionState {
     has_begun: bool,
     has_finalizers: bool,
 }
 
-impl Deletion {
-    fn of(object: &Object) -> Deletion {
+impl DeletionState {
+    fn of(object: &Object) -> DeletionState {
         let value = object.value().unwrap_or_default();
         let finalizers = value["metadata"]["finalizers"].as_array();
-        Deletion {
+        DeletionState {
             has_begun: value["metadata"]["deletionTimestamp"].is_string(),
             has_finalizers: finalizers.is_some_and(|all| !all.is_empty()),
         }
@@ -99,19 +99,19 @@ pub(crate) fn name_of(object: &Object) -> NamespacedName {
     NamespacedName { namespace: (*meta.namespace).into(), name: (*meta.name).into() }
 }
 
-/// An object that has a uid: what belongs to it is known by it.
-fn with_uid(object: Object) -> Object {
+/// An object with a uid, by which its dependents refer to it.
+fn ensure_uid(object: Object) -> Object {
     if object.meta().uid.as_deref().is_some_and(|uid| !uid.is_empty()) {
         return object;
     }
     let Ok(mut value) = object.value() else { return object };
     let meta = object.meta();
     value["metadata"]["uid"] = format!("{}/{}/{}", meta.kind, meta.namespace, meta.name).into();
-    Object::trusted(value.to_string())
+    Object::from_trusted(value.to_string())
 }
 
-/// What people said of an object, with the status that it has; `None` if they said nothing new.
-fn with_status_of(object: &Object, known: &Object) -> Option<Object> {
+/// An input object with the status it has in the run; `None` if nothing else changed.
+fn merge_input(object: &Object, known: &Object) -> Option<Object> {
     let (Ok(mut value), Ok(known)) = (object.value(), known.value()) else { return Some(object.clone()) };
     value["status"] = known["status"].clone();
     if value["metadata"]["uid"].is_null() {
@@ -127,5 +127,5 @@ fn with_status_of(object: &Object, known: &Object) -> Option<Object> {
         let fields = ["labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences", "uid"];
         json!([fields.map(|field| &meta[field]), value["spec"]])
     };
-    (said(&value) != said(&known)).then(|| Object::trusted(value.to_string()))
+    (said(&value) != said(&known)).then(|| Object::from_trusted(value.to_string()))
 }

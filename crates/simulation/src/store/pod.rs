@@ -1,4 +1,4 @@
-//! A pod of a run, and how far it has come.
+//! A pod of a run and its state.
 
 use std::sync::Arc;
 
@@ -7,53 +7,53 @@ use model::{Moment, NamespacedName, Object};
 use scheduler::Placement;
 
 use crate::components::ObservedPod;
-use crate::eviction::LostTo;
+use crate::eviction::EvictionCause;
 use crate::ids::DemandId;
 use crate::pod_template::{PodState, PodTemplate};
 use crate::requests::Requests;
 
-/// A pod.
+/// A pod of a run.
 #[derive(Debug)]
 pub(crate) struct Pod {
     pub(crate) name: NamespacedName,
     pub(crate) uid: Arc<str>,
-    pub(crate) body: Arc<PodTemplate>,
-    pub(crate) takes: Requests,
-    pub(crate) came: Moment,
-    pub(crate) stage: Stage,
-    /// The node it is on, or on its way to.
+    pub(crate) template: Arc<PodTemplate>,
+    pub(crate) requests: Requests,
+    pub(crate) created: Moment,
+    pub(crate) stage: PodStage,
+    /// The node it is bound or being bound to.
     pub(super) node: Option<Arc<str>>,
     pub(crate) nominated: Option<Arc<str>>,
-    pub(crate) bound: Option<Moment>,
+    pub(crate) bound_at: Option<Moment>,
     pub(crate) placement: Option<Placement>,
-    /// What the scheduler last said, and since when it says no.
-    pub(crate) refused: Option<(Arc<str>, Moment)>,
-    pub(crate) refusals: u32,
+    /// The scheduler's last message, and since when it is unschedulable.
+    pub(crate) unschedulable: Option<(Arc<str>, Moment)>,
+    pub(crate) failed_attempts: u32,
     pub(crate) started: Option<Moment>,
-    pub(crate) ended: Option<(Moment, bool)>,
-    pub(crate) leaving: Option<(Moment, i64)>,
-    /// It is not wanted any more.
+    pub(crate) finished: Option<(Moment, bool)>,
+    pub(crate) deletion: Option<(Moment, i64)>,
+    /// Its demand was withdrawn.
     pub(crate) withdrawn: bool,
-    pub(crate) lost: Option<(LostTo, Moment)>,
-    /// Somebody has still to take note of it before it can go.
-    pub(crate) is_tracked: bool,
-    /// It would be gone if nobody had to.
-    pub(crate) is_over: bool,
+    pub(crate) disruption: Option<(EvictionCause, Moment)>,
+    /// It still has its finalizers.
+    pub(crate) has_finalizers: bool,
+    /// Only its finalizers keep it from being removed.
+    pub(crate) awaits_finalizers: bool,
     /// Demands that wait until its name is free.
-    pub(crate) then: Vec<DemandId>,
+    pub(crate) waiting_for_name: Vec<DemandId>,
 }
 
-/// How far a pod has come.
+/// The stage of a pod's lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Waiting,
+pub(crate) enum PodStage {
+    Pending,
     Binding,
     Bound,
-    Ended,
+    Finished,
 }
 
 impl Pod {
-    /// A pod of a demand that has just come.
+    /// A pod of a demand, just created.
     pub(crate) fn new(
         name: NamespacedName,
         uid: Arc<str>,
@@ -64,69 +64,74 @@ impl Pod {
         Pod {
             name,
             uid,
-            takes,
-            came,
-            stage: Stage::Waiting,
+            requests: takes,
+            created: came,
+            stage: PodStage::Pending,
             node: None,
             nominated: None,
-            bound: None,
+            bound_at: None,
             placement: None,
-            refused: None,
-            refusals: 0,
+            unschedulable: None,
+            failed_attempts: 0,
             started: None,
-            ended: None,
-            leaving: None,
+            finished: None,
+            deletion: None,
             withdrawn: false,
-            lost: None,
-            is_tracked: body.has_finalizers(),
-            body,
-            is_over: false,
-            then: Vec::new(),
+            disruption: None,
+            has_finalizers: body.has_finalizers(),
+            template: body,
+            awaits_finalizers: false,
+            waiting_for_name: Vec::new(),
         }
     }
 
-    /// The node it is on, or on its way to.
+    /// The node it is bound or being bound to.
     pub(crate) fn node(&self) -> Option<&Arc<str>> {
         self.node.as_ref()
     }
 
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.deletion.is_some()
     }
 
-    /// The scheduler says no, in these words. Whether anything is new about it.
-    pub(crate) fn refuse(&mut self, now: Moment, message: &str, nominated: Option<Arc<str>>) -> bool {
-        self.refusals = self.refusals.saturating_add(1);
-        let is_news = self.refused.as_ref().is_none_or(|(said, _)| **said != *message);
-        let since = self.refused.as_ref().map_or(now, |(_, since)| *since);
+    /// The scheduler found it unschedulable. Returns whether its status changes.
+    pub(crate) fn set_unschedulable(
+        &mut self,
+        now: Moment,
+        message: &str,
+        nominated: Option<Arc<str>>,
+    ) -> bool {
+        self.failed_attempts = self.failed_attempts.saturating_add(1);
+        let is_news = self.unschedulable.as_ref().is_none_or(|(said, _)| **said != *message);
+        let since = self.unschedulable.as_ref().map_or(now, |(_, since)| *since);
         if is_news {
-            self.refused = Some((message.into(), since));
+            self.unschedulable = Some((message.into(), since));
         }
-        self.nominate(nominated) || is_news
+        self.set_nominated(nominated) || is_news
     }
 
-    /// Nominates a node, or none. Whether that is news.
-    pub(crate) fn nominate(&mut self, node: Option<Arc<str>>) -> bool {
+    /// Sets or clears the nominated node. Returns whether that changed it.
+    pub(crate) fn set_nominated(&mut self, node: Option<Arc<str>>) -> bool {
         let is_news = self.nominated != node;
         self.nominated = node;
         is_news
     }
 
-    fn now(&self) -> PodState<'_> {
+    fn state(&self) -> PodState<'_> {
         PodState {
             name: &self.name.name,
             uid: &self.uid,
-            came: self.came,
-            node: self.node.as_deref().filter(|_| self.bound.is_some()),
+            created: self.created,
+            node: self.node.as_deref().filter(|_| self.bound_at.is_some()),
             nominated: self.nominated.as_deref(),
-            bound: self.bound,
-            refused: self.refused.as_ref().map(|(message, since)| (&**message, *since)),
+            bound_at: self.bound_at,
+            unschedulable: self.unschedulable.as_ref().map(|(message, since)| (&**message, *since)),
             started: self.started,
-            ended: self.ended,
-            leaving: self.leaving,
+            finished: self.finished,
+            deletion: self.deletion,
             withdrawn: self.withdrawn,
-            lost: self.lost.as_ref().map(|(to, at)| (to, *at)),
-            is_tracked: self.is_tracked,
+            disruption: self.disruption.as_ref().map(|(to, at)| (to, *at)),
+            has_finalizers: self.has_finalizers,
         }
     }
 }
@@ -137,14 +142,14 @@ impl ObservedPod for Pod {
     }
 
     fn is_unschedulable(&self) -> bool {
-        self.bound.is_none() && self.refused.is_some() && self.leaving.is_none()
+        self.bound_at.is_none() && self.unschedulable.is_some() && self.deletion.is_none()
     }
 
     fn object(&self) -> Object {
-        self.body.object(&self.now())
+        self.template.object(&self.state())
     }
 
     fn status_update(&self) -> PodStatusUpdate {
-        self.now().fate()
+        self.state().status_update()
     }
 }

@@ -15,25 +15,25 @@ use crate::ids::PodId;
 pub(crate) struct PodTable {
     pods: BTreeMap<PodId, Pod>,
     by_name: FxHashMap<NamespacedName, PodId>,
-    /// Those that no node was found for.
-    waiting: BTreeSet<PodId>,
-    /// Those that are on a node, or on their way to it, and have not ended.
+    /// Pods without an assigned node.
+    unassigned: BTreeSet<PodId>,
+    /// Unfinished pods that are bound or being bound to a node.
     by_node: BTreeMap<Arc<str>, BTreeSet<PodId>>,
 }
 
 impl PodTable {
-    /// Adds a pod that waits for a node.
+    /// Adds a pod without a node.
     pub(crate) fn insert(&mut self, id: PodId, pod: Pod) {
         self.by_name.insert(pod.name.clone(), id);
-        self.waiting.insert(id);
+        self.unassigned.insert(id);
         self.pods.insert(id, pod);
     }
 
     pub(crate) fn remove(&mut self, id: PodId) -> Option<Pod> {
         let pod = self.pods.remove(&id)?;
-        self.waiting.remove(&id);
+        self.unassigned.remove(&id);
         self.by_name.remove(&pod.name);
-        self.leave_node(id, pod.node.as_ref());
+        self.remove_from_node(id, pod.node.as_ref());
         Some(pod)
     }
 
@@ -45,46 +45,46 @@ impl PodTable {
         self.pods.get_mut(&id)
     }
 
-    pub(crate) fn find(&self, name: &NamespacedName) -> Option<PodId> {
+    pub(crate) fn id_of(&self, name: &NamespacedName) -> Option<PodId> {
         self.by_name.get(name).copied()
     }
 
-    pub(crate) fn named(&self, name: &NamespacedName) -> Option<&Pod> {
+    pub(crate) fn get_by_name(&self, name: &NamespacedName) -> Option<&Pod> {
         self.pods.get(self.by_name.get(name)?)
     }
 
     /// The pods of a demand, the oldest first.
     pub(crate) fn of_demand(&self, demand: DemandId) -> impl DoubleEndedIterator<Item = (PodId, &Pod)> {
-        let all = PodId { demand, life: 0 }..=PodId { demand, life: u32::MAX };
+        let all = PodId { demand, incarnation: 0 }..=PodId { demand, incarnation: u32::MAX };
         self.pods.range(all).map(|(id, pod)| (*id, pod))
     }
 
-    /// Those that no node was found for.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = PodId> {
-        self.waiting.iter().copied()
+    /// Pods without an assigned node.
+    pub(crate) fn unassigned(&self) -> impl Iterator<Item = PodId> {
+        self.unassigned.iter().copied()
     }
 
-    /// Puts a pod on its way to a node.
+    /// Assigns a pod to a node; its binding is not visible yet.
     pub(crate) fn assign(&mut self, id: PodId, node: &Arc<str>) {
         let Some(pod) = self.pods.get_mut(&id) else { return };
         pod.node = Some(node.clone());
-        self.waiting.remove(&id);
+        self.unassigned.remove(&id);
         self.by_node.entry(node.clone()).or_default().insert(id);
     }
 
-    /// A pod did not get to the node it was on its way to.
+    /// The binding of a pod failed.
     pub(crate) fn unassign(&mut self, id: PodId) {
         let node = self.pods.get_mut(&id).and_then(|pod| pod.node.take());
-        self.leave_node(id, node.as_ref());
+        self.remove_from_node(id, node.as_ref());
     }
 
-    /// A pod has ended: it is not on its node any more, but says which one that was.
-    pub(crate) fn release(&mut self, id: PodId) {
+    /// A pod has finished: it does not count as on its node any more, but keeps its `nodeName`.
+    pub(crate) fn release_node(&mut self, id: PodId) {
         let node = self.pods.get(&id).and_then(|pod| pod.node.clone());
-        self.leave_node(id, node.as_ref());
+        self.remove_from_node(id, node.as_ref());
     }
 
-    fn leave_node(&mut self, id: PodId, node: Option<&Arc<str>>) {
+    fn remove_from_node(&mut self, id: PodId, node: Option<&Arc<str>>) {
         let Some(node) = node else { return };
         if let Some(pods) = self.by_node.get_mut(node) {
             pods.remove(&id);
@@ -94,13 +94,16 @@ impl PodTable {
         }
     }
 
-    /// The pods on a node, or on their way to it, that have not ended.
+    /// The unfinished pods that are bound or being bound to a node.
     pub(crate) fn on_node(&self, node: &str) -> Vec<PodId> {
         self.by_node.get(node).into_iter().flatten().copied().collect()
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.by_name.is_empty() && self.waiting.is_empty() && self.by_node.is_empty()
+        self.pods.is_empty()
+            && self.by_name.is_empty()
+            && self.unassigned.is_empty()
+            && self.by_node.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! Loops that come to the same are not worked out again: everybody hears what he would hear if they were.
+//! Tests that a repeated autoscaler loop has the same result as one that is computed again.
 
 use autoscaler::{Expander, Settings, Version};
 use rand::{RngExt, SeedableRng};
@@ -7,32 +7,34 @@ use rand_pcg::Pcg64;
 use super::*;
 
 const HOUR: i64 = 3_600_000;
-/// Between two looks from outside; no multiple of the scan interval.
-const LOOK: i64 = 3_700;
+/// The time between two checks; no multiple of the scan interval.
+const CHECK_INTERVAL: i64 = 3_700;
 
-/// Writes down everything, each loop with all that it says.
+/// Logs everything, each loop with its whole result.
 #[derive(Default)]
-struct Protocol(Vec<String>);
+struct EventLog(Vec<String>);
 
-impl Observer for Protocol {
+impl Observer for EventLog {
     fn wants_changes(&self) -> bool {
         true
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
-        self.0.push(format!("{at} {} {}", what.word(), what.object().as_str()));
+    fn on_change(&mut self, at: Moment, what: What) {
+        self.0.push(format!("{at} {} {}", what.event_type(), what.object().as_str()));
     }
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
         self.0.push(match decided {
-            // What is told of a loop. What the autoscaler remembers of having worked is its own business.
-            Decided::Looped { done, autoscaler } => format!("{at} {done:?} {:?}", autoscaler.status()),
+            // The result of a loop and the status; the autoscaler's internal state may differ.
+            SimulationEvent::LoopFinished { result: done, autoscaler } => {
+                format!("{at} {done:?} {:?}", autoscaler.status())
+            }
             decided => format!("{at} {decided:?}"),
         });
     }
 }
 
-/// Three groups of which one has bad times, one is never empty, and one is wanted whole.
+/// Three groups: one has failures, one is never empty, and one scales to zero or its maximum.
 fn groups(dice: &mut Pcg64) -> Vec<autoscaler::NodeGroup> {
     let kinds = ["increaseError", "createError", "neverRegister", "noInstance"];
     let kind = kinds[dice.random_range(0..kinds.len())];
@@ -60,7 +62,7 @@ fn groups(dice: &mut Pcg64) -> Vec<autoscaler::NodeGroup> {
     NodeGroups::parse(&text).unwrap().groups
 }
 
-/// Short times, so that all of them come to their end.
+/// Short times, so that all of them expire.
 fn settings(dice: &mut Pcg64) -> Settings {
     let versions = [Version::V1_32, Version::V1_34, Version::V1_35, Version::V1_36, Version::V1_37];
     let mut settings = Settings::for_version(versions[dice.random_range(0..versions.len())]);
@@ -87,8 +89,8 @@ fn settings(dice: &mut Pcg64) -> Settings {
     settings
 }
 
-/// A pod of an owner; some go nowhere, some stand in the way of a node's removal, some keep their distance.
-fn wish(id: u64, dice: &mut Pcg64) -> Demand {
+/// A random pod: some fit no node, some block scale-down, some have a spread constraint.
+fn random_demand(id: u64, dice: &mut Pcg64) -> PodDemand {
     let cpu = ["200m", "700m", "1500m", "3", "30"][dice.random_range(0..5)];
     let mut demand = demand(id, &format!("p{id}"), cpu, [0, 0, 0, 10, -20][dice.random_range(0..5)]);
     let mut pod = demand.pod.value().unwrap();
@@ -103,52 +105,54 @@ fn wish(id: u64, dice: &mut Pcg64) -> Demand {
             pod["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
                 "topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]);
         }
-        3 => demand.again = Again::Never,
+        3 => demand.recreate = RecreatePolicy::Never,
         _ => {}
     }
     demand.pod = object(&pod);
     if dice.random_bool(0.3) {
         let lasting = Duration::from_secs(dice.random_range(60..600));
-        demand.runs = Some(Runs { lasting, fails: false });
+        demand.exit = Some(ContainerExit { after: lasting, fails: false });
     }
     demand
 }
 
-/// An hour and a half in which something is asked for now and then. Tells what was heard, and at how many looks the next
-/// loop could be a repetition.
-fn story(seed: u64, repeats: bool) -> (Vec<String>, usize) {
+/// An hour and a half with demands now and then. Returns the log, and at how many checks the next loop could be a
+/// repetition.
+fn run_log(seed: u64, repeats: bool) -> (Vec<String>, usize) {
     let mut dice = Pcg64::seed_from_u64(seed);
     let loops: Vec<Duration> = (0..9).map(|_| Duration::from_millis(dice.random_range(5..400))).collect();
     let slow = dice.random_bool(0.2).then(|| Duration::from_secs(25));
-    let pace = pace().with(Step::Loop, Delay::Measured(loops.into_iter().chain(slow).collect()));
+    let latencies = distinct_latencies()
+        .with(LatencyKind::AutoscalerLoop, Delay::Samples(loops.into_iter().chain(slow).collect()));
     let cloud = SimulatedCloud::new(groups(&mut dice), seed);
     let autoscaler = Some(AutoscalerSetup { settings: settings(&mut dice), cloud, start: at(0) });
     let scheduler = scheduler::Settings::default();
-    let mut run = Run::new(Setup { start: at(0), scheduler, autoscaler, pace, seed }, Protocol::default());
-    let mut given: Vec<(i64, Given)> = vec![
-        (0, Given::Object(What::Added(node("n1", &json!([]))))),
-        (5, Given::Object(What::Added(node("n2", &json!([]))))),
-        (dice.random_range(0..HOUR), Given::Object(What::Deleted(node("n2", &json!([]))))),
+    let mut run =
+        Run::new(RunSetup { start: at(0), scheduler, autoscaler, latencies, seed }, EventLog::default());
+    let mut given: Vec<(i64, Input)> = vec![
+        (0, Input::Object(What::Added(node("n1", &json!([]))))),
+        (5, Input::Object(What::Added(node("n2", &json!([]))))),
+        (dice.random_range(0..HOUR), Input::Object(What::Deleted(node("n2", &json!([]))))),
     ];
     for id in 0..24 {
         let from = dice.random_range(0..HOUR);
-        given.push((from, Given::asked(wish(id, &mut dice)).unwrap()));
-        given.push((from + dice.random_range(0..HOUR), Given::Withdrawn(DemandId(id))));
+        given.push((from, Input::parse_demand(random_demand(id, &mut dice)).unwrap()));
+        given.push((from + dice.random_range(0..HOUR), Input::Withdrawn(DemandId(id))));
     }
     given.sort_by_key(|(at, _)| *at);
     let mut given = given.into_iter().peekable();
     let mut rests = 0;
-    for look in 0..(HOUR + HOUR / 2) / LOOK {
-        while let Some((when, what)) = given.next_if(|(at, _)| *at < look * LOOK) {
+    for look in 0..(HOUR + HOUR / 2) / CHECK_INTERVAL {
+        while let Some((when, what)) = given.next_if(|(at, _)| *at < look * CHECK_INTERVAL) {
             run.advance(at(when));
-            run.give(at(when), what).unwrap();
+            run.apply_input(at(when), what).unwrap();
         }
-        run.advance(at(look * LOOK));
+        run.advance(at(look * CHECK_INTERVAL));
         let looped = run.autoscaler_mut().unwrap();
         rests += usize::from(looped.autoscaler().may_repeat());
         let status = format!("{:?}", looped.autoscaler().status());
         if !repeats {
-            looped.forget_last();
+            looped.forget_last_result();
         }
         run.observer_mut().0.push(status);
     }
@@ -156,17 +160,17 @@ fn story(seed: u64, repeats: bool) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn a_loop_that_is_repeated_comes_to_what_it_would_come_to() {
+fn a_repeated_loop_has_the_result_of_a_computed_one() {
     let mut rests = 0;
     for seed in 0..60 {
-        let (heard, rested) = story(seed, true);
+        let (heard, rested) = run_log(seed, true);
         rests += rested;
-        let (right, _) = story(seed, false);
+        let (right, _) = run_log(seed, false);
         for (heard, right) in heard.iter().zip(&right) {
             assert_eq!(heard, right, "seed {seed}");
         }
         assert_eq!(heard.len(), right.len(), "seed {seed}");
     }
-    let looks = 60 * (HOUR + HOUR / 2) / LOOK;
+    let looks = 60 * (HOUR + HOUR / 2) / CHECK_INTERVAL;
     assert!(rests > looks as usize / 3, "at {rests} of {looks} looks the next loop may be a repetition");
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: a plan is plain data, the same for the same seed.
+//! Fault plans: plain data, the same for the same seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,71 +7,71 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// What goes wrong. Every step is done once at most, so the trouble ends.
+/// The faults to inject. Each is injected once at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What it was drawn with, if it was.
+    /// The seed, if the plan was generated.
     pub seed: Option<u64>,
-    /// The first that fits a request is done to it.
+    /// The planned faults. The first that matches a request is injected.
     pub steps: Vec<Step>,
 }
 
-/// One thing that goes wrong with one request.
+/// A fault for one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The path of the request without what follows a question mark: `/api/v1/pods`. Empty for writes, of whatever.
+    /// The path of the request without its query: `/api/v1/pods`. Empty for writes, which are matched by number only.
     pub path: String,
-    /// What is asked of that path.
+    /// The kind of request.
     pub asked: Asked,
-    /// Which such request, counted from 1.
+    /// The number of the request among those with the same path and kind, from 1.
     pub nth: u32,
-    /// What goes wrong with it.
+    /// The fault.
     pub trouble: Trouble,
 }
 
-/// What a client may ask of a collection.
+/// The kind of a request to a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
-    /// Its objects, or a page of them.
+    /// A list, or a page of one.
     List,
-    /// Its changes.
+    /// A watch.
     Watch,
-    /// That something be created, changed or deleted.
+    /// A creation, change or deletion.
     Write,
 }
 
-/// What goes wrong with a request.
+/// A fault of a request or its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is answered with an error; the server never sees it.
+    /// The proxy responds with an error; the server never receives the request.
     Refuse(Refusal),
-    /// The connection is closed without an answer; the server never sees the request.
+    /// The connection is closed without a response; the server never receives the request.
     HangUp,
-    /// It reaches the server this much later.
+    /// The request reaches the server this much later.
     Delay(Duration),
-    /// The server does what it is asked, and the connection is closed without its answer.
+    /// The server handles the request, but the connection is closed without a response.
     Unanswered,
-    /// The connection closes in the middle of a list.
+    /// The connection closes in the middle of a list response.
     Truncate,
-    /// A watch without its bookmarks.
+    /// The bookmarks of a watch are removed.
     NoBookmarks,
-    /// Something happens in the middle of a watch.
+    /// A fault in the middle of a watch.
     Midway {
-        /// After this many events.
+        /// The number of events that pass before.
         after: u32,
-        /// What happens then.
+        /// The fault.
         what: Midway,
     },
 }
 
-/// An error as kube-apiserver answers it.
+/// An error response as kube-apiserver sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// 401: the token has expired.
     Unauthorized,
-    /// 410: the version asked for is too old.
+    /// 410: the requested version is too old.
     Gone,
-    /// 429, to be tried again in a second.
+    /// 429, with a retry after one second.
     TooManyRequests,
     /// 500.
     InternalError,
@@ -79,20 +79,20 @@ pub enum Refusal {
     Unavailable,
 }
 
-/// What happens in the middle of a watch.
+/// A fault in the middle of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Midway {
-    /// An event says that the version is too old, and the watch ends. This is how kube-apiserver tells it.
+    /// An ERROR event reports that the version is too old, and the watch ends, as kube-apiserver does it.
     Gone,
     /// The connection closes in the middle of the next event.
     Cut,
-    /// Nothing comes any more, but the connection stays open until the client closes it.
+    /// No more events arrive, but the connection stays open until the client closes it.
     Silence,
-    /// The last event comes once more; the first one, if none has come yet.
+    /// The last event is repeated; the first one, if none has passed yet.
     Repeat,
 }
 
-/// A plan being carried out: how often each thing was asked so far.
+/// A plan being carried out, with the number of requests so far.
 #[derive(Debug)]
 pub(crate) struct Progress {
     plan: Plan,
@@ -102,7 +102,7 @@ pub(crate) struct Progress {
 // === impl Plan ===
 
 impl Plan {
-    /// Draws one of the troubles for `count` of the first `among` writes.
+    /// Plans one of the faults for each of `count` of the first `among` writes.
     pub fn of_writes(seed: u64, troubles: &[Trouble], count: usize, among: u32) -> Plan {
         let mut chance = Pcg64::seed_from_u64(seed);
         let mut numbers = BTreeSet::new();
@@ -116,15 +116,15 @@ impl Plan {
         Plan { steps: steps.collect(), seed: Some(seed) }
     }
 
-    /// Draws `count` of the troubles for lists and watches of the paths, each of them early enough to be met by a
-    /// client that tries again. Both lists must have something in them.
+    /// Plans `count` of the faults for lists and watches of the paths, each early enough to be reached by a client that
+    /// retries. Neither list may be empty.
     pub fn seeded(seed: u64, paths: &[&str], troubles: &[Trouble], count: usize) -> Plan {
         let mut chance = Pcg64::seed_from_u64(seed);
         let mut last: BTreeMap<(&str, Asked), u32> = BTreeMap::new();
         let steps = (0..count).map(|_| {
             let path = paths[chance.random_range(0..paths.len())];
             let trouble = troubles[chance.random_range(0..troubles.len())];
-            // A client lists seldom and watches all the time.
+            // A client lists rarely and watches often.
             let asked = match trouble {
                 Trouble::Truncate => Asked::List,
                 trouble if trouble.is_for_watches() || chance.random_range(0..4) > 0 => Asked::Watch,
@@ -164,7 +164,7 @@ impl fmt::Display for Step {
 // === impl Trouble ===
 
 impl Trouble {
-    /// Whether it makes no sense for a list.
+    /// Whether it applies to watches only.
     fn is_for_watches(self) -> bool {
         match self {
             Trouble::NoBookmarks | Trouble::Midway { .. } => true,
@@ -202,7 +202,7 @@ impl fmt::Display for Trouble {
 // === impl Refusal ===
 
 impl Refusal {
-    /// The whole answer.
+    /// The whole HTTP response.
     pub(crate) fn answer(self) -> String {
         let body = self.body();
         let retry = match self {
@@ -226,7 +226,7 @@ impl Refusal {
         }
     }
 
-    /// As Kubernetes 1.36's own constructors of errors print them, with messages that its server uses.
+    /// The Status object as Kubernetes 1.36's error constructors print it, with messages that its server uses.
     fn body(self) -> &'static str {
         match self {
             Refusal::Unauthorized => {
@@ -247,7 +247,7 @@ impl Refusal {
         }
     }
 
-    /// The line of a watch that tells this error.
+    /// The watch event that reports this error.
     pub(crate) fn event(self) -> String {
         format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", self.body())
     }
@@ -260,7 +260,7 @@ impl Progress {
         Progress { plan, asked: BTreeMap::new() }
     }
 
-    /// Counts a request; returns what goes wrong with it.
+    /// Counts a request and returns its planned fault, if any.
     pub(crate) fn next(&mut self, path: &str, asked: Asked) -> Option<Step> {
         let count = self.asked.entry((path.to_owned(), asked)).or_default();
         *count += 1;

@@ -1,14 +1,14 @@
-//! What the tests of this crate share.
+//! Helpers of this crate's tests.
 
 use std::io::Write;
 
 use testcluster::{Cluster, Options};
 
-/// A cluster of one's own; or none, and a word about it.
+/// Starts a cluster; without Go prints that the test is skipped and returns `None`.
 pub(crate) fn start(options: Options) -> Option<Cluster> {
     let cluster = Cluster::start(options).unwrap();
     if cluster.is_none() {
-        // Not by a macro, whose output the test runner would keep to itself.
+        // Not by a macro, whose output the test runner would capture.
         std::io::stderr().write_all(b"skipped: no go\n").unwrap();
     }
     cluster

@@ -1,4 +1,4 @@
-//! Nodes come, change, go and come back.
+//! Random creation, change, deletion and re-creation of nodes.
 
 use model::What;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ impl Town {
         Some(What::Modified(object(&node)))
     }
 
-    /// The pods on it stay for now.
+    /// Deletes a node. Its pods stay for now.
     pub(super) fn lose_node(&mut self) -> Option<What> {
         let index = self.some_node()?;
         let node = self.nodes.remove(index);

@@ -1,4 +1,4 @@
-//! Pods come, are bound, change and go.
+//! Random creation, binding, change and deletion of pods.
 
 use model::What;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ const KEYS: [&str; 4] =
     ["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "rack"];
 
 impl Town {
-    /// Most pods are like others: their scheduling differs in labels at most.
+    /// Creates a pod. Most pods have the scheduling spec of others and differ in labels at most.
     pub(super) fn new_pod(&mut self) -> What {
         let number = self.number();
         let mut pod = match self.templates.len() {
@@ -30,7 +30,7 @@ impl Town {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"namespace": self.dice.one(&NAMESPACES)},
-            // Nobody makes room for another: that is not compared here.
+            // No preemption, which is not compared here.
             "spec": {"containers": [], "priority": self.dice.below(3), "preemptionPolicy": "Never"},
         });
         pod["metadata"]["labels"] = self.pod_labels();
@@ -75,7 +75,7 @@ impl Town {
         pod
     }
 
-    /// A pod that was placed is seen on its node.
+    /// The binding of a placed pod is observed.
     pub(super) fn see_placed(&mut self) -> Option<What> {
         let placed: Vec<usize> =
             (0..self.pods.len()).filter(|index| self.pods[*index].placed.is_some()).collect();
@@ -88,8 +88,8 @@ impl Town {
         Some(What::Modified(object(&self.pods[index].pod)))
     }
 
-    /// Somebody else binds a pod, perhaps one that was placed elsewhere, perhaps to a node that is gone. Two pods with
-    /// one port on a node would make it matter which of them goes first, so those with ports are left alone.
+    /// Another client binds a pod, perhaps one that the scheduler placed on another node, perhaps to a deleted node.
+    /// Pods with ports are not bound: with two pods of one port on a node, the order of their deletion would matter.
     pub(super) fn bind_elsewhere(&mut self) -> Option<What> {
         let index = self.some_pod(|one| one.pod["spec"]["nodeName"].is_null() && !has_ports(&one.pod))?;
         let nodes = self.nodes.iter().chain(&self.gone_nodes);
@@ -102,7 +102,8 @@ impl Town {
         Some(What::Modified(object(&self.pods[index].pod)))
     }
 
-    /// Not one that is placed and not seen there yet: its binding would fail, and that is another story.
+    /// Starts the deletion of a pod. Not of one that is placed and whose binding was not observed: its binding would
+    /// fail, which is not tested here.
     pub(super) fn begin_to_delete(&mut self) -> Option<What> {
         let index = self.some_pod(|one| one.placed.is_none())?;
         self.pods[index].pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -120,8 +121,8 @@ impl Town {
         Some(What::Modified(object(&self.pods[index].pod)))
     }
 
-    /// Somebody promises a pod a node, or takes the promise back. What a pod says of nodes by name may be at odds with a
-    /// promise in a way that nothing depends on, so such pods are left alone.
+    /// Another client nominates a node for a pod, or clears the nomination. Pods with node affinity are left out: a
+    /// node selected by name may contradict the nomination in a way that has no defined result.
     pub(super) fn promise_node(&mut self) -> Option<What> {
         let free = |one: &Resident| {
             one.placed.is_none()

@@ -1,8 +1,8 @@
-//! The stream for benchmarks: proper lives, a steady population, sizes as real objects have them.
+//! Tests of the stream for benchmarks: valid life cycles, a constant number of objects, realistic sizes.
 
 use std::collections::BTreeMap;
 
-use model::{Key, Object, Observed, What};
+use model::{IncomingChange, Key, Object, What};
 
 use super::{Churn, churn};
 
@@ -16,7 +16,7 @@ fn lives_begin_change_and_end_in_order() {
         let alive = settings.alive;
         let mut living: BTreeMap<Key, String> = BTreeMap::new();
         let (mut last_version, mut last_seen) = (0, None);
-        for (number, Observed { seen, key, what, .. }) in churn(settings).enumerate() {
+        for (number, IncomingChange { seen, key, what, .. }) in churn(settings).enumerate() {
             let object = Object::parse(what.object().as_str()).unwrap();
             assert_eq!(object.key(&key.source), key);
             let meta = object.meta();

@@ -1,4 +1,4 @@
-//! Events: what components say about objects.
+//! Event objects of the scheduler.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Event {
     pub(crate) count: u32,
 }
 
-/// What it is about.
+/// The object that an Event regards.
 #[derive(Clone)]
 pub(crate) struct Regarding {
     pub(crate) kind: Arc<str>,
@@ -27,7 +27,7 @@ pub(crate) struct Regarding {
     pub(crate) name: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: u64,
-    /// The container it is about.
+    /// The container, if it regards one.
     pub(crate) container: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Regarding {
             put(out, format_args!(r#","namespace":"{namespace}""#));
         }
         put(out, format_args!(r#","name":"{name}","uid":"{uid}","apiVersion":"{api_version}""#));
-        // A node's kubelet and its controllers know no version of it.
+        // Events about nodes have no resourceVersion.
         if !namespace.is_empty() {
             put(out, format_args!(r#","resourceVersion":"{version}""#));
         }

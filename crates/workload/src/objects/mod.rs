@@ -1,6 +1,6 @@
 //! Kubernetes objects as text, written field by field in the order in which an API server prints them.
 //!
-//! Each kind is a plain struct of what varies, and a writer for it; what never varies stands in the writer.
+//! Each kind is a struct of the fields that vary; constant fields are in its writer.
 
 pub(crate) mod event;
 pub(crate) mod node;
@@ -16,7 +16,7 @@ use model::{Key, Kind, Moment};
 /// Nanoseconds in a second.
 pub(crate) const SECOND: i64 = 1_000_000_000;
 
-/// An object that can be printed.
+/// An object that can be written as JSON.
 pub(crate) trait Printed {
     fn meta(&self) -> &Meta;
     fn meta_mut(&mut self) -> &mut Meta;
@@ -38,7 +38,7 @@ pub(crate) struct Meta {
     pub(crate) managed: bool,
 }
 
-/// A deletion that was asked for and has yet to happen.
+/// A requested deletion that has not finished.
 #[derive(Clone, Copy)]
 pub(crate) struct Deletion {
     pub(crate) deadline: Moment,
@@ -54,7 +54,7 @@ pub(crate) struct Owner {
     pub(crate) uid: Arc<str>,
 }
 
-/// The part of `metadata` that differs by kind, as JSON; what is empty is not printed.
+/// The part of `metadata` that differs by kind, as JSON; empty values are left out.
 #[derive(Default)]
 pub(crate) struct Extra<'a> {
     pub(crate) generate_name: &'a str,
@@ -64,7 +64,7 @@ pub(crate) struct Extra<'a> {
     pub(crate) managed: &'a str,
 }
 
-/// One writer's share in `managedFields`.
+/// An entry of `managedFields`.
 pub(crate) struct Manager<'a> {
     pub(crate) name: &'a str,
     pub(crate) api_version: &'a str,
@@ -181,7 +181,7 @@ pub(crate) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
 /// A string of any characters as JSON.
 pub(crate) fn quoted(text: &str) -> String {
     let json = serde_json::to_string(text).expect("a string is always JSON");
-    // Go's encoder, and so the API server, escapes what could end a script in a page.
+    // Go's encoder, and so the API server, escapes characters that are special in HTML.
     json.replace('<', r"\u003c").replace('>', r"\u003e").replace('&', r"\u0026")
 }
 
@@ -198,21 +198,21 @@ pub(crate) fn map(pairs: &[(&str, &str)]) -> String {
     out
 }
 
-/// A time as most fields have it: whole seconds.
+/// Writes a time with whole seconds, as most fields have it.
 pub(crate) fn second(out: &mut String, moment: Moment) {
     out.push('"');
     date_and_time(out, moment);
     out.push_str("Z\"");
 }
 
-/// A time as `eventTime` has it: six digits of a second, zeros included.
+/// Writes a time with six digits of a second, as `eventTime` has it.
 pub(crate) fn microsecond(out: &mut String, moment: Moment) {
     out.push('"');
     date_and_time(out, moment);
     put(out, format_args!(".{:06}Z\"", moment.nanos().rem_euclid(SECOND) / 1_000));
 }
 
-/// `2026-11-02T07:00:00`. Written here because a busy stream prints millions of them.
+/// Writes `2026-11-02T07:00:00`. Hand-written because a busy stream prints millions of them.
 fn date_and_time(out: &mut String, moment: Moment) {
     let seconds = moment.nanos().div_euclid(SECOND);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -11,11 +11,11 @@ pub(crate) struct Node {
     pub(crate) meta: Meta,
     pub(crate) zone: &'static str,
     pub(crate) ip: Arc<str>,
-    /// The third number of its pods' addresses.
+    /// The third number of its pods' IP addresses.
     pub(crate) subnet: usize,
     pub(crate) unschedulable: bool,
     pub(crate) taints: Vec<Taint>,
-    /// Since when it is ready.
+    /// The transition time of its `Ready` condition.
     pub(crate) since: Moment,
     pub(crate) heartbeat: Moment,
     pub(crate) started: Moment,
@@ -26,7 +26,7 @@ pub(crate) struct Node {
     pub(crate) images: Vec<(String, String)>,
 }
 
-/// A taint; the key says which rules it follows.
+/// A taint.
 #[derive(Clone)]
 pub(crate) struct Taint {
     pub(crate) key: &'static str,
@@ -35,7 +35,7 @@ pub(crate) struct Taint {
     pub(crate) added: Option<Moment>,
 }
 
-/// What a node has for pods, in thousandths of a processor and in MiB.
+/// A node's allocatable resources, in milli-CPU and MiB.
 pub(crate) const ALLOCATABLE: (i64, i64) = (3_920, 14_848);
 
 const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"DiskPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"MemoryPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"PIDPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{}}},"f:images":{}}}"#;
@@ -115,7 +115,7 @@ impl Node {
         for (index, (image, digest)) in self.images.iter().enumerate() {
             out.push_str(if index == 0 { r#","images":["# } else { "," });
             let repository = image.rsplit_once(':').map_or(&**image, |(repository, _)| repository);
-            // A size that the image always has: its digest is as good a number as any.
+            // A size derived from the digest, so that an image always has the same.
             let size = u32::from_str_radix(digest.get(..7).unwrap_or_default(), 16).unwrap_or_default();
             put(
                 out,

@@ -14,13 +14,13 @@ pub(crate) struct Pod {
     pub(crate) generate_name: Arc<str>,
     /// As JSON.
     pub(crate) labels: String,
-    /// The end of the name of its `kube-api-access` volume.
+    /// The suffix of the name of its `kube-api-access` volume.
     pub(crate) token: String,
     /// The stable host name and the service of a StatefulSet's pod.
     pub(crate) host: Option<(Arc<str>, Arc<str>)>,
-    /// The only node a DaemonSet's pod may run on.
+    /// The node of a DaemonSet's pod.
     pub(crate) pinned: Option<Arc<str>>,
-    /// Still counted by its Job.
+    /// Whether it has the Job's tracking finalizer.
     pub(crate) tracked: bool,
     pub(crate) node: Option<Arc<str>>,
     pub(crate) host_ip: Arc<str>,
@@ -28,7 +28,7 @@ pub(crate) struct Pod {
     pub(crate) phase: Phase,
     pub(crate) scheduled: Scheduled,
     pub(crate) nominated: Option<Arc<str>>,
-    /// What the kubelet has reported; nothing before it has seen the pod.
+    /// The status reported by the kubelet; `None` before it has acknowledged the pod.
     pub(crate) running: Option<Running>,
     pub(crate) disruption: Option<Disruption>,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Scheduled {
     Done { since: Moment },
 }
 
-/// The kubelet's report.
+/// The status reported by the kubelet.
 #[derive(Clone)]
 pub(crate) struct Running {
     pub(crate) start: Moment,
@@ -64,7 +64,7 @@ pub(crate) struct Running {
 pub(crate) struct Condition {
     pub(crate) holds: bool,
     pub(crate) since: Moment,
-    /// Why it does not hold; empty where Kubernetes gives no reason.
+    /// The reason if it is false; empty where Kubernetes gives none.
     pub(crate) reason: &'static str,
 }
 
@@ -97,7 +97,7 @@ const STATUS_FIELDS: &str = r#"{"f:status":{"f:conditions":{"k:{\"type\":\"Conta
 // === impl Pod ===
 
 impl Pod {
-    /// A pod as its controller asks for it.
+    /// A pod as its controller creates it.
     pub(crate) fn new(meta: Meta, template: Arc<Template>, labels: String, token: String) -> Pod {
         Pod {
             meta,
@@ -233,7 +233,7 @@ impl Pod {
         match &self.scheduled {
             Scheduled::Untried => {}
             Scheduled::Done { since } => {
-                // The binding carries no generation; the kubelet's report does.
+                // The binding sets no observedGeneration; the kubelet does.
                 let generation = if self.running.is_some() { generation } else { 0 };
                 begin(out, "PodScheduled", generation, true, *since);
                 out.push('}');
@@ -332,7 +332,7 @@ impl Running {
         let started = matches!(self.container, Container::Running { .. });
         let ready = self.containers_ready.holds;
         put(out, format_args!(r#"}},"ready":{ready},"restartCount":{},"#, self.restarts));
-        // What was never pulled has no digest and was never started.
+        // An image that was never pulled has no digest, and its container was never started.
         if self.container_id.is_empty() {
             put(out, format_args!(r#""image":"{image}","imageID":"","started":false"#));
         } else {

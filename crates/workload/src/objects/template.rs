@@ -1,8 +1,8 @@
-//! Pod templates: what pods of one workload have in common.
+//! Pod templates: the common text of a workload's pods.
 
 use super::{map, put, quoted};
 
-/// A PriorityClass as pods see it.
+/// The fields of a PriorityClass that are copied to pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) name: &'static str,
@@ -10,7 +10,7 @@ pub(crate) struct Class {
     pub(crate) preempts: bool,
 }
 
-/// What kind of work a template is for; the rest of its spec follows from it.
+/// The kind of workload, which determines the rest of the pod spec.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     Serving,
@@ -19,13 +19,13 @@ pub(crate) enum Shape {
     ToTheEnd,
 }
 
-/// What distinguishes one template from another.
+/// The parameters of a template.
 #[derive(Clone)]
 pub(crate) struct Outline {
     pub(crate) app: String,
     pub(crate) namespace: String,
     pub(crate) image: String,
-    /// The digest of the image: 64 hexadecimal digits. Empty for one that no registry has.
+    /// The digest of the image: 64 hexadecimal digits. Empty if no registry has the image.
     pub(crate) digest: String,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) milli_cpu: i64,
@@ -34,14 +34,14 @@ pub(crate) struct Outline {
     pub(crate) shape: Shape,
     /// The value of the `dedicated` taint that is tolerated.
     pub(crate) tolerates: Option<&'static str>,
-    /// How many seconds a lost node is tolerated.
+    /// The `tolerationSeconds` for not-ready and unreachable nodes.
     pub(crate) patience: i64,
 }
 
 /// A pod template with all text that its pods share.
 pub(crate) struct Template {
     pub(crate) outline: Outline,
-    /// What is requested, as Kubernetes prints it: processors, memory.
+    /// The requests for CPU and memory, as Kubernetes prints them.
     pub(super) amounts: (String, String),
     /// Containers up to the mounts, and after them.
     pub(super) container: (String, String),
@@ -57,7 +57,7 @@ pub(crate) struct Template {
 
 pub(crate) const STANDARD: Class = Class { name: "standard", value: 1_000, preempts: false };
 
-/// What the API server's admission, or the DaemonSet controller, adds to every pod.
+/// The tolerations that the DaemonSet controller adds to its pods.
 const DAEMON_TOLERATIONS: &str = r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute"},{"key":"node.kubernetes.io/disk-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/memory-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/pid-pressure","operator":"Exists","effect":"NoSchedule"},{"key":"node.kubernetes.io/unschedulable","operator":"Exists","effect":"NoSchedule"}"#;
 // === impl Template ===
 

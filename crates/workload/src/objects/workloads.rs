@@ -1,4 +1,4 @@
-//! Workloads: what asks for pods.
+//! Workload objects: Deployments and ReplicaSets.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use model::Moment;
 use super::template::Template;
 use super::{Extra, Manager, Meta, Printed, map, put, second};
 
-/// A Deployment that rolls by a quarter of its pods at a time.
+/// A Deployment whose rolling update replaces a quarter of its pods at a time.
 pub(crate) struct Deployment {
     pub(crate) meta: Meta,
     pub(crate) template: Arc<Template>,
@@ -44,7 +44,7 @@ pub(crate) struct ReplicaSet {
     pub(crate) template: Arc<Template>,
     pub(crate) hash: String,
     pub(crate) replicas: i64,
-    /// What its Deployment wants in all, and at most while it rolls.
+    /// The annotations `desired-replicas` and `max-replicas`.
     pub(crate) wanted: (i64, i64),
     pub(crate) revision: u64,
     pub(crate) status: SetStatus,
@@ -82,7 +82,7 @@ impl Printed for Deployment {
             at,
             r#"{"f:metadata":{"f:annotations":{".":{},"f:deployment.kubernetes.io/revision":{}}},"f:status":{"f:availableReplicas":{},"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:lastTransitionTime":{},"f:lastUpdateTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}},"k:{\"type\":\"Progressing\"}":{".":{},"f:lastTransitionTime":{},"f:lastUpdateTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}}},"f:observedGeneration":{},"f:readyReplicas":{},"f:replicas":{},"f:terminatingReplicas":{},"f:updatedReplicas":{}}}"#,
         );
-        // A revision that no controller has seen yet is not on the object either.
+        // Before the controller has processed the object it has no revision.
         let annotations = if self.status.observed == 0 && self.revision == 0 { "" } else { &annotations };
         let extra = Extra { labels: &labels, annotations, managed: &managed, ..Extra::default() };
         self.meta.write(out, &extra);
@@ -208,7 +208,7 @@ fn count(out: &mut String, name: &str, number: i64) {
     }
 }
 
-/// Someone who asks, and the controller that reports.
+/// The `managedFields` of the client that writes the spec and of the controller that writes the status.
 fn managers(meta: &Meta, who: &str, spec: &str, at: Moment, status: &str) -> String {
     if !meta.managed {
         return String::new();

@@ -1,47 +1,47 @@
-//! What a recorder sees of the shop: every change, with its place in the API server's history.
+//! Recorder of the shop's changes, with resource versions as an API server assigns them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Key, Kind, Moment, Object, Observed, What};
+use model::{IncomingChange, Key, Kind, Moment, Object, What};
 use serde_json::json;
-use simulation::{Decided, LostTo, Observer};
+use simulation::{EvictionCause, Observer, SimulationEvent};
 
 use super::nodes::{object, second};
 use super::{LOOP_LASTS, yaml};
 use crate::objects::SECOND;
 
-/// Films a run. Before it [rolls](Film::roll) it only remembers what there is.
+/// Records a run. Before [`start_recording`](ShopRecorder::start_recording) it only keeps the current objects.
 pub(super) struct Film {
     source: Arc<str>,
-    /// All there is, with the version of its last change.
+    /// All objects that exist, with the resource version of their last change.
     alive: BTreeMap<Key, (Object, u64)>,
     version: u64,
-    /// What is to happen, by time and in the order in which that was known.
+    /// Actions to be taken, by time and then in the order in which they were scheduled.
     later: BTreeMap<(Moment, u64), Later>,
-    /// Those that may be said again.
+    /// Events that have not expired, each with the number of its occurrences.
     said: BTreeMap<Said, (Object, u32)>,
     rolls: bool,
-    changes: Vec<Observed>,
-    /// Pods that had to make room.
+    changes: Vec<IncomingChange>,
+    /// Preempted pods.
     preempted: Vec<(Moment, Key)>,
 }
 
-/// What happens by itself.
+/// An action that is taken at a later time.
 enum Later {
-    /// An API server forgets an Event.
+    /// The API server deletes an expired Event.
     Forget(Key, Said),
-    /// The autoscaler's loop is over, and it tells its status.
+    /// The autoscaler's loop ends, and it writes its status.
     Tell(What),
 }
 
-/// What an Event says: of whom, by which word, in which words.
+/// The identity of an Event: the uid it regards, its reason and its note.
 type Said = (String, String, String);
 
-/// How long an API server keeps an Event.
+/// How long an API server keeps an Event (`--event-ttl`).
 const EVENT_LASTS: i64 = 3_600 * SECOND;
 
-/// What the first version is called: an old cluster has seen many.
+/// The first resource version: that of a cluster which has run for a while.
 const FIRST_VERSION: u64 = 51_400_000;
 
 // === impl Film ===
@@ -64,22 +64,22 @@ impl Film {
         self.rolls
     }
 
-    /// Begins to film, with a list of all there is.
+    /// Starts recording, with a list of all objects.
     pub(super) fn roll(&mut self, at: Moment) {
         self.catch_up(at);
         self.rolls = true;
         let all = self.alive.values().map(|(object, version)| {
-            Observed::received(at, &self.source, What::Added(with_version(object, *version)))
+            IncomingChange::received(at, &self.source, What::Added(with_version(object, *version)))
         });
         self.changes.extend(all);
     }
 
-    /// What was filmed since it was last asked for.
-    pub(super) fn developed(&mut self) -> impl Iterator<Item = Observed> {
+    /// Takes the changes recorded since the last call.
+    pub(super) fn developed(&mut self) -> impl Iterator<Item = IncomingChange> {
         self.changes.drain(..)
     }
 
-    /// An object that is there.
+    /// An existing object.
     pub(super) fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<&Object> {
         let key = Key {
             source: self.source.clone(),
@@ -90,13 +90,13 @@ impl Film {
         self.alive.get(&key).map(|(object, _)| object)
     }
 
-    /// All there is of a kind.
+    /// All existing objects of a kind.
     pub(super) fn all(&self, kind: Kind) -> impl Iterator<Item = (&Key, &Object)> {
         let of_kind = self.alive.iter().filter(move |(key, _)| key.kind == kind);
         of_kind.map(|(key, (object, _))| (key, object))
     }
 
-    /// The first pod that had to make room from a moment on.
+    /// The first pod that was preempted at or after a moment.
     pub(super) fn preempted_after(&self, from: Moment) -> Option<&Key> {
         self.preempted.iter().find(|(at, _)| *at >= from).map(|(_, key)| key)
     }
@@ -119,11 +119,11 @@ impl Film {
                 What::Modified(_) => What::Modified(now),
                 What::Deleted(_) => What::Deleted(now),
             };
-            self.changes.push(Observed::received(at, &self.source, what));
+            self.changes.push(IncomingChange::received(at, &self.source, what));
         }
     }
 
-    /// Lets happen what happens by itself until a moment.
+    /// Takes the scheduled actions that are due until a moment.
     fn catch_up(&mut self, until: Moment) {
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= until) {
             let ((at, _), later) = entry.remove_entry();
@@ -140,8 +140,8 @@ impl Film {
         }
     }
 
-    /// Somebody says something. What is said again of the same object becomes a series, which whoever says it counts for
-    /// itself: an API server hears of the first two times.
+    /// Records an Event. A repeated Event about the same object becomes a series. The component that emits it counts
+    /// the occurrences itself: the API server receives only the first two.
     fn say(&mut self, at: Moment, event: Object) {
         let Ok(mut value) = event.value() else { return };
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -166,7 +166,7 @@ impl Film {
         }
     }
 
-    /// The autoscaler tells its status, as it does after every loop.
+    /// Schedules the write of the autoscaler's status, which it makes after every loop.
     fn tell_status(&mut self, at: Moment, status: &serde_json::Value) {
         let (namespace, name) = ("kube-system", "cluster-autoscaler-status");
         let known = self.get(&Kind::new("", "ConfigMap"), namespace, name);
@@ -195,7 +195,7 @@ impl Observer for Film {
         true
     }
 
-    fn changed(&mut self, at: Moment, what: What) {
+    fn on_change(&mut self, at: Moment, what: What) {
         self.catch_up(at);
         match what {
             What::Added(event) if event.meta().kind == "Event" => self.say(at, event),
@@ -203,14 +203,14 @@ impl Observer for Film {
         }
     }
 
-    fn decided(&mut self, at: Moment, decided: &Decided<'_>) {
+    fn on_event(&mut self, at: Moment, decided: &SimulationEvent<'_>) {
         match decided {
-            Decided::Looped { autoscaler, .. } => {
+            SimulationEvent::LoopFinished { autoscaler, .. } => {
                 if let Some(status) = autoscaler.status() {
                     self.tell_status(at, &status);
                 }
             }
-            Decided::Lost { pod, to: LostTo::Preemption(_), .. } => {
+            SimulationEvent::PodEvicted { pod, cause: EvictionCause::Preemption(_), .. } => {
                 let key = Key {
                     source: self.source.clone(),
                     kind: Kind::new("", "Pod"),
@@ -224,17 +224,17 @@ impl Observer for Film {
     }
 }
 
-/// An object as an API server hands it out.
+/// The object with `metadata.resourceVersion` set.
 fn with_version(object: &Object, version: u64) -> Object {
     const METADATA: &str = r#""metadata":{"#;
     let text = object.as_str();
-    // Templates have metadata too.
+    // Pod templates have metadata too.
     let own = text.match_indices(METADATA).find(|(place, _)| depth(&text[..*place]) == 1);
     let Some(place) = own.map(|(place, _)| place + METADATA.len()) else { return object.clone() };
-    Object::trusted(format!("{}\"resourceVersion\":\"{version}\",{}", &text[..place], &text[place..]))
+    Object::from_trusted(format!("{}\"resourceVersion\":\"{version}\",{}", &text[..place], &text[place..]))
 }
 
-/// How many objects are open where a text ends.
+/// The nesting depth of JSON objects at the end of a text.
 fn depth(text: &str) -> i32 {
     let (mut depth, mut is_quoted, mut is_escaped) = (0, false, false);
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! What people and machines do to the shop on this day.
+//! The script of the day: the changes that users make to the cluster, and the failure of a node.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{SOURCE, Story, load};
 use crate::chance::Chance;
 use crate::objects::SECOND;
 
-/// Does what is due.
+/// The scripted actions of the day, and the objects worth showing.
 pub(super) struct Hands {
     midnight: Moment,
     agenda: BTreeMap<Moment, Vec<Deed>>,
-    /// How many visitors each service gets today, as a share of what is usual.
+    /// The number of visitors of each service today, relative to the usual number.
     luck: Vec<f64>,
     lost_node: Option<Key>,
     misplaced_pod: Option<Key>,
@@ -25,29 +25,29 @@ pub(super) struct Hands {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
-    /// Services get as many pods as their visitors take.
+    /// Scales the services to their number of visitors.
     FollowVisitors,
-    /// A new version that is as it should be.
+    /// Rolls out a good version.
     Rollout,
-    /// One that asks for a disk that no node has.
+    /// Rolls out a version that requires a disk that no node has.
     BadRollout,
-    /// The same with the right one.
+    /// Rolls out the same version with the right disk.
     Mend,
-    /// A node has not been heard of for a while.
+    /// A node becomes unreachable.
     LoseNode,
-    /// Its machine is gone, and so is the node.
+    /// The unreachable node is deleted.
     RemoveNode,
-    /// Someone looks at what came of it.
+    /// Picks the pods to show.
     Look,
 }
 
 const MINUTE: i64 = 60 * SECOND;
-/// How often it is looked how many visitors there are.
+/// The interval between two adjustments of replicas.
 const LOOKS: i64 = 3 * MINUTE;
-/// How far pods and visitors may be apart before anything is done, as a share.
+/// The relative difference between desired and actual replicas below which nothing is changed.
 const TOLERANCE: f64 = 0.06;
 
-/// Hour, minute and second of what happens once.
+/// Hour, minute and second of the single events.
 const ROLLOUT: [i64; 3] = [10, 15, 0];
 const BAD_ROLLOUT: [i64; 3] = [13, 25, 0];
 const SALE: [i64; 3] = [14, 0, 0];
@@ -56,14 +56,14 @@ const NODE_REMOVED: [i64; 3] = [14, 11, 40];
 const BAD_MOMENT: [i64; 3] = [14, 20, 0];
 const MENDED: [i64; 3] = [14, 30, 0];
 const SALE_OVER: [i64; 3] = [15, 0, 0];
-/// How long it takes until everybody has heard of a sale, and until the last has left.
+/// How long the sale's visitors take to arrive and to leave.
 const SALE_BEGINS_IN: i64 = 6 * MINUTE;
 const SALE_ENDS_IN: i64 = 12 * MINUTE;
 
 // === impl Hands ===
 
 impl Hands {
-    /// Whoever has something to do on the day that begins at seven o'clock.
+    /// The script of the day that begins at seven o'clock.
     pub(super) fn new(seven: Moment, mut chance: Chance) -> Hands {
         let midnight = seven.plus_nanos(-nanos([7, 0, 0]));
         let mut agenda: BTreeMap<Moment, Vec<Deed>> = BTreeMap::new();
@@ -86,12 +86,12 @@ impl Hands {
         Hands { midnight, agenda, luck, lost_node: None, misplaced_pod: None, waiting_pod: None }
     }
 
-    /// When something is due.
+    /// The time of the next action.
     pub(super) fn next(&self) -> Option<Moment> {
         self.agenda.keys().next().copied()
     }
 
-    /// Does what is due at a moment: what becomes of which objects.
+    /// Takes the actions due at a moment and returns the changes they make.
     pub(super) fn work(&mut self, at: Moment, film: &Film) -> Vec<What> {
         let deeds = self.agenda.remove(&at).unwrap_or_default();
         let mut done = Vec::new();
@@ -116,7 +116,7 @@ impl Hands {
         done
     }
 
-    /// What is worth a look, when the day is over.
+    /// The moments and objects to show, after the day is over.
     pub(super) fn story(self, begin: Moment, end: Moment, film: &Film) -> Story {
         let at = |time| self.midnight.plus_nanos(nanos(time));
         Story {
@@ -160,7 +160,7 @@ impl Hands {
         done
     }
 
-    /// The node with the most of the shop's pods on it is lost.
+    /// Makes the node with the most of the shop's pods unreachable.
     fn lose_node(&mut self, at: Moment, film: &Film) -> Option<What> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for (key, pod) in film.all(Kind::new("", "Pod")) {
@@ -169,7 +169,7 @@ impl Hands {
                 *pods.entry(node).or_default() += 1;
             }
         }
-        // One that was there in the morning: its age is that of the others.
+        // One of the initial nodes, so that its age is like that of the others.
         let is_old = |node: &Value| node["metadata"]["creationTimestamp"].as_str() < Some("2026-10");
         let nodes = film.all(Kind::new("", "Node")).filter(|(_, node)| {
             node.value().is_ok_and(|node| node["metadata"]["labels"][POOL] == GENERAL && is_old(&node))
@@ -179,7 +179,7 @@ impl Hands {
         nodes::lost(node, at).map(What::Modified)
     }
 
-    /// Finds a pod that no node is right for, and one that no node has room for.
+    /// Picks a pod whose affinity matches no node, and one for which no node has free resources.
     fn look(&mut self, film: &Film) {
         for (key, pod) in film.all(Kind::new("", "Pod")).filter(|(key, _)| &*key.namespace == WEB) {
             let Ok(pod) = pod.value() else { continue };
@@ -196,14 +196,14 @@ impl Hands {
     }
 }
 
-/// How far a sale has come.
+/// The share of the sale's visitors at a time of day, from 0 to 1.
 fn sale(since_midnight: i64) -> f64 {
     let come = (since_midnight - nanos(SALE)) as f64 / SALE_BEGINS_IN as f64;
     let gone = (since_midnight - nanos(SALE_OVER)) as f64 / SALE_ENDS_IN as f64;
     come.clamp(0.0, 1.0) - gone.clamp(0.0, 1.0)
 }
 
-/// A new version of a service.
+/// Rolls out a new version of a service.
 fn roll_out(film: &Film, name: &str, version: &str, change: impl FnOnce(&mut Value)) -> Option<What> {
     let mut known = film.get(&deployment(), WEB, name)?.value().ok()?;
     let pod = &mut known["spec"]["template"]["spec"];
@@ -212,14 +212,14 @@ fn roll_out(film: &Film, name: &str, version: &str, change: impl FnOnce(&mut Val
     Some(What::Modified(edited(known)))
 }
 
-/// An object whose spec somebody has changed.
+/// The object with its generation incremented, as after a change of its spec.
 fn edited(mut value: Value) -> Object {
     let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
     value["metadata"]["generation"] = (generation + 1).into();
     object(&value)
 }
 
-/// Whether the scheduler found no node for a pod.
+/// Whether the scheduler marked a pod unschedulable.
 fn waits(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|it| it["type"] == "PodScheduled" && it["reason"] == "Unschedulable")

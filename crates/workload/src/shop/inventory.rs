@@ -1,4 +1,4 @@
-//! What the shop runs: services, databases, batch work, and what every cluster has.
+//! The shop's workloads: services, databases and batch jobs, and the usual system components.
 
 use autoscaler::Settings;
 use model::{Moment, Object};
@@ -14,27 +14,27 @@ pub(super) struct Service {
     version: &'static str,
     milli_cpu: i64,
     mebibytes: i64,
-    /// By night.
+    /// The number of replicas at night.
     pub(super) replicas: i64,
     class: &'static str,
     place: Place,
 }
 
-/// Where pods may go.
+/// The nodes that pods may run on.
 #[derive(Clone, Copy)]
 enum Place {
-    /// To any node that has no taint.
+    /// Any node without a taint.
     Anywhere,
-    /// To nodes of this pool alone.
+    /// Nodes of this pool.
     Pool(&'static str),
-    /// To nodes that have this disk.
+    /// Nodes with this disk.
     Disk(&'static str),
 }
 
 pub(super) const WEB: &str = "web";
-/// What visitors see first, and of which there is most.
+/// The front-end service, which has the most pods.
 pub(super) const FRONT: &str = "storefront";
-/// The one whose new version asks for what no node has.
+/// The service whose new version requires a disk that no node has.
 pub(super) const BROKEN: &str = "recommendations";
 
 const CUSTOMER: &str = "customer-critical";
@@ -84,8 +84,8 @@ struct Batch {
     place: Place,
 }
 
-/// One that prices are watched with every minute, for a few seconds; pictures once an hour, wherever there is room; and a
-/// model four times a day, on machines of its own.
+/// A short job every minute; image processing every hour on free capacity; model training four times a day on nodes of
+/// its own.
 #[rustfmt::skip]
 const BATCHES: [Batch; 3] = [
     Batch { name: "price-watch", schedule: "* * * * *", milli_cpu: 100, mebibytes: 128, parallelism: 1, completions: 1, place: Place::Anywhere },
@@ -93,12 +93,12 @@ const BATCHES: [Batch; 3] = [
     Batch { name: "demand-model", schedule: "55 7,10,13,16 * * *", milli_cpu: 3_500, mebibytes: 6_144, parallelism: 48, completions: 96, place: Place::Pool(BATCH) },
 ];
 
-/// The shop has been there since the spring.
+/// The age of the shop's objects: they were created in spring.
 const AGE: i64 = 200 * 86_400 * SECOND;
 const DATABASE: &str = "orders-db";
 const DATABASES: usize = 3;
 
-/// All that is there but nodes and the autoscaler.
+/// All initial objects except nodes and the autoscaler.
 pub(super) fn all(start: Moment) -> Vec<Object> {
     let made = Made { at: start.plus_nanos(-AGE) };
     let mut all = Vec::new();
@@ -143,7 +143,7 @@ pub(super) fn all(start: Moment) -> Vec<Object> {
     all
 }
 
-/// The autoscaler's own Deployment: its flags are how it is set.
+/// The autoscaler's own Deployment, whose flags are its settings.
 pub(super) fn autoscaler(start: Moment) -> Object {
     let name = "cluster-autoscaler";
     let container = json!({
@@ -169,20 +169,20 @@ pub(super) fn autoscaler(start: Moment) -> Object {
     Made { at: start.plus_nanos(-AGE) }.workload("kube-system", name, "Deployment", deployed(name, 1, &spec))
 }
 
-/// How that one is set.
+/// The settings of that Deployment.
 pub(super) fn settings(autoscaler: &Object) -> Settings {
     let running = Settings::from_deployment(autoscaler).expect("its flags are those of 1.36");
     running.expect("it runs the autoscaler").settings
 }
 
-/// The node affinity of pods that need a disk.
+/// A required node affinity for a disk.
 pub(super) fn affinity(disk: &str) -> Value {
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
         {"matchExpressions": [{"key": DISK, "operator": "In", "values": [disk]}]},
     ]}}})
 }
 
-/// Writes objects that were made at a moment.
+/// Builds objects with one creation time.
 struct Made {
     at: Moment,
 }
@@ -239,7 +239,7 @@ impl Made {
         self.workload(namespace, name, "Deployment", deployed(name, *replicas, &spec))
     }
 
-    /// Three databases, each with a disk of its own.
+    /// The database: a StatefulSet with three replicas, each with a volume.
     fn database(&self) -> Object {
         let mut container = container(DATABASE, "registry.example/shop/orders-db:17.6", 3_000, 16_384);
         container["volumeMounts"] = json!([{"name": "data", "mountPath": "/var/lib/data"}]);
@@ -267,7 +267,7 @@ impl Made {
         )
     }
 
-    /// The class of disks, and the disks of the databases.
+    /// The StorageClass, and the database's volumes with their claims.
     fn disks(&self) -> Vec<Object> {
         let driver = "disk.csi.cloud.example";
         let class = json!({"provisioner": driver, "reclaimPolicy": "Delete", "volumeBindingMode": "WaitForFirstConsumer"});
@@ -323,7 +323,7 @@ impl Made {
             "restartPolicy": "Never",
             "schedulerName": "default-scheduler",
         }));
-        // Whoever has to make room comes back, however often.
+        // Preempted pods are replaced, however often.
         let job = json!({
             "backoffLimit": 1_000,
             "completions": completions,
@@ -344,7 +344,7 @@ impl Made {
 // === impl Place ===
 
 impl Place {
-    /// The spec of a pod that goes there.
+    /// Adds the placement to a pod spec.
     fn applied(self, mut spec: Value) -> Value {
         match self {
             Place::Anywhere => {}
@@ -378,7 +378,7 @@ fn deployed(app: &str, replicas: i64, pod: &Value) -> Value {
     })
 }
 
-/// A uid that an object always has.
+/// A uid derived from kind, namespace and name.
 fn uid(kind: &str, namespace: &str, name: &str) -> String {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in [kind, "/", namespace, "/", name].iter().flat_map(|part| part.bytes()) {

@@ -1,9 +1,9 @@
-//! How many visitors the shop has by the time of day, and how many pods that takes.
+//! The shop's number of visitors by time of day, and the replicas that serve them.
 
 use super::inventory::{FRONT, SERVICES, Service};
 use crate::objects::SECOND;
 
-/// Hours of the day, and how many times as many visitors as by night.
+/// Hours of the day, each with the number of visitors relative to the night's.
 const VISITORS: [(f64, f64); 10] = [
     (0.0, 1.0),
     (6.0, 1.0),
@@ -17,7 +17,7 @@ const VISITORS: [(f64, f64); 10] = [
     (24.0, 1.0),
 ];
 
-/// Services that grow with the number of visitors, and how much of a sale they feel.
+/// Services that scale with the number of visitors, each with its share of a sale's additional load.
 const FOLLOWERS: [(&str, f64); 6] = [
     (FRONT, 1.0),
     ("checkout", 1.3),
@@ -27,15 +27,15 @@ const FOLLOWERS: [(&str, f64); 6] = [
     ("notifications", 0.2),
 ];
 
-/// Those that follow the visitors.
+/// The services that scale with the number of visitors.
 pub(super) fn followers() -> impl Iterator<Item = (&'static Service, f64)> {
     FOLLOWERS
         .iter()
         .filter_map(|(name, feels)| Some((SERVICES.iter().find(|service| service.name == *name)?, *feels)))
 }
 
-/// How many pods a service takes at a time of day, in nanoseconds since midnight. `sale` is how far a sale has come, from
-/// nothing to all of it, and `luck` how the visitors of the day differ from those of others.
+/// The replicas a service needs at a time of day, in nanoseconds since midnight. `sale` is the progress of the sale
+/// from 0 to 1, and `daily_factor` the number of visitors today relative to the usual number.
 pub(super) fn replicas(service: &Service, feels: f64, since_midnight: i64, sale: f64, luck: f64) -> i64 {
     let hour = since_midnight as f64 / (3_600 * SECOND) as f64;
     let visitors = visitors(hour) * luck + 1.9 * sale * feels;

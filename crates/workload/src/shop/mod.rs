@@ -1,7 +1,7 @@
-//! A working day in the cluster of a shop: the story behind the demo.
+//! A working day in the cluster of a web shop: the history behind the demo.
 //!
-//! A hundred nodes carry a web shop, its databases and its batch work. What people want of them is made up here; what
-//! comes of it is decided by the controllers, the scheduler and the autoscaler of [`simulation`], and filmed.
+//! A hundred nodes run a web shop, its databases and its batch jobs. Users' changes are scripted here; the controllers,
+//! the scheduler and the autoscaler of [`simulation`] react to them, and every change is recorded.
 
 mod film;
 mod hands;
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use autoscaler::Delay;
 use controllers::Controller;
-use model::{Key, Moment, Observed};
-use simulation::pace::{Pace, Step};
-use simulation::{AutoscalerSetup, Given, Run, Setup, SimulatedCloud};
+use model::{IncomingChange, Key, Moment};
+use simulation::latency::{Latencies, LatencyKind};
+use simulation::{AutoscalerSetup, Input, Run, RunSetup, SimulatedCloud};
 
 use self::film::Film;
 use self::hands::Hands;
@@ -28,34 +28,34 @@ use self::runs::RunTimes;
 use crate::chance::Chance;
 use crate::objects::SECOND;
 
-/// The moments and objects of a day that are worth a look.
+/// The moments and objects of a day that the demo shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Story {
-    /// When the recording begins.
+    /// The beginning of the recording.
     pub begin: Moment,
-    /// When it ends.
+    /// The end of the recording.
     pub end: Moment,
-    /// A version is rolled out that asks for nodes that nobody has.
+    /// A version is rolled out that requires a disk that no node has.
     pub bad_rollout: Moment,
-    /// A sale begins, for which there are not enough nodes.
+    /// A sale begins, for which the cluster is too small.
     pub sale: Moment,
-    /// A node is not heard of any more.
+    /// A node becomes unreachable.
     pub node_lost: Moment,
-    /// When all of this shows.
+    /// A moment at which all of these problems are visible.
     pub bad_moment: Moment,
-    /// The version is mended.
+    /// A fixed version is rolled out.
     pub mended: Moment,
-    /// The sale is over.
+    /// The sale ends.
     pub sale_over: Moment,
-    /// The Deployment of that version.
+    /// The Deployment with the bad version.
     pub broken_deployment: Key,
-    /// A pod of it, which waits at the bad moment.
+    /// A pending pod of that Deployment at the bad moment.
     pub misplaced_pod: Option<Key>,
-    /// A pod that waits for room at the bad moment.
+    /// A pod that is pending for lack of resources at the bad moment.
     pub waiting_pod: Option<Key>,
-    /// A pod that had to make room for the sale.
+    /// A pod that was preempted during the sale.
     pub preempted_pod: Option<Key>,
-    /// The node that got lost.
+    /// The node that became unreachable.
     pub lost_node: Option<Key>,
 }
 
@@ -65,15 +65,15 @@ pub const SOURCE: &str = "shop";
 /// Monday, 2 November 2026, 07:00 UTC.
 const BEGIN: i64 = 1_793_602_800 * SECOND;
 const LENGTH: i64 = 12 * 3_600 * SECOND;
-/// The cluster lives for a while before anyone records it, so that it has come to rest.
+/// How long the simulation runs before the recording begins, so that the cluster has settled.
 const BEFORE: i64 = 3_600 * SECOND;
 
-/// How long a loop of the autoscaler takes: its status, which tells when it began, comes then.
+/// The duration of an autoscaler loop. The status, which names the loop's beginning, is written at its end.
 const LOOP_LASTS: i64 = 400 * SECOND / 1_000;
 
-/// The shop's Monday from 07:00 to 19:00, as a recorder would have seen it: each change is handed over in order of
-/// arrival, beginning with a list of all that was there. The seed decides names and delays, not the story.
-pub fn day(seed: u64, mut each: impl FnMut(Observed)) -> Story {
+/// Simulates the shop's Monday from 07:00 to 19:00, as a recorder would have recorded it: `each` receives the changes
+/// in order of arrival, beginning with a list of all objects. The seed determines names and latencies, not the events.
+pub fn day(seed: u64, mut each: impl FnMut(IncomingChange)) -> Story {
     live(seed, &mut |observed| {
         each(observed);
         true
@@ -81,8 +81,8 @@ pub fn day(seed: u64, mut each: impl FnMut(Observed)) -> Story {
     .expect("whoever wants every change hears the story to its end")
 }
 
-/// The first changes of that day.
-pub fn beginning(seed: u64, count: usize) -> Vec<Observed> {
+/// The first `count` changes of that day.
+pub fn beginning(seed: u64, count: usize) -> Vec<IncomingChange> {
     let mut changes = Vec::with_capacity(count);
     live(seed, &mut |observed| {
         changes.push(observed);
@@ -91,22 +91,22 @@ pub fn beginning(seed: u64, count: usize) -> Vec<Observed> {
     changes
 }
 
-/// Lives through the day until whoever listens has heard enough; `None` then.
-fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
+/// Simulates the day. Returns `None` if `each` returned false, which stops the simulation.
+fn live(seed: u64, each: &mut dyn FnMut(IncomingChange) -> bool) -> Option<Story> {
     let begin = Moment::from_nanos(BEGIN);
     let (start, end) = (begin.plus_nanos(-BEFORE), begin.plus_nanos(LENGTH));
     let mut chance = Chance::new(seed);
     let fleet = Fleet::new(&mut chance, start);
     let mut cloud = SimulatedCloud::new(fleet.groups, seed);
     for (group, names) in GROUPS.iter().zip(fleet.names) {
-        cloud = cloud.with_names(group.name, names);
+        cloud = cloud.with_node_names(group.name, names);
     }
     let autoscaler = inventory::autoscaler(start);
-    let setup = Setup {
+    let setup = RunSetup {
         start,
         scheduler: scheduler::Settings::default(),
         autoscaler: Some(AutoscalerSetup { settings: inventory::settings(&autoscaler), cloud, start }),
-        pace: pace(&mut chance),
+        latencies: pace(&mut chance),
         seed,
     };
     let mut run_times = RunTimes::new(chance.fork());
@@ -114,7 +114,7 @@ fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
     let mut run = run.with_controllers(&Controller::ALL, None, Some(&mut run_times));
     let give = |run: &mut Run<'_, Film>, at: Moment, what| {
         run.advance(at);
-        run.give(at, Given::Object(what)).expect("no pods are given, but workloads");
+        run.apply_input(at, Input::Object(what)).expect("no pods are given, but workloads");
     };
     let objects = inventory::all(start).into_iter().chain([autoscaler]).chain(fleet.nodes);
     for object in objects {
@@ -140,13 +140,17 @@ fn live(seed: u64, each: &mut dyn FnMut(Observed) -> bool) -> Option<Story> {
     goes_on.then(|| hands.story(begin, end, &film))
 }
 
-/// How long things take: pods start when their images are there, programs end in their own time.
-fn pace(chance: &mut Chance) -> Pace {
+/// The latencies: container starts include image pulls, and containers take their time to terminate.
+fn pace(chance: &mut Chance) -> Latencies {
     let mut spans = |from: i64, to: i64| {
         let draws = (0..64).map(|_| Duration::from_millis(chance.between(from..=to).unsigned_abs()));
-        Delay::Measured(draws.collect())
+        Delay::Samples(draws.collect())
     };
-    let pace = Pace::usual().with(Step::Start, spans(1_200, 9_000)).with(Step::End, spans(600, 6_000));
+    let pace = Latencies::typical()
+        .with(LatencyKind::PodStart, spans(1_200, 9_000))
+        .with(LatencyKind::PodDeletion, spans(600, 6_000));
     let lasting = Delay::Constant(Duration::from_nanos(LOOP_LASTS.unsigned_abs()));
-    pace.with(Step::Bind, spans(6, 30)).with(Step::Refuse, spans(4, 20)).with(Step::Loop, lasting)
+    pace.with(LatencyKind::Bind, spans(6, 30))
+        .with(LatencyKind::StatusPatch, spans(4, 20))
+        .with(LatencyKind::AutoscalerLoop, lasting)
 }

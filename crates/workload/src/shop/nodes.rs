@@ -1,4 +1,4 @@
-//! The shop's machines: three groups that an autoscaler grows and shrinks, and some that nobody touches.
+//! The shop's nodes: three autoscaled pools, and two of fixed size.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use crate::chance::Chance;
 use crate::objects::SECOND;
 
-/// Machines that are alike.
+/// A pool of equal nodes.
 pub(super) struct Group {
     pub(super) name: &'static str,
-    /// How many there are when the day begins.
+    /// The number of nodes when the day begins.
     at_first: usize,
-    /// The fewest and the most.
+    /// Minimum and maximum size.
     limits: (i64, i64),
     machine: &'static str,
     cores: i64,
     gibibytes: i64,
-    /// Only pods that tolerate this value of `dedicated` run there.
+    /// The value of the `dedicated` taint.
     dedicated: Option<&'static str>,
     disk: &'static str,
 }
@@ -31,14 +31,14 @@ pub(super) const MEMORY: &str = "memory";
 pub(super) const BATCH: &str = "batch";
 pub(super) const DATA: &str = "data";
 
-/// What new nodes and their pods are told apart by.
+/// The label with a node's pool.
 pub(super) const POOL: &str = "node-pool";
 pub(super) const DISK: &str = "shop.example/disk";
 pub(super) const DEDICATED: &str = "dedicated";
 
 pub(super) const ZONE: &str = "north-1a";
 
-/// Those that grow and shrink.
+/// The autoscaled pools.
 pub(super) const GROUPS: [Group; 3] = [
     Group {
         name: GENERAL,
@@ -72,7 +72,7 @@ pub(super) const GROUPS: [Group; 3] = [
     },
 ];
 
-/// Those that stay.
+/// The pools of fixed size.
 const FIXED: [Group; 2] = [
     Group {
         name: "control-plane",
@@ -96,18 +96,18 @@ const FIXED: [Group; 2] = [
     },
 ];
 
-/// The nodes have been there for seven weeks, one a little longer than the next.
+/// The age of the oldest initial node; the others are slightly younger.
 const AGE: i64 = 50 * 86_400 * SECOND;
-/// How many names a group has ready: more than it asks for in a day.
+/// How many node names a pool has: more than it needs in a day.
 const NAMES: usize = 500;
 
-/// Machines that are there, and those that may come.
+/// The initial nodes, and the node groups with the names of their new nodes.
 pub(super) struct Fleet {
-    /// The nodes that are there at first.
+    /// The initial nodes.
     pub(super) nodes: Vec<Object>,
-    /// The groups as the cloud knows them.
+    /// The node groups of the cloud.
     pub(super) groups: Vec<NodeGroup>,
-    /// What their new machines are called, in the same order.
+    /// The names of each group's new nodes, in the same order.
     pub(super) names: Vec<Vec<Arc<str>>>,
 }
 
@@ -132,8 +132,7 @@ impl Fleet {
 }
 
 fn node_group(group: &Group, start: Moment) -> NodeGroup {
-    let spans =
-        |seconds: &[u64]| Delay::Measured(seconds.iter().map(|it| Duration::from_secs(*it)).collect());
+    let spans = |seconds: &[u64]| Delay::Samples(seconds.iter().map(|it| Duration::from_secs(*it)).collect());
     NodeGroup {
         name: group.name.into(),
         min: group.limits.0,
@@ -142,7 +141,7 @@ fn node_group(group: &Group, start: Moment) -> NodeGroup {
         members: Membership::ProviderIdPrefix(provider_id(group, "").into()),
         template: object(&node(group, &format!("{}-template", group.name), start)),
         pods: Vec::new(),
-        believed: Vec::new(),
+        template_pods: Vec::new(),
         price: None,
         options: None,
         provisioning: Provisioning {
@@ -153,20 +152,20 @@ fn node_group(group: &Group, start: Moment) -> NodeGroup {
     }
 }
 
-/// Names for machines, of which no two are the same.
+/// Unique random node names.
 fn drawn_names(group: &str, chance: &mut Chance) -> Vec<Arc<str>> {
     let mut taken = BTreeSet::new();
     let drawn = (0..NAMES).map(|_| Arc::<str>::from(format!("{group}-{}", chance.suffix(5))));
     drawn.filter(|name| taken.insert(name.clone())).collect()
 }
 
-/// Nodes that have been there for a long time.
+/// The initial nodes of a pool.
 fn old_nodes(group: &Group, names: &[Arc<str>], start: Moment) -> Vec<Object> {
     let created = |number: usize| start.plus_nanos(number as i64 * 37 * SECOND - AGE);
     names.iter().enumerate().map(|(number, name)| object(&node(group, name, created(number)))).collect()
 }
 
-/// A node whose kubelet has not been heard of for a while, as the node lifecycle controller marks it.
+/// The node as the node lifecycle controller marks it when its kubelet stops posting its status.
 pub(super) fn lost(node: &Object, at: Moment) -> Option<Object> {
     let mut node = node.value().ok()?;
     let now = second(at);
@@ -214,7 +213,7 @@ fn node(group: &Group, name: &str, created: Moment) -> Value {
     if !taints.is_empty() {
         spec["taints"] = taints.into();
     }
-    // What kubelet and system keep for themselves: a tenth of a core, a little over a gibibyte.
+    // Reserved for kubelet and system: a tenth of a core, a little over a gibibyte.
     let amounts = |milli_cpu: i64, mebibytes: i64| json!({"cpu": format!("{milli_cpu}m"), "memory": format!("{mebibytes}Mi"), "ephemeral-storage": "95Gi", "pods": "110"});
     json!({
         "apiVersion": "v1",
@@ -247,12 +246,12 @@ fn node(group: &Group, name: &str, created: Moment) -> Value {
     })
 }
 
-/// What the cloud calls a machine.
+/// The provider ID of a node.
 fn provider_id(group: &Group, name: &str) -> String {
     format!("cloud://{ZONE}/{}/{name}", group.name)
 }
 
-/// A time as Kubernetes writes it: whole seconds.
+/// A time in Kubernetes' format, with whole seconds.
 pub(super) fn second(moment: Moment) -> String {
     Moment::from_nanos(moment.nanos().div_euclid(SECOND) * SECOND).to_string()
 }

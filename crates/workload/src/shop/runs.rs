@@ -1,15 +1,15 @@
-//! How long the shop's batch work takes.
+//! Run times of the shop's batch jobs.
 
 use std::fmt;
 use std::time::Duration;
 
 use controllers::OwnerName;
 use model::Object;
-use simulation::{Memory, Remembered, Runs};
+use simulation::{ContainerExit, PodRecord, RecordedPodSource};
 
 use crate::chance::Chance;
 
-/// Draws how long a new pod of a Job runs.
+/// Draws the run time of each new pod of a Job.
 pub(super) struct RunTimes {
     chance: Chance,
 }
@@ -28,16 +28,16 @@ impl fmt::Debug for RunTimes {
     }
 }
 
-impl Memory for RunTimes {
-    fn recall(&mut self, _: &Object, owners: &[OwnerName]) -> Option<Remembered> {
+impl RecordedPodSource for RunTimes {
+    fn next_record(&mut self, _: &Object, owners: &[OwnerName]) -> Option<PodRecord> {
         let job = owners.iter().find(|owner| &*owner.kind == "Job")?;
         let (seconds, fails) = match job.name.split('-').next() {
-            // It asks other shops, of which one or the other does not answer.
+            // It queries other shops, some of which do not answer.
             Some("price") => (4..=25, self.chance.below(12) == 0),
             Some("thumbnails") => (240..=420, false),
             _ => (300..=900, false),
         };
         let lasting = Duration::from_secs(self.chance.between(seconds).unsigned_abs());
-        Some(Remembered { runs: Some(Runs { lasting, fails }), ..Remembered::default() })
+        Some(PodRecord { exit: Some(ContainerExit { after: lasting, fails }), ..PodRecord::default() })
     }
 }

@@ -1,20 +1,20 @@
-//! The shop's day, looked at by someone who trusts nothing: each change must follow from those before.
+//! Consistency of the shop's day: every change must follow from the earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Key, Moment, Object, Observed, What};
+use model::{IncomingChange, Key, Moment, Object, What};
 use serde_json::Value;
 
 use super::{Story, beginning, day};
 
-/// The cluster as the changes so far have made it.
+/// The cluster's state after the changes so far.
 #[derive(Default)]
 struct Ledger {
     alive: BTreeMap<Key, Value>,
     uids: BTreeSet<String>,
 }
 
-fn filmed(seed: u64) -> (Vec<Observed>, Story) {
+fn filmed(seed: u64) -> (Vec<IncomingChange>, Story) {
     let mut changes = Vec::new();
     let story = day(seed, |observed| changes.push(observed));
     (changes, story)
@@ -27,7 +27,7 @@ fn check(seed: u64) {
     let mut ledger = Ledger::default();
     let mut last_seen = story.begin;
     for change in changes.iter().take_while(|change| change.seen == story.begin) {
-        // A list comes in any order.
+        // A list is in any order.
         ledger.uids.extend(change.what.object().meta().uid.as_deref().map(str::to_owned));
     }
     for change in &changes {
@@ -43,8 +43,8 @@ fn check(seed: u64) {
     ledger.check_counts();
 }
 
-/// A list comes in any order; from then on versions only rise.
-fn check_versions(changes: &[Observed]) {
+/// Checks that resource versions are unique in the list and rise afterwards.
+fn check_versions(changes: &[IncomingChange]) {
     let versions: Vec<u64> = changes
         .iter()
         .map(|change| change.what.object().meta().resource_version.unwrap().parse().unwrap())
@@ -63,7 +63,7 @@ impl Ledger {
             (What::Modified(_) | What::Deleted(_), Some(before)) => {
                 assert_eq!(before["metadata"]["uid"], now["metadata"]["uid"], "{key} changed its uid");
             }
-            _ => panic!("{} of {key}, which was {before:?}", what.word()),
+            _ => panic!("{} of {key}, which was {before:?}", what.event_type()),
         }
         for owner in list(&now["metadata"]["ownerReferences"]) {
             assert!(self.uids.contains(text(&owner["uid"])), "{key} belongs to what never was");
@@ -84,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// A pod gets a node once, goes from pending to running to its end, and is ready only in between.
+    /// Checks that a pod is bound once, that its phase never goes back, and that it is ready only while running.
     fn check_pod(&self, key: &Key, before: Option<&Value>, now: &Value) {
         let order = |pod: &Value| match text(&pod["status"]["phase"]) {
             "Pending" => 0,
@@ -98,7 +98,7 @@ impl Ledger {
             assert!(was.is_null() || was == node, "{key} moved from {was} to {node}");
             assert!(order(before) <= order(now), "{key} went back to {}", now["status"]["phase"]);
         }
-        // A run leaves pods that have ended where they are, though a garbage collector takes them if their node goes.
+        // A simulation keeps finished pods, though the pod garbage collector would delete them with their node.
         let outlives_node = before.is_none() && order(now) == 2;
         let is_bound = !node.is_null() && before.is_none_or(|before| before["spec"]["nodeName"].is_null());
         if is_bound && !outlives_node {
@@ -108,7 +108,7 @@ impl Ledger {
         assert_eq!(condition(now, "PodScheduled") == Some("True"), !node.is_null(), "{key}");
         let ran = order(now) == 1 || text(&now["status"]["phase"]) == "Succeeded";
         assert!(!ran || now["status"]["startTime"].is_string(), "{key} runs without a start");
-        // The garbage collector calls pods of vanished nodes failed and leaves the rest as it was.
+        // The pod garbage collector sets the phase of pods on deleted nodes to Failed and changes nothing else.
         let runs = order(now) == 1 || condition(now, "DisruptionTarget") == Some("True");
         assert!(condition(now, "Ready") != Some("True") || runs, "{key} is ready too soon or late");
         let gone = now["metadata"]["deletionTimestamp"].is_string();
@@ -116,7 +116,7 @@ impl Ledger {
         assert!(gone || !was_gone, "{key} was deleted and is not");
     }
 
-    /// No node has more than it can hold.
+    /// Checks that the pods of a node fit into its allocatable resources.
     fn check_room(&self, node: &str) {
         let found = self.alive.iter().find(|(key, _)| &*key.kind.kind == "Node" && &*key.name == node);
         let Some((_, it)) = found else { return };
@@ -137,7 +137,7 @@ impl Ledger {
         assert!(pods <= 110);
     }
 
-    /// What controllers say at the end is what there is.
+    /// Checks that the counts in the final statuses are right.
     fn check_counts(&self) {
         let owned = |owner: &Value| -> Vec<&Value> {
             let uid = owner["metadata"]["uid"].clone();
@@ -223,7 +223,7 @@ fn the_story_is_there_to_be_seen() {
             let of_key = changes.iter().filter(|change| change.key == *key);
             of_key.map(|change| change.what.object().as_str()).collect()
         };
-        // The bad version: nowhere to go, and nothing that the autoscaler could do.
+        // The bad version: no node matches, and the autoscaler cannot help.
         let misplaced = story.misplaced_pod.expect("a pod of the bad version waits");
         let said = lives(&misplaced).join(" ");
         assert!(said.contains("didn't match Pod's node affinity/selector"), "seed {seed}: {said}");
@@ -232,7 +232,7 @@ fn the_story_is_there_to_be_seen() {
             events("NotTriggerScaleUp", &misplaced.name, story.bad_rollout, story.mended) > 0,
             "seed {seed}"
         );
-        // The sale: the group is at its end, somebody waits for room and somebody makes some.
+        // The sale: the node group is at its maximum, some pods are pending and some are preempted.
         let waiting = story.waiting_pod.expect("a pod waits for room");
         let said = lives(&waiting).join(" ");
         assert!(said.contains("Insufficient cpu"), "seed {seed}: {said}");
@@ -249,7 +249,7 @@ fn the_story_is_there_to_be_seen() {
     }
 }
 
-fn most_nodes(changes: &[Observed]) -> usize {
+fn most_nodes(changes: &[IncomingChange]) -> usize {
     let mut there = BTreeSet::new();
     let nodes = changes.iter().filter(|change| &*change.key.kind.kind == "Node");
     let counts = nodes.map(|change| {
@@ -262,13 +262,13 @@ fn most_nodes(changes: &[Observed]) -> usize {
     counts.max().unwrap_or(0)
 }
 
-/// What the autoscaler says of itself is what a reader finds its groups and settings by.
+/// The autoscaler's status and Deployment, from which a reader derives its node groups and settings.
 #[test]
 fn the_history_says_how_the_autoscaler_is_set() {
     let changes = beginning(1, 3_000);
     let objects: Vec<Object> = changes.iter().filter_map(|change| change.what.state().cloned()).collect();
-    let derived = calibration::derive(objects.iter());
-    assert_eq!(derived.told_by, Some(calibration::ToldBy::Status), "{:?}", derived.assumed);
+    let derived = calibration::derive_node_groups(objects.iter());
+    assert_eq!(derived.origin, Some(calibration::NodeGroupsOrigin::Status), "{:?}", derived.assumptions);
     let groups: Vec<(&str, i64, i64)> =
         derived.groups.iter().map(|group| (&*group.name, group.min, group.max)).collect();
     assert_eq!(groups, [("general", 20, 64), ("memory", 6, 20), ("batch", 2, 20)]);
@@ -284,7 +284,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// Counts that are zero are not printed.
+/// Counts of zero are omitted in the JSON.
 fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or(0)
 }

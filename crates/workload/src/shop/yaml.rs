@@ -1,8 +1,8 @@
-//! YAML, as far as the autoscaler's status takes it.
+//! YAML output, as far as the autoscaler's status needs it.
 
 use serde_json::Value;
 
-/// A tree as Go's programs print it: keys in the order of the alphabet, lists not indented.
+/// A value as Go programs print it: keys sorted, lists not indented.
 pub(super) fn printed(value: &Value) -> String {
     let mut text = String::new();
     write(&mut text, value, 0);
@@ -13,7 +13,7 @@ fn write(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) => {
             for (index, (key, value)) in fields.iter().enumerate() {
-                // The first field of a member of a list stands behind its dash.
+                // The first field of a list item follows its dash.
                 if index > 0 || !text.ends_with("- ") {
                     text.push_str(&"  ".repeat(depth));
                 }
@@ -36,7 +36,7 @@ fn write(text: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// What stands behind a key.
+/// Writes the value of a key.
 fn inside(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -56,7 +56,7 @@ fn inside(text: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Words stand as they are; what could be taken for something else is quoted.
+/// Quotes strings that YAML would read as another type.
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(word) if is_plain(word) => word.clone(),

@@ -1,4 +1,4 @@
-{{/* What everything is called: the release, with the chart's name in it. Room is left for what StatefulSets add. */}}
+{{/* The name of all objects: the release name with the chart's name. It leaves room for StatefulSets' suffixes. */}}
 {{- define "kinescope.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 52 | trimSuffix "-" -}}
@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What pods are found by; it never changes. */}}
+{{/* The selector labels of the pods; they never change. */}}
 {{- define "kinescope.selector" -}}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/name: {{ .Chart.Name }}

@@ -1,18 +1,18 @@
-//! Node groups written as the file has them: what is read from it is the same again.
+//! Serialization of node groups in the file's format, the inverse of reading.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::super::super::settings::GroupOptions;
-use super::super::{Delay, Failure, FailureKind, Membership, NodeGroup, Pricing};
+use super::super::super::settings::GroupOptionOverrides;
+use super::super::{Delay, Membership, NodeGroup, PodPricing, ProvisioningFailure, ProvisioningFailureKind};
 use super::NodeGroups;
 
 // === impl NodeGroups ===
 
 impl NodeGroups {
-    /// The tree of a `node-groups.yaml` with these groups. How their autoscaler is set is not in it.
-    pub fn document(groups: &[NodeGroup], pricing: Option<Pricing>, gpu_label: &str) -> Value {
+    /// The document of a `node-groups.yaml` with these groups, without the autoscaler's settings.
+    pub fn document(groups: &[NodeGroup], pricing: Option<PodPricing>, gpu_label: &str) -> Value {
         let mut document = json!({"groups": groups.iter().map(group).collect::<Vec<_>>()});
         if let Some(pricing) = pricing {
             document["pricing"] = json!({"cpu": pricing.cpu, "memory": pricing.memory_gib});
@@ -33,7 +33,7 @@ fn group(group: &NodeGroup) -> Value {
         members,
         template,
         pods,
-        believed,
+        template_pods: believed,
         price,
         options,
         provisioning,
@@ -76,7 +76,7 @@ fn membership(members: &Membership) -> Value {
     }
 }
 
-fn options(options: &GroupOptions) -> Value {
+fn options(options: &GroupOptionOverrides) -> Value {
     let mut document = Map::new();
     let mut put = |field: &str, value: Option<Value>| {
         document.extend(value.map(|value| (field.to_owned(), value)));
@@ -102,15 +102,15 @@ fn options(options: &GroupOptions) -> Value {
 fn delay(delay: &Delay) -> Value {
     match delay {
         Delay::Constant(duration) => span(*duration),
-        Delay::ByWork(work) => span(work.least),
-        Delay::Measured(all) if all.is_empty() => span(Duration::ZERO),
-        Delay::Measured(all) => all.iter().copied().map(span).collect(),
-        // A file does not know of times.
-        Delay::ByTime(all) => all.iter().map(|(_, duration)| span(*duration)).collect(),
+        Delay::PerItem(work) => span(work.base),
+        Delay::Samples(all) if all.is_empty() => span(Duration::ZERO),
+        Delay::Samples(all) => all.iter().copied().map(span).collect(),
+        // The file's format has no times of samples.
+        Delay::SamplesByTime(all) => all.iter().map(|(_, duration)| span(*duration)).collect(),
     }
 }
 
-/// Whole seconds where they are, else nanoseconds: nothing is rounded.
+/// In seconds if whole, else in nanoseconds, so that nothing is rounded.
 fn span(duration: Duration) -> Value {
     match duration.subsec_nanos() {
         0 => format!("{}s", duration.as_secs()).into(),
@@ -118,12 +118,12 @@ fn span(duration: Duration) -> Value {
     }
 }
 
-fn failure(failure: &Failure) -> Value {
+fn failure(failure: &ProvisioningFailure) -> Value {
     let kind = match failure.kind {
-        FailureKind::IncreaseError => "increaseError",
-        FailureKind::NoInstance => "noInstance",
-        FailureKind::NeverRegister => "neverRegister",
-        FailureKind::CreateError => "createError",
+        ProvisioningFailureKind::IncreaseError => "increaseError",
+        ProvisioningFailureKind::NoInstance => "noInstance",
+        ProvisioningFailureKind::NeverRegister => "neverRegister",
+        ProvisioningFailureKind::CreateError => "createError",
     };
     json!({"from": failure.from.to_string(), "to": failure.to.to_string(), "kind": kind})
 }
@@ -163,7 +163,7 @@ groups:
 "#;
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn a_written_document_is_read_as_the_same_groups() {
         let read = NodeGroups::parse(FILE).unwrap();
         let document = NodeGroups::document(&read.groups, read.pricing, &read.gpu_label);
         assert_eq!(NodeGroups::read(&document).unwrap(), read);

@@ -1,4 +1,4 @@
-//! One group of the file.
+//! The entry of one group in the node groups file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::super::gpu_names;
-use super::super::super::settings::GroupOptions;
-use super::super::node_template::{INSTANCE_TYPE, Outline, POOL_LABELS, REGION, ZONE, object};
-use super::super::{Failure, FailureKind, MOST_NODES, Membership, NodeGroup, Provisioning};
-use super::values::{Amount, DelayFile, Span, TaintFile};
+use super::super::super::settings::GroupOptionOverrides;
+use super::super::node_template::{INSTANCE_TYPE, POOL_LABELS, REGION, TemplateSpec, ZONE, parse_object};
+use super::super::{
+    MAX_GROUP_SIZE, Membership, NodeGroup, Provisioning, ProvisioningFailure, ProvisioningFailureKind,
+};
+use super::values::{DelayFile, DurationFile, QuantityFile, TaintFile};
 use super::{BadGroups, price};
 
 #[derive(Deserialize)]
@@ -24,9 +26,9 @@ pub(super) struct GroupFile {
     target: Option<i64>,
     price: Option<f64>,
     members: Option<MembersFile>,
-    /// A few facts.
+    /// The template in short form,
     template: Option<TemplateFile>,
-    /// Or all of it.
+    /// or as a whole Node.
     node: Option<Value>,
     #[serde(default)]
     pods: Vec<Value>,
@@ -51,18 +53,18 @@ struct MembersFile {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TemplateFile {
-    cpu: Option<Amount>,
-    memory: Option<Amount>,
-    pods: Option<Amount>,
-    ephemeral_storage: Option<Amount>,
-    /// Besides these.
+    cpu: Option<QuantityFile>,
+    memory: Option<QuantityFile>,
+    pods: Option<QuantityFile>,
+    ephemeral_storage: Option<QuantityFile>,
+    /// Other resources.
     #[serde(default)]
-    resources: BTreeMap<String, Amount>,
+    resources: BTreeMap<String, QuantityFile>,
     gpu: Option<GpuFile>,
-    /// What the system keeps of it.
-    reserved: Option<BTreeMap<String, Amount>>,
-    /// Or what it leaves.
-    allocatable: Option<BTreeMap<String, Amount>>,
+    /// The amounts reserved for the system,
+    reserved: Option<BTreeMap<String, QuantityFile>>,
+    /// or what remains for pods.
+    allocatable: Option<BTreeMap<String, QuantityFile>>,
     #[serde(default)]
     instance_type: String,
     #[serde(default)]
@@ -82,7 +84,7 @@ struct TemplateFile {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GpuFile {
-    count: Amount,
+    count: QuantityFile,
     #[serde(default)]
     resource: String,
 }
@@ -92,10 +94,10 @@ struct GpuFile {
 struct OptionsFile {
     scale_down_utilization_threshold: Option<f64>,
     scale_down_gpu_utilization_threshold: Option<f64>,
-    scale_down_unneeded_time: Option<Span>,
-    scale_down_unready_time: Option<Span>,
-    max_node_provision_time: Option<Span>,
-    max_node_startup_time: Option<Span>,
+    scale_down_unneeded_time: Option<DurationFile>,
+    scale_down_unready_time: Option<DurationFile>,
+    max_node_provision_time: Option<DurationFile>,
+    max_node_startup_time: Option<DurationFile>,
     ignore_daemonsets_utilization: Option<bool>,
     #[serde(default)]
     zero_or_max_node_scaling: bool,
@@ -115,12 +117,12 @@ struct ProvisioningFile {
 struct FailureFile {
     from: String,
     to: String,
-    kind: FailureWord,
+    kind: FailureKindFile,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum FailureWord {
+enum FailureKindFile {
     IncreaseError,
     NoInstance,
     NeverRegister,
@@ -130,7 +132,7 @@ enum FailureWord {
 // === impl GroupFile ===
 
 impl GroupFile {
-    /// The group it describes. `place` is where it stands.
+    /// The group it describes. `place` is its path, for errors.
     pub(super) fn group(self, place: &str) -> Result<NodeGroup, BadGroups> {
         let bad = |field: &str, why: String| Err(BadGroups::new(&format!("{place}.{field}"), why));
         if self.name.is_empty() {
@@ -142,15 +144,15 @@ impl GroupFile {
         if self.max < self.min {
             return bad("max", format!("{} is less than min, {}", self.max, self.min));
         }
-        if self.max > MOST_NODES {
-            return bad("max", format!("{} is more than a group can have, {MOST_NODES}", self.max));
+        if self.max > MAX_GROUP_SIZE {
+            return bad("max", format!("{} is more than a group can have, {MAX_GROUP_SIZE}", self.max));
         }
-        if let Some(target) = self.target.filter(|target| !(0..=MOST_NODES).contains(target)) {
-            return bad("target", format!("{target} is not from 0 to {MOST_NODES}"));
+        if let Some(target) = self.target.filter(|target| !(0..=MAX_GROUP_SIZE).contains(target)) {
+            return bad("target", format!("{target} is not from 0 to {MAX_GROUP_SIZE}"));
         }
         let node = match (&self.template, self.node) {
             (Some(template), None) => template.node(&self.name, &format!("{place}.template"))?,
-            (None, Some(node)) => whole(node, &self.name, &format!("{place}.node"))?,
+            (None, Some(node)) => complete_node(node, &self.name, &format!("{place}.node"))?,
             (None, None) => return bad("template", "is missing: what are new nodes like?".to_owned()),
             (Some(_), Some(_)) => {
                 return bad("node", "is there besides template: give one of them".to_owned());
@@ -158,7 +160,7 @@ impl GroupFile {
         };
         let members = match self.members {
             Some(members) => members.membership(&format!("{place}.members"))?,
-            None => by_pool(&node),
+            None => membership_by_pool_label(&node),
         };
         let parsed = |field: &str, pods: Vec<Value>| {
             let pod = |(index, pod): (usize, Value)| {
@@ -180,8 +182,8 @@ impl GroupFile {
                 .map(|(index, failure)| failure.failure(&format!("{place}.failures[{index}]")))
                 .collect::<Result<_, _>>()?,
             pods: parsed("pods", self.pods)?,
-            believed: parsed("templatePods", self.template_pods)?,
-            template: template(&node, &format!("{place}.name"))?,
+            template_pods: parsed("templatePods", self.template_pods)?,
+            template: template_object(&node, &format!("{place}.name"))?,
             name: self.name.into(),
             min: self.min,
             max: self.max,
@@ -191,12 +193,12 @@ impl GroupFile {
     }
 }
 
-/// A whole Node, named and placed as templates are if it says nothing.
-fn whole(mut node: Value, group: &str, place: &str) -> Result<Value, BadGroups> {
+/// Checks a whole Node, and fills in its kind, name and allocatable if they are missing.
+fn complete_node(mut node: Value, group: &str, place: &str) -> Result<Value, BadGroups> {
     if !node.is_object() {
         return Err(BadGroups::new(place, "is not a Node"));
     }
-    let plain = Outline::default().node(group);
+    let plain = TemplateSpec::default().to_node(group);
     for (field, right) in [("apiVersion", "v1"), ("kind", "Node")] {
         match &node[field] {
             Value::Null => node[field] = right.into(),
@@ -220,12 +222,12 @@ fn whole(mut node: Value, group: &str, place: &str) -> Result<Value, BadGroups> 
     let amounts: BTreeMap<String, Quantity> = Option::deserialize(&node["status"]["allocatable"])
         .map_err(|error| BadGroups::new(&format!("{place}.status.allocatable"), error.to_string()))?
         .unwrap_or_default();
-    check_room(&amounts, &format!("{place}.status.allocatable"))?;
+    check_allocatable(&amounts, &format!("{place}.status.allocatable"))?;
     Ok(node)
 }
 
-/// A node without one of these takes no pod.
-fn check_room(amounts: &BTreeMap<String, Quantity>, place: &str) -> Result<(), BadGroups> {
+/// Checks the resources without which no pod fits on a node.
+fn check_allocatable(amounts: &BTreeMap<String, Quantity>, place: &str) -> Result<(), BadGroups> {
     for name in ["cpu", "pods"] {
         if amounts.get(name).is_none_or(|amount| amount.sign() <= 0) {
             return Err(BadGroups::new(
@@ -237,12 +239,12 @@ fn check_room(amounts: &BTreeMap<String, Quantity>, place: &str) -> Result<(), B
     Ok(())
 }
 
-fn template(node: &Value, place: &str) -> Result<Object, BadGroups> {
-    object(node).ok_or_else(|| BadGroups::new(place, "no node could be called so"))
+fn template_object(node: &Value, place: &str) -> Result<Object, BadGroups> {
+    parse_object(node).ok_or_else(|| BadGroups::new(place, "no node could be called so"))
 }
 
-/// By the label with which clouds name the pool of a node; without one, nobody yet.
-fn by_pool(node: &Value) -> Membership {
+/// Membership by the node's pool label; without such a label no node is a member yet.
+fn membership_by_pool_label(node: &Value) -> Membership {
     let label = |key: &&'static str| Some((*key, node["metadata"]["labels"][*key].as_str()?));
     match POOL_LABELS.iter().find_map(label) {
         Some((key, value)) => Membership::Label { key: key.into(), value: value.into() },
@@ -254,7 +256,7 @@ fn by_pool(node: &Value) -> Membership {
 
 impl TemplateFile {
     fn node(&self, group: &str, place: &str) -> Result<Value, BadGroups> {
-        let mut outline = Outline { labels: self.labels.clone(), ..Outline::default() };
+        let mut outline = TemplateSpec { labels: self.labels.clone(), ..TemplateSpec::default() };
         for (key, value) in [
             (INSTANCE_TYPE, &self.instance_type),
             (REGION, &self.region),
@@ -262,7 +264,7 @@ impl TemplateFile {
             ("kubernetes.io/arch", &self.arch),
             ("kubernetes.io/os", &self.os),
         ] {
-            outline.label(key, value);
+            outline.set_default_label(key, value);
         }
         outline.taints = self.taints.iter().map(|taint| taint.0.clone()).collect();
         for (name, amount) in [
@@ -282,7 +284,7 @@ impl TemplateFile {
             return Err(BadGroups::new(&format!("{place}.{name}"), "is negative"));
         }
         let reserved = self.reserved.as_ref().map(amounts).unwrap_or_default();
-        check_parts(&reserved, &outline.capacity, &format!("{place}.reserved"))?;
+        check_within_capacity(&reserved, &outline.capacity, &format!("{place}.reserved"))?;
         outline.reserve(&reserved);
         if let Some(allocatable) = &self.allocatable {
             if self.reserved.is_some() {
@@ -292,16 +294,16 @@ impl TemplateFile {
                 ));
             }
             let allocatable = amounts(allocatable);
-            check_parts(&allocatable, &outline.capacity, &format!("{place}.allocatable"))?;
+            check_within_capacity(&allocatable, &outline.capacity, &format!("{place}.allocatable"))?;
             outline.allocatable.extend(allocatable);
         }
-        check_room(&outline.allocatable, place)?;
-        Ok(outline.node(group))
+        check_allocatable(&outline.allocatable, place)?;
+        Ok(outline.to_node(group))
     }
 }
 
-/// Each must be a part of what a node has.
-fn check_parts(
+/// Checks that each amount is within the node's capacity.
+fn check_within_capacity(
     parts: &BTreeMap<String, Quantity>,
     capacity: &BTreeMap<String, Quantity>,
     place: &str,
@@ -318,7 +320,7 @@ fn check_parts(
     Ok(())
 }
 
-fn amounts(amounts: &BTreeMap<String, Amount>) -> BTreeMap<String, Quantity> {
+fn amounts(amounts: &BTreeMap<String, QuantityFile>) -> BTreeMap<String, Quantity> {
     amounts.iter().map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
 }
 
@@ -344,9 +346,9 @@ impl MembersFile {
 // === impl OptionsFile ===
 
 impl OptionsFile {
-    fn options(self) -> GroupOptions {
-        let span = |span: Option<Span>| span.map(|Span(span)| span);
-        GroupOptions {
+    fn options(self) -> GroupOptionOverrides {
+        let span = |span: Option<DurationFile>| span.map(|DurationFile(span)| span);
+        GroupOptionOverrides {
             scale_down_utilization_threshold: self.scale_down_utilization_threshold,
             scale_down_gpu_utilization_threshold: self.scale_down_gpu_utilization_threshold,
             scale_down_unneeded_time: span(self.scale_down_unneeded_time),
@@ -375,7 +377,7 @@ impl ProvisioningFile {
 // === impl FailureFile ===
 
 impl FailureFile {
-    fn failure(self, place: &str) -> Result<Failure, BadGroups> {
+    fn failure(self, place: &str) -> Result<ProvisioningFailure, BadGroups> {
         let moment = |text: &str, field: &str| {
             let why =
                 |error: model::BadMoment| BadGroups::new(&format!("{place}.{field}"), error.to_string());
@@ -386,11 +388,11 @@ impl FailureFile {
             return Err(BadGroups::new(&format!("{place}.to"), "is not after from"));
         }
         let kind = match self.kind {
-            FailureWord::IncreaseError => FailureKind::IncreaseError,
-            FailureWord::NoInstance => FailureKind::NoInstance,
-            FailureWord::NeverRegister => FailureKind::NeverRegister,
-            FailureWord::CreateError => FailureKind::CreateError,
+            FailureKindFile::IncreaseError => ProvisioningFailureKind::IncreaseError,
+            FailureKindFile::NoInstance => ProvisioningFailureKind::NoInstance,
+            FailureKindFile::NeverRegister => ProvisioningFailureKind::NeverRegister,
+            FailureKindFile::CreateError => ProvisioningFailureKind::CreateError,
         };
-        Ok(Failure { from, to, kind })
+        Ok(ProvisioningFailure { from, to, kind })
     }
 }

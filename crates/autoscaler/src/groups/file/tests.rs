@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::NodeGroups;
 use crate::Delay;
-use crate::groups::{FailureKind, Membership};
+use crate::groups::{Membership, ProvisioningFailureKind};
 use crate::settings::Expander;
 
-/// What the documentation shows, with how many groups each has.
+/// The documentation's examples, with their number of groups.
 const EXAMPLES: [(&str, &str, usize); 6] = [
     ("aws", include_str!("../../../../../examples/node-groups/aws.yaml"), 3),
     ("gcp", include_str!("../../../../../examples/node-groups/gcp.yaml"), 2),
@@ -35,13 +35,13 @@ fn with(pointer: &str, value: Value) -> Value {
 }
 
 #[track_caller]
-fn refused(document: Value, message: &str) {
+fn check_error(document: Value, message: &str) {
     assert_eq!(NodeGroups::read(&document).unwrap_err().to_string(), message);
 }
 
 #[track_caller]
-fn group_refused(group: Value, message: &str) {
-    refused(json!({"groups": [group]}), message);
+fn check_group_error(group: Value, message: &str) {
+    check_error(json!({"groups": [group]}), message);
 }
 
 fn template(groups: &NodeGroups, index: usize) -> Value {
@@ -53,7 +53,7 @@ fn the_examples_are_read() {
     for (name, text, count) in EXAMPLES {
         let groups = NodeGroups::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(groups.groups.len(), count, "{name}");
-        assert_eq!(groups.settings.unwrap().left_out, [""; 0], "{name}");
+        assert_eq!(groups.settings.unwrap().unsupported, [""; 0], "{name}");
     }
 }
 
@@ -94,7 +94,7 @@ fn a_template_is_written_out() {
 }
 
 #[test]
-fn the_rest_of_a_group_is_kept() {
+fn all_fields_of_a_group_are_kept() {
     let aws = example("aws");
     let [web, _, gpu] = aws.groups.as_slice() else { panic!() };
     assert_eq!(
@@ -104,7 +104,7 @@ fn the_rest_of_a_group_is_kept() {
     let label =
         |value: &str| Membership::Label { key: "eks.amazonaws.com/nodegroup".into(), value: value.into() };
     assert_eq!((&web.members, &gpu.members), (&label("web-a"), &label("gpu")));
-    let Delay::Measured(spans) = &web.provisioning.registers_after else { panic!() };
+    let Delay::Samples(spans) = &web.provisioning.registers_after else { panic!() };
     assert_eq!((spans.len(), spans[4]), (5, Duration::from_secs(75)));
     let options = gpu.options.as_ref().unwrap();
     assert_eq!(options.scale_down_unneeded_time, Some(Duration::from_secs(1800)));
@@ -116,10 +116,10 @@ fn the_rest_of_a_group_is_kept() {
     let failure = &example("gcp").groups[1].failures[0];
     assert_eq!(
         (failure.to.nanos_since(failure.from), failure.kind),
-        (1_800_000_000_000, FailureKind::CreateError)
+        (1_800_000_000_000, ProvisioningFailureKind::CreateError)
     );
     let kwok = example("kwok");
-    assert_eq!((kwok.groups[0].target, kwok.groups[0].believed.len()), (Some(1), 1));
+    assert_eq!((kwok.groups[0].target, kwok.groups[0].template_pods.len()), (Some(1), 1));
     assert!(kwok.groups[1].options.as_ref().unwrap().zero_or_max_node_scaling);
     assert_eq!(kwok.groups[1].provisioning.registers_after, Delay::Constant(Duration::ZERO));
     assert_eq!(example("gcp").settings.unwrap().expander, [Expander::Priority, Expander::LeastWaste]);
@@ -183,49 +183,49 @@ fn a_bad_group_is_refused_by_the_path_of_its_field() {
             "not a Kubernetes object: missing field `apiVersion` at line 1 column 14 (groups[0].pods[0])",
         ),
     ] {
-        group_refused(with(pointer, value), &format!("bad node groups: {message}"));
+        check_group_error(with(pointer, value), &format!("bad node groups: {message}"));
     }
 }
 
 #[test]
-fn a_whole_node_is_looked_at_too() {
+fn a_whole_node_is_checked_too() {
     let whole = |node: Value| json!({"name": "a", "min": 0, "max": 3, "node": node});
-    group_refused(
+    check_group_error(
         whole(json!({})),
         "bad node groups: there is none: no pod would fit such a node (groups[0].node.status.allocatable.cpu)",
     );
-    group_refused(
+    check_group_error(
         whole(json!({"kind": "Pod"})),
         "bad node groups: \"Pod\" is not Node (groups[0].node.kind)",
     );
-    group_refused(whole(json!("x")), "bad node groups: is not a Node (groups[0].node)");
-    group_refused(
+    check_group_error(whole(json!("x")), "bad node groups: is not a Node (groups[0].node)");
+    check_group_error(
         whole(json!({"status": 5})),
         "bad node groups: is not made of fields (groups[0].node.status)",
     );
 }
 
 #[test]
-fn what_holds_for_all_groups_is_checked() {
-    refused(json!([]), "bad node groups: is not made of fields: give groups at least (the document)");
-    refused(
+fn rules_across_groups_are_checked() {
+    check_error(json!([]), "bad node groups: is not made of fields: give groups at least (the document)");
+    check_error(
         json!({"groups": [group(), group()]}),
         "bad node groups: \"a\" is the name of groups[0] already (groups[1].name)",
     );
-    refused(
+    check_error(
         json!({"groups": [group()], "settings": {"expander": "cheapest"}}),
         "bad node groups: there is no expander \"cheapest\": give random, most-pods, least-waste, least-nodes, price or priority (settings.expander)",
     );
-    refused(
+    check_error(
         json!({"groups": [group()], "settings": {"expander": "price"}}),
         "bad node groups: is missing: the expander price asks what pods cost (pricing)",
     );
     let pricing = json!({"cpu": 0.03, "memory": 0.004});
-    refused(
+    check_error(
         json!({"groups": [group()], "settings": {"expander": "price"}, "pricing": pricing}),
         "bad node groups: is missing: the expander price asks what nodes cost (groups[0].price)",
     );
-    refused(
+    check_error(
         json!({"groups": [], "pricing": {"cpu": -1.0, "memory": 0}}),
         "bad node groups: -1 is negative: nobody pays for nodes to be taken (pricing.cpu)",
     );

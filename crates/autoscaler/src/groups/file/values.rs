@@ -1,4 +1,4 @@
-//! Values of the file as users write them.
+//! Parsed values of the node groups file: quantities, taints, durations.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use serde_json::Value;
 
 use super::super::Delay;
 
-/// An amount; numbers need no quotes.
-pub(super) struct Amount(pub(super) Quantity);
+/// A quantity; numbers need no quotes.
+pub(super) struct QuantityFile(pub(super) Quantity);
 
-/// `dedicated=batch:NoSchedule`, as kubectl writes it.
+/// A taint in kubectl's notation: `dedicated=batch:NoSchedule`.
 pub(super) struct TaintFile(pub(super) Value);
 
-/// A span of time, or several that were measured.
+/// A duration, or a list of measured ones.
 pub(super) struct DelayFile(pub(super) Delay);
 
-/// A span of time.
-pub(super) struct Span(pub(super) Duration);
+/// A duration.
+pub(super) struct DurationFile(pub(super) Duration);
 
-// === impl Amount ===
+// === impl QuantityFile ===
 
-impl<'de> Deserialize<'de> for Amount {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
+impl<'de> Deserialize<'de> for QuantityFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<QuantityFile, D::Error> {
         let text = match Value::deserialize(deserializer)? {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        Quantity::parse(&text).map(Amount).map_err(serde::de::Error::custom)
+        Quantity::parse(&text).map(QuantityFile).map_err(serde::de::Error::custom)
     }
 }
 
@@ -50,9 +50,9 @@ impl<'de> Deserialize<'de> for TaintFile {
     }
 }
 
-// === impl Span ===
+// === impl DurationFile ===
 
-impl Span {
+impl DurationFile {
     fn parse<E: serde::de::Error>(text: &str) -> Result<Duration, E> {
         let nanos = duration::parse(text).and_then(|nanos| u64::try_from(nanos).ok());
         let nanos =
@@ -61,11 +61,11 @@ impl Span {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+impl<'de> Deserialize<'de> for DurationFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationFile, D::Error> {
         match Value::deserialize(deserializer)? {
-            Value::String(text) => Span::parse(&text).map(Span),
-            other => Span::parse(&other.to_string()).map(Span),
+            Value::String(text) => DurationFile::parse(&text).map(DurationFile),
+            other => DurationFile::parse(&other.to_string()).map(DurationFile),
         }
     }
 }
@@ -76,10 +76,10 @@ impl<'de> Deserialize<'de> for DelayFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DelayFile, D::Error> {
         let wrong = || serde::de::Error::custom("it takes a span of time such as 90s, or a list of such");
         match Value::deserialize(deserializer)? {
-            Value::String(text) => Ok(DelayFile(Delay::Constant(Span::parse(&text)?))),
+            Value::String(text) => Ok(DelayFile(Delay::Constant(DurationFile::parse(&text)?))),
             Value::Array(spans) if !spans.is_empty() => {
-                let spans = spans.iter().map(|span| Span::parse(span.as_str().ok_or_else(wrong)?));
-                Ok(DelayFile(Delay::Measured(spans.collect::<Result<_, _>>()?)))
+                let spans = spans.iter().map(|span| DurationFile::parse(span.as_str().ok_or_else(wrong)?));
+                Ok(DelayFile(Delay::Samples(spans.collect::<Result<_, _>>()?)))
             }
             _ => Err(wrong()),
         }

@@ -1,79 +1,91 @@
-//! The autoscaler's part of an explanation: what it would do for a pod that waits.
+//! The autoscaler's part of a pod's explanation: the scale-up considered for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anstyle::Style;
-use autoscaler::{Choice, Increase, PodView, ScaleUp, ScaleUpOption};
-use explain::{Outcome, Played, Scaling, Search, Triggered};
+use autoscaler::{ExpanderChoice, Increase, PodExplanation, ScaleUpOption, ScaleUpStatus};
+use explain::{AutoscalerReplay, PodScaling, ScaleUpOutcome, ScaleUpSearch, TriggeredScaleUp};
 use model::NamespacedName;
-use query::autoscaler_setup::Setup;
+use query::autoscaler_choice::AutoscalerChoice;
 
-use crate::lines::line;
-use crate::output::{NEW, OLD, Out, counted, grouped};
+use crate::lines::write_field;
+use crate::output::{NEW, OLD, Printer, count_noun, group_digits};
 
-/// So many groups, and so much of what was assumed, are shown.
-const FEW: usize = 8;
-const FEW_ASSUMED: usize = 3;
+/// The most node groups and assumptions shown without `-o wide`.
+const MAX_SHOWN_GROUPS: usize = 8;
+const MAX_SHOWN_ASSUMPTIONS: usize = 3;
 
-/// Writes what the autoscaler makes of a pod; `wide` leaves nothing out.
+/// Prints the autoscaler's decision about a pending pod; `wide` abbreviates nothing.
 pub(super) fn write(
-    out: &mut Out,
+    out: &mut Printer,
     pod: &NamespacedName,
-    scaling: &Scaling,
+    scaling: &PodScaling,
     wide: bool,
 ) -> anyhow::Result<()> {
-    let Scaling { setup, played, seen } = scaling;
+    let PodScaling { autoscaler: setup, replay: played, results: seen } = scaling;
     let plain = Style::new();
-    line(out, "Autoscaler", &setup.to_string(), plain)?;
+    write_field(out, "Autoscaler", &setup.to_string(), plain)?;
     let Some(outcome) = &seen.outcome else { return Ok(()) };
-    let (text, style) = in_words(outcome, setup);
-    line(out, "Scale-up", &text, style)?;
+    let (text, style) = scale_up_text(outcome, setup);
+    write_field(out, "Scale-up", &text, style)?;
     if let Some(search) = &seen.search {
-        self::search(
+        self::write_search(
             out,
             pod,
             search,
-            matches!(outcome, Outcome::Stands(_) | Outcome::Unknown | Outcome::Scheduled),
+            matches!(
+                outcome,
+                ScaleUpOutcome::NotConsidered(_) | ScaleUpOutcome::Unknown | ScaleUpOutcome::Scheduled
+            ),
             wide,
         )?;
     }
-    for Triggered { first, last, times, increases } in &seen.triggered {
+    for TriggeredScaleUp { first, last, times, increases } in &seen.triggered {
         let is_told = seen.search.as_ref().is_some_and(|search| search.at == *first);
         let again = match times {
             1 => String::new(),
-            times => format!(", {} times until {last}", grouped(*times)),
+            times => format!(", {} times until {last}", group_digits(*times)),
         };
         if !is_told {
-            line(out, "Before", &format!("{first}  it triggered one: {}{again}", grown(increases)), plain)?;
+            write_field(
+                out,
+                "Before",
+                &format!("{first}  it triggered one: {}{again}", increases_text(increases)),
+                plain,
+            )?;
         }
     }
-    line(out, "Played", &self::played(played), plain)?;
-    assumed(out, setup, wide)
+    write_field(out, "Played", &self::simulated_text(played), plain)?;
+    write_assumptions(out, setup, wide)
 }
 
-/// What was taken for granted.
-pub(in crate::explain) fn assumed(out: &mut Out, setup: &Setup, wide: bool) -> anyhow::Result<()> {
-    let most = if wide { setup.assumed.len() } else { FEW_ASSUMED };
+/// Prints the assumptions made about node groups and settings.
+pub(in crate::explain) fn write_assumptions(
+    out: &mut Printer,
+    setup: &AutoscalerChoice,
+    wide: bool,
+) -> anyhow::Result<()> {
+    let most = if wide { setup.assumptions.len() } else { MAX_SHOWN_ASSUMPTIONS };
     let mut label = "Assumed";
-    for text in setup.assumed.iter().take(most) {
-        line(out, label, text, Style::new())?;
+    for text in setup.assumptions.iter().take(most) {
+        write_field(out, label, text, Style::new())?;
         label = "";
     }
-    match setup.assumed.len().saturating_sub(most) {
+    match setup.assumptions.len().saturating_sub(most) {
         0 => Ok(()),
-        more => line(out, "", &format!("and {more} more, which -o wide shows"), Style::new()),
+        more => write_field(out, "", &format!("and {more} more, which -o wide shows"), Style::new()),
     }
 }
 
-/// What was played, in words.
-pub(in crate::explain) fn played(played: &Played) -> String {
+/// The span of time and the number of loops that were simulated, as text.
+pub(in crate::explain) fn simulated_text(played: &AutoscalerReplay) -> String {
     let when = if played.as_recorded { ", when the recorded ones ran" } else { "" };
-    format!("from {}, {}{when}", played.from, counted(played.loops, "loop"))
+    format!("from {}, {}{when}", played.from, count_noun(played.loops, "loop"))
 }
 
 /// 26.3%
-pub(in crate::explain) fn share(share: f64) -> String {
+pub(in crate::explain) fn percent(share: f64) -> String {
     if !share.is_finite() {
         return "more than 100%".to_owned();
     }
@@ -81,111 +93,120 @@ pub(in crate::explain) fn share(share: f64) -> String {
     format!("{tenths}%")
 }
 
-fn in_words(outcome: &Outcome, setup: &Setup) -> (String, Style) {
+fn scale_up_text(outcome: &ScaleUpOutcome, setup: &AutoscalerChoice) -> (String, Style) {
     let text = match outcome {
-        Outcome::Triggers(increases) => return (format!("it triggers one: {}", grown(increases)), NEW),
-        Outcome::Stands(PodView::FindsRoom { node, upcoming }) => {
+        ScaleUpOutcome::Triggers(increases) => {
+            return (format!("it triggers one: {}", increases_text(increases)), NEW);
+        }
+        ScaleUpOutcome::NotConsidered(PodExplanation::Schedulable { node, upcoming }) => {
             let place =
                 if *upcoming { "on a node that is still to come".to_owned() } else { format!("on {node}") };
             return (format!("none is needed: there is room for it {place}"), NEW);
         }
-        Outcome::Scheduled => return ("none is needed: the scheduler places it".to_owned(), NEW),
-        Outcome::Awaits => {
+        ScaleUpOutcome::Scheduled => return ("none is needed: the scheduler places it".to_owned(), NEW),
+        ScaleUpOutcome::OtherGroupChosen => {
             return (
                 "not for it yet: a group could help it, and another one is chosen first".to_owned(),
                 NEW,
             );
         }
-        Outcome::Refused => "none: no group helps it",
-        Outcome::Unknown => "none: the autoscaler does not look at it",
-        Outcome::AllYoung => "none yet: the pods that wait are only just there",
-        Outcome::MaxNodesTotal => {
+        ScaleUpOutcome::NoGroupHelps => "none: no group helps it",
+        ScaleUpOutcome::Unknown => "none: the autoscaler does not look at it",
+        ScaleUpOutcome::AllPodsYoung => "none yet: the pods that wait are only just there",
+        ScaleUpOutcome::MaxNodesTotal => {
             let most = setup.settings.max_nodes_total;
             return (format!("none: there are as many nodes as may be (--max-nodes-total={most})"), OLD);
         }
-        Outcome::NotTried(why) => return (format!("none: the loop does not get to it: {why}"), OLD),
-        Outcome::Failed(why) => return (format!("one was tried and failed: {why}"), OLD),
-        Outcome::Stands(PodView::Placed) => "none: it has a node",
-        Outcome::Stands(PodView::Deleted) => "none: it is being deleted",
-        Outcome::Stands(PodView::NotRefused) => "none: no scheduler has said yet that no node takes it",
-        Outcome::Stands(PodView::Expendable) => {
+        ScaleUpOutcome::NotTried(why) => return (format!("none: the loop does not get to it: {why}"), OLD),
+        ScaleUpOutcome::Failed(why) => return (format!("one was tried and failed: {why}"), OLD),
+        ScaleUpOutcome::NotConsidered(PodExplanation::Scheduled) => "none: it has a node",
+        ScaleUpOutcome::NotConsidered(PodExplanation::BeingDeleted) => "none: it is being deleted",
+        ScaleUpOutcome::NotConsidered(PodExplanation::NotUnschedulable) => {
+            "none: no scheduler has said yet that no node takes it"
+        }
+        ScaleUpOutcome::NotConsidered(PodExplanation::Expendable) => {
             let cutoff = setup.settings.expendable_pods_priority_cutoff;
             return (format!("none: its priority is below {cutoff}, and nothing is done for such pods"), OLD);
         }
-        Outcome::Stands(PodView::OfDaemonSet) => {
+        ScaleUpOutcome::NotConsidered(PodExplanation::DaemonSetPod) => {
             "none: it belongs to a DaemonSet, which new nodes do not help"
         }
-        Outcome::Stands(PodView::Young { until }) => {
+        ScaleUpOutcome::NotConsidered(PodExplanation::Young { until }) => {
             return (format!("none yet: it has to wait until {until}"), OLD);
         }
-        Outcome::Stands(PodView::Waits) => "none: it waits, and is not among the pods that are looked at",
+        ScaleUpOutcome::NotConsidered(PodExplanation::AwaitsScaleUp) => {
+            "none: it waits, and is not among the pods that are looked at"
+        }
     };
     (text.to_owned(), OLD)
 }
 
-/// The search in which the pod took part: in the last loop, or `before`.
-fn search(
-    out: &mut Out,
+/// Prints the scale-up attempt that considered the pod: the one of the last loop or, if `before`, of an earlier one.
+fn write_search(
+    out: &mut Printer,
     pod: &NamespacedName,
-    search: &Search,
+    search: &ScaleUpSearch,
     before: bool,
     wide: bool,
 ) -> anyhow::Result<()> {
-    let Search { at, found } = search;
+    let ScaleUpSearch { at, result: found } = search;
     let plain = Style::new();
     if before {
-        let came = match &found.best {
-            Some(_) if found.triggered.contains(pod) => {
-                format!("it triggered one: {}", grown(&found.increases))
+        let came = match &found.best_group {
+            Some(_) if found.pods_triggered_scale_up.contains(pod) => {
+                format!("it triggered one: {}", increases_text(&found.increases))
             }
             Some(best) => format!("{best} was chosen, for other pods"),
             None => "no group helped it".to_owned(),
         };
-        line(out, "Before", &format!("{at}  {came}"), plain)?;
+        write_field(out, "Before", &format!("{at}  {came}"), plain)?;
     }
-    if found.best.is_some() {
-        line(out, "Chosen by", &chosen(&found.choice), plain)?;
+    if found.best_group.is_some() {
+        write_field(out, "Chosen by", &expanders_text(&found.expander_choices), plain)?;
     }
-    let options: Vec<String> = found.options.iter().map(|option| in_short(option, pod)).collect();
-    listed(out, "Options", &options, wide)?;
-    listed(out, "Rejected", &reasons(rejected(found, pod)), wide)?;
-    listed(out, "Skipped", &reasons(&found.skipped), wide)
+    let options: Vec<String> = found.options.iter().map(|option| option_text(option, pod)).collect();
+    write_list(out, "Options", &options, wide)?;
+    write_list(out, "Rejected", &reason_lines(rejection_reasons(found, pod)), wide)?;
+    write_list(out, "Skipped", &reason_lines(&found.skipped_groups), wide)
 }
 
-fn in_short(option: &ScaleUpOption, pod: &NamespacedName) -> String {
-    let nodes = counted(option.nodes.unsigned_abs(), "node");
-    let pods = counted(option.pods.len() as u64, "pod");
+fn option_text(option: &ScaleUpOption, pod: &NamespacedName) -> String {
+    let nodes = count_noun(option.nodes.unsigned_abs(), "node");
+    let pods = count_noun(option.pods.len() as u64, "pod");
     let own = if option.pods.iter().any(|other| other == pod) { "" } else { ", not this one" };
-    let similar: Vec<&str> = option.similar.iter().map(|group| &**group).collect();
+    let similar: Vec<&str> = option.similar_groups.iter().map(|group| &**group).collect();
     let shared =
         if similar.is_empty() { String::new() } else { format!(", shared with {}", similar.join(", ")) };
     format!("{}: {nodes} for {pods}{own}{shared}", option.group)
 }
 
-fn rejected<'a>(found: &'a ScaleUp, pod: &NamespacedName) -> &'a BTreeMap<Arc<str>, Vec<String>> {
+fn rejection_reasons<'a>(
+    found: &'a ScaleUpStatus,
+    pod: &NamespacedName,
+) -> &'a BTreeMap<Arc<str>, Vec<String>> {
     static NONE: BTreeMap<Arc<str>, Vec<String>> = BTreeMap::new();
-    let same = found.looked_at.iter().find(|same| same.pods.iter().any(|other| other == pod));
-    same.map_or(&NONE, |same| &same.rejected)
+    let same = found.equivalence_groups.iter().find(|same| same.pods.iter().any(|other| other == pod));
+    same.map_or(&NONE, |same| &same.rejected_groups)
 }
 
-fn reasons(reasons: &BTreeMap<Arc<str>, Vec<String>>) -> Vec<String> {
+fn reason_lines(reasons: &BTreeMap<Arc<str>, Vec<String>>) -> Vec<String> {
     reasons.iter().map(|(group, why)| format!("{group}: {}", why.join(", "))).collect()
 }
 
-fn listed(out: &mut Out, label: &str, lines: &[String], wide: bool) -> anyhow::Result<()> {
-    let most = if wide { lines.len() } else { FEW };
+fn write_list(out: &mut Printer, label: &str, lines: &[String], wide: bool) -> anyhow::Result<()> {
+    let most = if wide { lines.len() } else { MAX_SHOWN_GROUPS };
     let mut label = label;
     for text in lines.iter().take(most) {
-        line(out, label, text, Style::new())?;
+        write_field(out, label, text, Style::new())?;
         label = "";
     }
     match lines.len().saturating_sub(most) {
         0 => Ok(()),
-        more => line(out, "", &format!("and {more} more, which -o wide shows"), Style::new()),
+        more => write_field(out, "", &format!("and {more} more, which -o wide shows"), Style::new()),
     }
 }
 
-fn grown(increases: &[Increase]) -> String {
+fn increases_text(increases: &[Increase]) -> String {
     let one = |increase: &Increase| {
         let Increase { group, from, to, max } = increase;
         format!("{group} {from} -> {to} (max {max})")
@@ -193,20 +214,23 @@ fn grown(increases: &[Increase]) -> String {
     increases.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Expander by expander: what it makes of each group, and whom it leaves.
-fn chosen(choices: &[Choice]) -> String {
-    let one = |choice: &Choice| {
-        let scores =
-            choice.scores.iter().take(FEW).map(|(group, score)| format!("{group} {}", rounded(*score)));
+/// The expanders in order, with their scores by node group.
+fn expanders_text(choices: &[ExpanderChoice]) -> String {
+    let one = |choice: &ExpanderChoice| {
+        let scores = choice
+            .scores
+            .iter()
+            .take(MAX_SHOWN_GROUPS)
+            .map(|(group, score)| format!("{group} {}", rounded(*score)));
         let scores: Vec<String> = scores.collect();
         let scores = if scores.is_empty() { String::new() } else { format!(" ({})", scores.join(", ")) };
-        let tie = if choice.tie { ", of equals the first by name" } else { "" };
+        let tie = if choice.is_tie { ", of equals the first by name" } else { "" };
         format!("{}{scores}{tie}", choice.expander)
     };
     choices.iter().map(one).collect::<Vec<_>>().join(", then ")
 }
 
-/// A score in few digits.
+/// A score rounded to three decimals.
 fn rounded(score: f64) -> String {
     format!("{}", (score * 1000.0).round() / 1000.0)
 }
@@ -217,9 +241,9 @@ mod tests {
 
     #[test]
     fn shares_and_scores_have_few_digits() {
-        assert_eq!(share(0.2625), "26.3%");
-        assert_eq!(share(0.5), "50%");
-        assert_eq!(share(f64::INFINITY), "more than 100%");
+        assert_eq!(percent(0.2625), "26.3%");
+        assert_eq!(percent(0.5), "50%");
+        assert_eq!(percent(f64::INFINITY), "more than 100%");
         assert_eq!(rounded(0.123_456), "0.123");
         assert_eq!(rounded(12.0), "12");
     }

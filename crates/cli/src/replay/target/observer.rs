@@ -1,28 +1,28 @@
-//! A run into a real API server, shown on a terminal.
+//! A live replay's observer that prints to the terminal.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use live::applying::{Applier, Cleaned};
+use live::apply::{Applier, CleanupReport};
 use model::Moment;
-use replay::live_target::{Comparison, LiveNotice, LiveProgress, LiveReplayObserver, RunSummary};
+use replay::live_target::{LiveComparison, LiveNotice, LiveProgress, LiveReplayObserver, RunSummary};
 
 use super::printing;
-use crate::lines::harmless;
-use crate::output::{Out, times};
+use crate::lines::escape_line;
+use crate::output::{Printer, speed_text};
 use crate::progress::Progress;
-use crate::replay::clock::Reading;
-use crate::replay::folder::Folder;
+use crate::replay::clock::ReadProgress;
+use crate::replay::folder::OutputFolder;
 use crate::replay::{Replay, seconds, summary};
 use crate::signals;
 
-/// Prints what happens, and stops the run at a signal.
+/// Prints notices, progress and results, and stops the run at a signal.
 pub(super) struct TerminalObserver<'a> {
-    pub(super) asked: &'a Replay,
-    /// The path of the history that is played.
+    pub(super) arguments: &'a Replay,
+    /// The path of the history that is replayed.
     pub(super) history: &'a Path,
-    pub(super) out: &'a mut Out,
+    pub(super) out: &'a mut Printer,
 }
 
 // === impl TerminalObserver ===
@@ -30,20 +30,20 @@ pub(super) struct TerminalObserver<'a> {
 impl LiveReplayObserver for TerminalObserver<'_> {
     fn notice(&mut self, notice: LiveNotice) {
         let text = match notice {
-            LiveNotice::Risk(risk) => format!("warning: {}", harmless(&risk)),
+            LiveNotice::Risk(risk) => format!("warning: {}", escape_line(&risk)),
             LiveNotice::HookOutput(line) => line,
             LiveNotice::HookFailed(words) => format!("warning: {words}"),
         };
-        self.out.complain(&text);
+        self.out.print_to_stderr(&text);
     }
 
-    fn cleaned(&mut self, cleaned: &Cleaned) -> anyhow::Result<()> {
+    fn cleaned(&mut self, cleaned: &CleanupReport) -> anyhow::Result<()> {
         printing::cleaned(self.out, cleaned)
     }
 
-    /// Ctrl-C lets the requests under way finish, and ends the run.
+    /// Ctrl-C stops the run after the requests in progress.
     fn started(&mut self, applier: &Arc<Applier>) -> anyhow::Result<()> {
-        let (stop, applier) = (signals::stop()?, applier.clone());
+        let (stop, applier) = (signals::stop_requested()?, applier.clone());
         tokio::spawn(async move {
             stop.await;
             applier.stop();
@@ -54,13 +54,13 @@ impl LiveReplayObserver for TerminalObserver<'_> {
     fn playing(&mut self, from: Moment, end: Moment) -> Box<dyn FnMut(LiveProgress) + Send> {
         let bar = Progress::replay(self.out, seconds(end.nanos_since(from)));
         Box::new(move |progress| {
-            let words = progress.speed.map_or_else(|| "paused".to_owned(), times);
-            bar.played(seconds(progress.played_nanos), progress.at, &words);
+            let words = progress.speed.map_or_else(|| "paused".to_owned(), speed_text);
+            bar.set_replay_state(seconds(progress.played_nanos), progress.at, &words);
         })
     }
 
     fn finished(&mut self, summary: &RunSummary) -> anyhow::Result<()> {
-        match self.asked.output.as_str() {
+        match self.arguments.output.as_str() {
             "json" => writeln!(self.out.data()?, "{:#}", summary.to_json())?,
             _ => printing::summary(self.out, summary)?,
         }
@@ -68,16 +68,21 @@ impl LiveReplayObserver for TerminalObserver<'_> {
     }
 
     /// Writes the history of the target and the report to the folder of the replay.
-    fn recorded(&mut self, comparison: Comparison<'_>) -> anyhow::Result<()> {
-        let folder = Folder::choose(self.asked.out.as_deref(), self.history)?;
-        let scratch = folder.begin()?;
+    fn recorded(&mut self, comparison: LiveComparison<'_>) -> anyhow::Result<()> {
+        let folder = OutputFolder::choose(self.arguments.out.as_deref(), self.history)?;
+        let scratch = folder.create_pending()?;
         let path = scratch.path("replay.kine");
-        comparison.write_history(&path).with_context(|| scratch.doing())?;
-        let reading = Reading::new(self.out, comparison.plan());
+        comparison.write_history(&path).with_context(|| scratch.error_context())?;
+        let reading = ReadProgress::new(self.out, comparison.plan());
         let report = comparison.report(&path, reading)?;
-        std::fs::write(scratch.path("report.json"), report.to_json()?).with_context(|| scratch.doing())?;
+        std::fs::write(scratch.path("report.json"), report.to_json()?)
+            .with_context(|| scratch.error_context())?;
         scratch.publish()?;
-        // For programs there is the report.
-        if self.asked.output == "json" { Ok(()) } else { summary::compared(self.out, &report, &folder) }
+        // With JSON output the comparison is only in report.json.
+        if self.arguments.output == "json" {
+            Ok(())
+        } else {
+            summary::write_comparison(self.out, &report, &folder)
+        }
     }
 }

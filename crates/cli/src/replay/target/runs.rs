@@ -1,32 +1,32 @@
-//! `kinescope replay clean`, `pause`, `resume` and `runs`: what was played into an API server, and what is.
+//! `kinescope replay clean`, `pause`, `resume` and `runs`: management of live replays in an API server.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use live::Connection;
-use live::applying::Run;
+use live::apply::RunStatus;
 use replay::live_target::{SHUTDOWN_TIMEOUT, known_runs};
 
 use super::{now, printing};
 use crate::Outcome;
-use crate::output::{HEADING, Out};
+use crate::output::{HEADING, Printer};
 
 /// What is done about runs.
 #[derive(clap::Subcommand)]
-pub(in crate::replay) enum OfRun {
+pub(in crate::replay) enum RunCommand {
     /// Remove all that a replay created in an API server, and nothing else
-    Clean(Which),
+    Clean(RunArgs),
     /// Let a replay that is being played into an API server wait
-    Pause(Which),
+    Pause(RunArgs),
     /// Let a replay that waits go on
-    Resume(Which),
+    Resume(RunArgs),
     /// Show the replays that an API server knows of
-    Runs(Server),
+    Runs(ServerArgs),
 }
 
 /// Where.
 #[derive(clap::Args)]
-pub(in crate::replay) struct Server {
+pub(in crate::replay) struct ServerArgs {
     /// The kubeconfig of the API server
     #[arg(long, value_name = "KUBECONFIG")]
     target: PathBuf,
@@ -37,44 +37,44 @@ pub(in crate::replay) struct Server {
 
 /// Which.
 #[derive(clap::Args)]
-pub(in crate::replay) struct Which {
+pub(in crate::replay) struct RunArgs {
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
     /// The name of the run [default: the only one there is]
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
 }
 
-/// Columns.
-const NAME: usize = 24;
-const STATE: usize = 10;
-const AT: usize = 34;
+/// Widths of the columns.
+const NAME_WIDTH: usize = 24;
+const STATE_WIDTH: usize = 10;
+const TIME_WIDTH: usize = 34;
 
-impl OfRun {
-    pub(in crate::replay) fn run(&self, out: &mut Out) -> anyhow::Result<Outcome> {
+impl RunCommand {
+    pub(in crate::replay) fn run(&self, out: &mut Printer) -> anyhow::Result<Outcome> {
         let runtime = recorder::runtime()?;
-        let done = runtime.block_on(self.act(out));
+        let done = runtime.block_on(self.run_async(out));
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         done
     }
 
-    async fn act(&self, out: &mut Out) -> anyhow::Result<Outcome> {
-        let (OfRun::Clean(Which { server, .. })
-        | OfRun::Pause(Which { server, .. })
-        | OfRun::Resume(Which { server, .. })
-        | OfRun::Runs(server)) = self;
+    async fn run_async(&self, out: &mut Printer) -> anyhow::Result<Outcome> {
+        let (RunCommand::Clean(RunArgs { server, .. })
+        | RunCommand::Pause(RunArgs { server, .. })
+        | RunCommand::Resume(RunArgs { server, .. })
+        | RunCommand::Runs(server)) = self;
         let connection = Connection::open(Some(&server.target), server.context.as_deref()).await?;
         match self {
-            OfRun::Runs(_) => show(out, &known_runs::runs(&connection).await?)?,
-            OfRun::Clean(which) => {
+            RunCommand::Runs(_) => print_runs(out, &known_runs::list_runs(&connection).await?)?,
+            RunCommand::Clean(which) => {
                 let cleaned = known_runs::clean(connection, which.run.as_deref()).await?;
                 printing::cleaned(out, &cleaned)?;
-                if !cleaned.left.is_empty() {
-                    return Ok(Outcome::Otherwise);
+                if !cleaned.remaining.is_empty() {
+                    return Ok(Outcome::Negative);
                 }
             }
-            OfRun::Pause(which) | OfRun::Resume(which) => {
-                let paused = matches!(self, OfRun::Pause(_));
+            RunCommand::Pause(which) | RunCommand::Resume(which) => {
+                let paused = matches!(self, RunCommand::Pause(_));
                 let run = known_runs::set_paused(&connection, which.run.as_deref(), paused, now()).await?;
                 let words = if paused { "waits from now on" } else { "goes on" };
                 writeln!(out, "run {} {words}", run.name)?;
@@ -84,16 +84,20 @@ impl OfRun {
     }
 }
 
-fn show(out: &mut Out, runs: &[Run]) -> anyhow::Result<()> {
+fn print_runs(out: &mut Printer, runs: &[RunStatus]) -> anyhow::Result<()> {
     if runs.is_empty() {
-        out.complain("no runs found");
+        out.print_to_stderr("no runs found");
         return Ok(());
     }
-    writeln!(out, "{HEADING}{:<NAME$}{:<STATE$}{:<AT$}WHAT{HEADING:#}", "NAME", "STATE", "AT")?;
+    writeln!(
+        out,
+        "{HEADING}{:<NAME_WIDTH$}{:<STATE_WIDTH$}{:<TIME_WIDTH$}WHAT{HEADING:#}",
+        "NAME", "STATE", "AT"
+    )?;
     for run in runs {
-        let state = known_runs::state_word(run, now());
+        let state = known_runs::state_name(run, now());
         let at = run.position.map_or_else(|| "<none>".to_owned(), |at| at.to_string());
-        writeln!(out, "{:<NAME$}{state:<STATE$}{at:<AT$}{}", run.name, run.what)?;
+        writeln!(out, "{:<NAME_WIDTH$}{state:<STATE_WIDTH$}{at:<TIME_WIDTH$}{}", run.name, run.description)?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! The arguments of SimKube's way.
+//! The arguments of `--style simkube`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use live::transplant::Delays;
+use live::translate::StartupDelays;
 use replay::live_target::{SimkubeOptions, VIRTUAL_NAMESPACE_PREFIX};
 
 /// What concerns SimKube's way.
@@ -39,13 +39,13 @@ pub(super) struct SimkubeArgs {
 // === impl SimkubeArgs ===
 
 impl SimkubeArgs {
-    /// What is asked of it, if it is.
+    /// The options, if `--style simkube` was given.
     pub(super) fn options(&self) -> Option<SimkubeOptions> {
         let millis = |millis: u32| Duration::from_millis(millis.into());
         self.style.as_ref().map(|_| SimkubeOptions {
             tracer_config: self.tracer_config.clone(),
             namespace_prefix: self.virtual_ns_prefix.clone(),
-            delays: Delays {
+            delays: StartupDelays {
                 image_pull: millis(self.image_pull_delay),
                 image_pull_jitter: millis(self.image_pull_jitter),
                 startup: millis(self.pod_startup_delay),

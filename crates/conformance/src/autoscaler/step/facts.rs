@@ -1,14 +1,14 @@
-//! What is known of a loop, as words to compare.
+//! The facts of a loop, as words that can be compared.
 
 use std::collections::BTreeMap;
 
 use super::{Happened, Increase, Kind, Remaining, Removed, ScaleUp, Step, Unneeded, Unremovable, Way};
 
-/// What is known, field by field, causes before consequences: words that are there or not, whatever their order.
+/// Words by field, causes before consequences. The order of a field's words does not matter.
 pub(in crate::autoscaler) type Facts = Vec<(&'static str, Vec<String>)>;
 
 impl Step {
-    /// What is known of the loop.
+    /// The facts of the loop.
     pub(in crate::autoscaler) fn facts(&self) -> Facts {
         let mut facts = Facts::new();
         let mut tell = |field: &'static str, mut words: Vec<String>| {
@@ -51,7 +51,7 @@ impl Step {
     }
 }
 
-/// The names of a round's fields.
+/// The field names of a scale-up.
 type Fields = [&'static str; 9];
 
 const UP: Fields = [
@@ -89,7 +89,7 @@ const SALVO: Fields = [
 ];
 
 fn tell_rounds(rounds: &[ScaleUp], fields: Fields, tell: &mut impl FnMut(&'static str, Vec<String>)) {
-    // Only a salvo has several rounds: each word tells which.
+    // Only a salvo has several rounds: each word names its round.
     let many = |index: usize, word: String| if index == 0 { word } else { format!("#{} {word}", index + 1) };
     let all = |words: &dyn Fn(&ScaleUp) -> Vec<String>| {
         let of_round = |(index, round)| words(round).into_iter().map(move |word| many(index, word));
@@ -108,7 +108,7 @@ fn tell_rounds(rounds: &[ScaleUp], fields: Fields, tell: &mut impl FnMut(&'stati
     tell(failed, all(&|round| round.failed_groups.clone()));
 }
 
-/// Nothing is as good as not named.
+/// `name=number` for each number that is not zero: zero equals absent.
 fn numbers(numbers: &BTreeMap<String, i64>) -> Vec<String> {
     let there = numbers.iter().filter(|(_, number)| **number != 0);
     there.map(|(name, number)| format!("{name}={number}")).collect()

@@ -3,11 +3,11 @@
 use model::Moment;
 use serde_json::{Value, json};
 
-use super::{Fit, Meta, put, text, time};
+use super::{InfoResult, SnapshotMeta, set_if_not_empty, text, time};
 
 const MACHINE_CONTROLLER: &str = "machine-controller-manager";
 
-/// What `event_info` keeps of an event.
+/// A row of `event_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EventInfo {
     pub(crate) uid: String,
@@ -24,10 +24,10 @@ pub(crate) struct EventInfo {
 // === impl EventInfo ===
 
 impl EventInfo {
-    /// What the recorder keeps of this event, of either API group; `None` if it is of a component that it does not
-    /// listen to, or has no time.
-    pub(crate) fn of(event: &Value) -> Fit<Option<EventInfo>> {
-        // The newer group shows the same event with other names.
+    /// The recorder's row for an event of either API group; `None` if the recorder ignores its component, or it has no
+    /// time.
+    pub(crate) fn of(event: &Value) -> InfoResult<Option<EventInfo>> {
+        // The newer group has other names for the same fields.
         let either = |one: &str, other: &str| {
             if event[one].is_null() { event[other].clone() } else { event[one].clone() }
         };
@@ -51,8 +51,8 @@ impl EventInfo {
         let autoscaler = source == "cluster-autoscaler" || reporting == "cluster-autoscaler";
         let scheduler = source.contains("scheduler") || reporting.contains("scheduler");
         let at = if source == MACHINE_CONTROLLER {
-            // It tells of the control plane, whose events are read by other code: that takes the name for the
-            // namespace, and stops where a text is missing.
+            // Its events are in the control plane and are read by other code of the recorder, which takes the name for
+            // the namespace and fails where a string is missing.
             info.controller = source.to_owned();
             info.involved_namespace.clone_from(&info.involved_name);
             let whole = ["kind", "name", "uid"].iter().all(|field| involved[field].is_string());
@@ -68,19 +68,19 @@ impl EventInfo {
         Ok(at.map(|at| EventInfo { at, ..info }))
     }
 
-    /// An event that the recorder would have seen so. Its name is not recorded, its uid is.
+    /// An event from which the recorder would make this row. Its uid stands in for its name, which is not recorded.
     pub(crate) fn object(&self) -> Value {
-        // See above: of these events the namespace is lost.
+        // The namespace of these events is lost, see above.
         let namespace =
             if self.controller == MACHINE_CONTROLLER { "" } else { self.involved_namespace.as_str() };
-        let meta = Meta {
+        let meta = SnapshotMeta {
             name: self.uid.clone(),
             namespace: if namespace.is_empty() { "default" } else { namespace }.to_owned(),
             created: Some(self.at),
             deleted: None,
         };
         let mut object = meta.object("v1", "Event");
-        put(&mut object["metadata"], "uid", json!(self.uid));
+        set_if_not_empty(&mut object["metadata"], "uid", json!(self.uid));
         object["eventTime"] = json!(self.at.to_string());
         object["involvedObject"] = json!({});
         for (field, value) in [
@@ -89,13 +89,13 @@ impl EventInfo {
             ("name", &self.involved_name),
             ("uid", &self.involved_uid),
         ] {
-            put(&mut object["involvedObject"], field, json!(value));
+            set_if_not_empty(&mut object["involvedObject"], field, json!(value));
         }
         object["source"] = json!({});
-        put(&mut object["source"], "component", json!(self.controller));
-        put(&mut object, "reportingComponent", json!(self.controller));
-        put(&mut object, "reason", json!(self.reason));
-        put(&mut object, "message", json!(self.message));
+        set_if_not_empty(&mut object["source"], "component", json!(self.controller));
+        set_if_not_empty(&mut object, "reportingComponent", json!(self.controller));
+        set_if_not_empty(&mut object, "reason", json!(self.reason));
+        set_if_not_empty(&mut object, "message", json!(self.message));
         object
     }
 }

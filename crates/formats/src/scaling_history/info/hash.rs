@@ -1,7 +1,7 @@
-//! The recorder's fingerprint of what it takes for relevant to scaling.
+//! The recorder's hash of the fields that it considers relevant to scaling.
 //!
-//! Texts and numbers follow each other without anything between them, so different contents may have the same
-//! fingerprint: theirs do, and whoever compares must see what they see.
+//! Texts and numbers are hashed without separators, so different contents may have the same hash. The recorder compares
+//! hashes, so these must collide where the recorder's do.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::{Labels, Resources, list, text};
 
 #[derive(Default)]
-pub(crate) struct Hash(Md5);
+pub(crate) struct InfoHasher(Md5);
 
-// === impl Hash ===
+// === impl InfoHasher ===
 
-impl Hash {
+impl InfoHasher {
     pub(crate) fn text(&mut self, text: &str) {
         self.0.update(text.as_bytes());
     }
@@ -39,7 +39,7 @@ impl Hash {
         }
     }
 
-    /// The digits only: `100m` and `100` are the same to the recorder, `1` and `1M` too.
+    /// Hashes only the digits: `100m` and `100` are the same to the recorder, `1` and `1M` too.
     pub(crate) fn resources(&mut self, resources: &Resources) {
         for (name, amount) in resources {
             self.text(name);

@@ -3,17 +3,17 @@
 use kubernetes::quantity::Quantity;
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::{Fit, Labels, Meta, Resources, labels, put};
-use crate::scaling_history::times::go_millis;
+use super::hash::InfoHasher;
+use super::{InfoResult, Labels, Resources, SnapshotMeta, labels, set_if_not_empty};
+use crate::scaling_history::timestamps::go_millis;
 
 const API_VERSION: &str = "machine.sapcloud.io/v1alpha1";
 
-/// Where the name of a pool may be, in the order the recorder looks.
+/// Labels that may hold the pool's name, in the recorder's order.
 const POOL_LABELS: [&str; 3] =
     ["worker.gardener.cloud/pool", "worker_gardener_cloud_pool", "worker.gardener.cloud_pool"];
 
-/// Where the zone may be, in the order the recorder looks.
+/// Labels that may hold the zone, in the recorder's order.
 const ZONE_LABELS: [&str; 5] = [
     "topology.kubernetes.io/zone",
     "topology.gke.io/zone",
@@ -22,20 +22,20 @@ const ZONE_LABELS: [&str; 5] = [
     "failure-domain.beta.kubernetes.io/zone",
 ];
 
-/// What `mcd_info` keeps of a MachineDeployment.
+/// A row of `mcd_info`: a MachineDeployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineDeploymentInfo {
-    /// What names it.
-    pub meta: Meta,
-    /// How many machines it is to have.
+    /// Its name and times.
+    pub meta: SnapshotMeta,
+    /// The desired number of machines.
     pub replicas: i64,
     /// Its worker pool.
     pub pool: String,
     /// Its zone.
     pub zone: String,
-    /// A number or a share of machines beyond its size, in an update.
+    /// `maxSurge` of a rolling update, a number or a percentage.
     pub max_surge: String,
-    /// The same of machines that may be missing.
+    /// `maxUnavailable` of a rolling update, a number or a percentage.
     pub max_unavailable: String,
     /// The machine class of its machines.
     pub class: String,
@@ -45,10 +45,10 @@ pub struct MachineDeploymentInfo {
     pub taints: Vec<Value>,
 }
 
-/// What `mcc_info` keeps of a MachineClass.
+/// A row of `mcc_info`: a MachineClass.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClassInfo {
-    pub(crate) meta: Meta,
+    pub(crate) meta: SnapshotMeta,
     pub(crate) instance_type: String,
     pub(crate) pool: String,
     pub(crate) region: String,
@@ -60,24 +60,24 @@ pub(crate) struct MachineClassInfo {
 // === impl MachineDeploymentInfo ===
 
 impl MachineDeploymentInfo {
-    /// What the recorder keeps of this machine deployment. It gives up on one without labels, a pool, a strategy or a
+    /// The recorder's row for a machine deployment. The recorder rejects one without labels, a pool, a strategy or a
     /// class.
-    pub(crate) fn of(object: &Value) -> Fit<MachineDeploymentInfo> {
+    pub(crate) fn of(object: &Value) -> InfoResult<MachineDeploymentInfo> {
         let spec = &object["spec"];
         let template = &spec["template"]["spec"];
         let labels =
             required_labels(&template["nodeTemplate"]["metadata"]["labels"], "nodeTemplate's labels")?;
         let update = &spec["strategy"]["rollingUpdate"];
         Ok(MachineDeploymentInfo {
-            meta: Meta::of(object)?,
+            meta: SnapshotMeta::of(object)?,
             replicas: match &spec["replicas"] {
                 Value::Null if spec.get("replicas").is_none() => 0,
                 replicas => replicas.as_i64().ok_or("its replicas are no whole number")?,
             },
-            pool: pool(&labels)?,
+            pool: pool_name(&labels)?,
             zone: ZONE_LABELS.iter().find_map(|label| labels.get(*label)).cloned().unwrap_or_default(),
-            max_surge: count_or_share(&update["maxSurge"], "maxSurge")?,
-            max_unavailable: count_or_share(&update["maxUnavailable"], "maxUnavailable")?,
+            max_surge: int_or_string_text(&update["maxSurge"], "maxSurge")?,
+            max_unavailable: int_or_string_text(&update["maxUnavailable"], "maxUnavailable")?,
             class: required(&template["class"], "name")?,
             labels,
             taints: template_taints(template)?,
@@ -85,7 +85,7 @@ impl MachineDeploymentInfo {
     }
 
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         for part in [&self.meta.name, &self.meta.namespace, &self.pool, &self.zone] {
             hash.text(part);
         }
@@ -97,14 +97,14 @@ impl MachineDeploymentInfo {
         hash.hex()
     }
 
-    /// A machine deployment that the recorder would have seen so.
+    /// A machine deployment from which the recorder would make this row.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object(API_VERSION, "MachineDeployment");
         object["spec"] = json!({
             "replicas": self.replicas,
             "strategy": { "type": "RollingUpdate", "rollingUpdate": {
-                "maxSurge": number_or_text(&self.max_surge),
-                "maxUnavailable": number_or_text(&self.max_unavailable),
+                "maxSurge": int_or_string(&self.max_surge),
+                "maxUnavailable": int_or_string(&self.max_unavailable),
             } },
             "template": { "spec": {
                 "class": { "kind": "MachineClass", "name": self.class },
@@ -113,18 +113,22 @@ impl MachineDeploymentInfo {
         });
         let mut taints = self.taints.clone();
         for taint in &mut taints {
-            // The rows leave out what is empty, but without a value it would not have been recorded.
+            // Rows omit an empty value, but the recorder would drop a taint without one.
             if taint.get("value").is_none() {
                 taint["value"] = json!("");
             }
         }
-        put(&mut object["spec"]["template"]["spec"]["nodeTemplate"]["spec"], "taints", json!(taints));
+        set_if_not_empty(
+            &mut object["spec"]["template"]["spec"]["nodeTemplate"]["spec"],
+            "taints",
+            json!(taints),
+        );
         object
     }
 }
 
-/// Taints that lack a key, a value or an effect are lost, so those without value are.
-fn template_taints(template: &Value) -> Fit<Vec<Value>> {
+/// The recorder drops taints that lack a key, a value or an effect.
+fn template_taints(template: &Value) -> InfoResult<Vec<Value>> {
     let taints = match template["nodeTemplate"]["spec"].get("taints") {
         None => return Ok(Vec::new()),
         Some(Value::Array(taints)) => taints,
@@ -139,7 +143,7 @@ fn template_taints(template: &Value) -> Fit<Vec<Value>> {
                 return Err("a taint of it is not made of texts".to_owned());
             };
             let mut taint = json!({ "key": key, "effect": effect });
-            put(&mut taint, "value", json!(value));
+            set_if_not_empty(&mut taint, "value", json!(value));
             kept.push(taint);
         }
     }
@@ -149,8 +153,8 @@ fn template_taints(template: &Value) -> Fit<Vec<Value>> {
 // === impl MachineClassInfo ===
 
 impl MachineClassInfo {
-    /// What the recorder keeps of this machine class. It gives up on one without a node template or a pool.
-    pub(crate) fn of(object: &Value) -> Fit<MachineClassInfo> {
+    /// The recorder's row for a machine class. The recorder rejects one without a node template or a pool.
+    pub(crate) fn of(object: &Value) -> InfoResult<MachineClassInfo> {
         let template = &object["nodeTemplate"];
         let provider = &object["providerSpec"];
         let mut labels = match provider.get("labels") {
@@ -162,23 +166,23 @@ impl MachineClassInfo {
         let amount = |(name, amount): (&String, &Value)| {
             let text = amount.as_str().ok_or_else(|| format!("the capacity of {name} is no text"))?;
             let amount = Quantity::parse(text).map_err(|error| error.to_string())?;
-            // Read once more as it was printed, as the recorder does.
+            // Printed and parsed again, as the recorder does.
             let printed = Quantity::parse(&amount.to_string()).map_err(|error| error.to_string())?;
             Ok((name.clone(), printed))
         };
         Ok(MachineClassInfo {
-            meta: Meta::of(object)?,
+            meta: SnapshotMeta::of(object)?,
             instance_type: required(template, "instanceType")?,
-            pool: pool(&labels)?,
+            pool: pool_name(&labels)?,
             region: required(template, "region")?,
             zone: required(template, "zone")?,
             labels,
-            capacity: capacity.iter().map(amount).collect::<Fit<Resources>>()?,
+            capacity: capacity.iter().map(amount).collect::<InfoResult<Resources>>()?,
         })
     }
 
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.meta.name);
         hash.text(&self.meta.namespace);
         hash.number(go_millis(self.meta.created));
@@ -190,7 +194,7 @@ impl MachineClassInfo {
         hash.hex()
     }
 
-    /// A machine class that the recorder would have seen so.
+    /// A machine class from which the recorder would make this row.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object(API_VERSION, "MachineClass");
         object["nodeTemplate"] = json!({
@@ -204,21 +208,21 @@ impl MachineClassInfo {
     }
 }
 
-fn required(value: &Value, field: &str) -> Fit<String> {
+fn required(value: &Value, field: &str) -> InfoResult<String> {
     value[field].as_str().map(str::to_owned).ok_or_else(|| format!("it has no {field}"))
 }
 
-fn required_labels(value: &Value, what: &str) -> Fit<Labels> {
+fn required_labels(value: &Value, what: &str) -> InfoResult<Labels> {
     if value.is_object() { labels(value) } else { Err(format!("{what} are missing")) }
 }
 
-fn pool(labels: &Labels) -> Fit<String> {
+fn pool_name(labels: &Labels) -> InfoResult<String> {
     let found = POOL_LABELS.iter().find_map(|label| labels.get(*label));
     found.cloned().ok_or_else(|| format!("no label names its pool, such as {}", POOL_LABELS[0]))
 }
 
-/// `3`, `25%`: numbers beyond 32 bits are cut, as theirs are.
-pub(super) fn count_or_share(value: &Value, field: &str) -> Fit<String> {
+/// An IntOrString as a text, `3` or `25%`. Numbers are truncated to 32 bits, as in the recorder.
+pub(super) fn int_or_string_text(value: &Value, field: &str) -> InfoResult<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         other => match other.as_i64() {
@@ -228,8 +232,8 @@ pub(super) fn count_or_share(value: &Value, field: &str) -> Fit<String> {
     }
 }
 
-/// The number a text prints, or the text.
-pub(crate) fn number_or_text(text: &str) -> Value {
+/// An IntOrString: a number if the text is one, or else the text.
+pub(crate) fn int_or_string(text: &str) -> Value {
     match text.parse::<i32>() {
         Ok(number) if number.to_string() == text => json!(number),
         _ => json!(text),

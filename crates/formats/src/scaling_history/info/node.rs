@@ -1,59 +1,62 @@
-//! Nodes, and how many volumes they take.
+//! Nodes, and CSINodes with their volume limits.
 
 use model::{Moment, Object};
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::{Fit, Labels, Meta, Resources, changed, labels, list, put, resources, taints, text};
+use super::hash::InfoHasher;
+use super::{
+    InfoResult, Labels, Resources, SnapshotMeta, labels, last_changed, list, resources, set_if_not_empty,
+    taints, text,
+};
 
-/// Machine-controller-manager's note to itself, which the recorder drops.
+/// Bookkeeping of machine-controller-manager, which the recorder drops.
 const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 
-/// What `node_info` keeps of a node.
+/// A row of `node_info`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeInfo {
-    /// What names it.
-    pub meta: Meta,
-    /// The last change of a condition, or else when it was made.
+    /// Its name and times.
+    pub meta: SnapshotMeta,
+    /// The last transition of a condition, or else the creation.
     pub changed: Option<Moment>,
-    /// What the cloud calls it.
+    /// The cloud provider's ID.
     pub provider_id: String,
-    /// How many volumes it takes; 0 if that is not known. It is told by its CSINode, so the recorder always writes 0.
+    /// How many volumes can be attached; 0 if not known. It comes from the CSINode, so the recorder always writes 0.
     pub volumes: i64,
     /// Its labels.
     pub labels: Labels,
     /// Its taints.
     pub taints: Vec<Value>,
-    /// What pods may have of it.
+    /// Resources available to pods.
     pub allocatable: Resources,
-    /// All it has.
+    /// All its resources.
     pub capacity: Resources,
 }
 
-/// What `csi_node_info` keeps of a CSINode.
+/// A row of `csi_node_info`.
 #[derive(Clone, Debug)]
 pub(crate) struct CsiNodeInfo {
-    pub(crate) meta: Meta,
-    /// Of the first driver; -1 if there is none or it does not say.
+    pub(crate) meta: SnapshotMeta,
+    /// The first driver's volume limit; -1 if there is none.
     pub(crate) volumes: i64,
 }
 
 // === impl NodeInfo ===
 
 impl NodeInfo {
-    /// What is kept of this node. Says why it cannot be understood.
-    pub fn read(node: &Object) -> Fit<NodeInfo> {
+    /// The row for a node. The error says why the node cannot be parsed.
+    pub fn read(node: &Object) -> InfoResult<NodeInfo> {
         NodeInfo::of(&node.value().map_err(|error| error.to_string())?)
     }
 
-    /// What the recorder keeps of this node.
-    pub(crate) fn of(object: &Value) -> Fit<NodeInfo> {
-        let meta = Meta::of(object)?;
+    /// The recorder's row for a node.
+    pub(crate) fn of(object: &Value) -> InfoResult<NodeInfo> {
+        let meta = SnapshotMeta::of(object)?;
         let (spec, status) = (&object["spec"], &object["status"]);
         let mut labels = labels(&object["metadata"]["labels"])?;
         labels.remove(LAST_APPLIED);
         Ok(NodeInfo {
-            changed: changed(meta.created, &status["conditions"])?,
+            changed: last_changed(meta.created, &status["conditions"])?,
             meta,
             provider_id: text(spec, "providerID").to_owned(),
             volumes: 0,
@@ -65,7 +68,7 @@ impl NodeInfo {
     }
 
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.meta.name);
         hash.text(&self.meta.namespace);
         hash.labels(&self.labels);
@@ -75,23 +78,23 @@ impl NodeInfo {
         hash.hex()
     }
 
-    /// A node that the recorder would have seen so: ready, as all it records are.
+    /// A node from which the recorder would make this row: ready, as are all that it records.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object("v1", "Node");
-        put(&mut object["metadata"], "labels", json!(self.labels));
+        set_if_not_empty(&mut object["metadata"], "labels", json!(self.labels));
         object["spec"] = json!({});
-        put(&mut object["spec"], "providerID", json!(self.provider_id));
-        put(&mut object["spec"], "taints", json!(self.taints));
+        set_if_not_empty(&mut object["spec"], "providerID", json!(self.provider_id));
+        set_if_not_empty(&mut object["spec"], "taints", json!(self.taints));
         let mut condition = json!({ "type": "Ready", "status": "True" });
-        put(&mut condition, "lastTransitionTime", json!(self.changed.map(|at| at.to_string())));
+        set_if_not_empty(&mut condition, "lastTransitionTime", json!(self.changed.map(|at| at.to_string())));
         object["status"] = json!({ "conditions": [condition] });
-        put(&mut object["status"], "allocatable", json!(self.allocatable));
-        put(&mut object["status"], "capacity", json!(self.capacity));
+        set_if_not_empty(&mut object["status"], "allocatable", json!(self.allocatable));
+        set_if_not_empty(&mut object["status"], "capacity", json!(self.capacity));
         object
     }
 }
 
-/// Whether a node says that it is ready.
+/// Whether a node's condition `Ready` is `True`.
 pub(crate) fn is_ready(node: &Value) -> bool {
     list(&node["status"]["conditions"])
         .iter()
@@ -101,14 +104,14 @@ pub(crate) fn is_ready(node: &Value) -> bool {
 // === impl CsiNodeInfo ===
 
 impl CsiNodeInfo {
-    /// What the recorder keeps of this CSINode: its first driver's count.
-    pub(crate) fn of(object: &Value) -> Fit<CsiNodeInfo> {
+    /// The recorder's row for a CSINode: its first driver's count.
+    pub(crate) fn of(object: &Value) -> InfoResult<CsiNodeInfo> {
         let first = &object["spec"]["drivers"][0];
         let volumes = first["allocatable"]["count"].as_i64().unwrap_or(-1);
-        Ok(CsiNodeInfo { meta: Meta::of(object)?, volumes })
+        Ok(CsiNodeInfo { meta: SnapshotMeta::of(object)?, volumes })
     }
 
-    /// A CSINode that the recorder would have seen so. The driver's name is not recorded.
+    /// A CSINode from which the recorder would make this row. The driver's name is not recorded.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object("storage.k8s.io/v1", "CSINode");
         let driver = json!({ "name": "unknown", "nodeID": self.meta.name, "topologyKeys": null, "allocatable": { "count": self.volumes } });

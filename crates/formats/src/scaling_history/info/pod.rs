@@ -1,4 +1,4 @@
-//! Pods: the whole spec, and what the scheduler had to say.
+//! Pods: the whole spec, and their scheduling status.
 
 use std::cmp::Ordering;
 use std::fmt::Write;
@@ -6,51 +6,54 @@ use std::fmt::Write;
 use model::{Moment, Object};
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::{Fit, Labels, Meta, Resources, changed, labels, list, put, resources, text};
+use super::hash::InfoHasher;
+use super::{
+    InfoResult, Labels, Resources, SnapshotMeta, labels, last_changed, list, resources, set_if_not_empty,
+    text,
+};
 
-/// What `pod_info` keeps of a pod.
+/// A row of `pod_info`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodInfo {
-    /// What names it.
-    pub meta: Meta,
-    /// The last change of a condition, or else when it was made.
+    /// Its name and times.
+    pub meta: SnapshotMeta,
+    /// The last transition of a condition, or else the creation.
     pub changed: Option<Moment>,
     /// Its uid.
     pub uid: String,
-    /// The node that is cleared for it. The recorder never fills it; files of others may.
+    /// Its nominated node. The recorder leaves it empty; files of other programs may have it.
     pub nominated: String,
     /// Its phase.
     pub phase: String,
     /// Its labels.
     pub labels: Labels,
-    /// The sum over the containers proper: no init containers, no overhead.
+    /// The sum of the regular containers' requests: without init containers and overhead.
     pub requests: Resources,
-    /// All of its spec.
+    /// Its whole spec.
     pub spec: Value,
-    /// What the scheduler had to say.
+    /// Its scheduling status.
     pub status: ScheduleStatus,
 }
 
-/// What the scheduler had to say about a pod.
+/// The scheduling status of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleStatus {
-    /// Nothing yet: such pods are not recorded.
+    /// Not yet attempted by the scheduler: such pods are not recorded.
     Pending = -2,
-    /// There is a node to be cleared for it.
+    /// It has a nominated node.
     Nominated = -1,
-    /// No node fits.
+    /// It is unschedulable.
     Unscheduled = 0,
-    /// It has its node, or belongs to one by its owner.
+    /// It is bound to a node, or its owner is a DaemonSet or a Node.
     Committed = 1,
 }
 
 // === impl PodInfo ===
 
 impl PodInfo {
-    /// What is kept of this pod, and beside what the recorder keeps the node that is being cleared for it: their type
-    /// has the place. Says why it cannot be understood.
-    pub fn read(pod: &Object) -> Fit<PodInfo> {
+    /// The row for a pod. Unlike the recorder's it has the nominated node, for which Gardener's type has a field. The
+    /// error says why the pod cannot be parsed.
+    pub fn read(pod: &Object) -> InfoResult<PodInfo> {
         let pod = pod.value().map_err(|error| error.to_string())?;
         let mut info = PodInfo::of(&pod)?;
         if info.status == ScheduleStatus::Nominated {
@@ -59,16 +62,16 @@ impl PodInfo {
         Ok(info)
     }
 
-    /// What the recorder keeps of this pod.
-    pub(crate) fn of(object: &Value) -> Fit<PodInfo> {
-        let meta = Meta::of(object)?;
+    /// The recorder's row for a pod.
+    pub(crate) fn of(object: &Value) -> InfoResult<PodInfo> {
+        let meta = SnapshotMeta::of(object)?;
         let status = &object["status"];
         let mut spec = object["spec"].clone();
         check_spec(&spec)?;
-        // The first to ask decides how the sum is written, so it is made before the order changes.
+        // The first container determines the sum's format, so the sum is computed before sorting.
         let requests = requests(&spec)?;
-        // Their hash sorts these lists in place, before the spec is written. Their sort keeps the order of equals up to
-        // twelve entries; beyond that this one differs where tolerations share a key.
+        // The recorder's hash sorts these lists in place before the spec is written. Go's sort is stable up to twelve
+        // entries; beyond that this one differs where tolerations share a key.
         for (field, by) in
             [("containers", "name"), ("tolerations", "key"), ("topologySpreadConstraints", "topologyKey")]
         {
@@ -77,7 +80,7 @@ impl PodInfo {
             }
         }
         Ok(PodInfo {
-            changed: changed(meta.created, &status["conditions"])?,
+            changed: last_changed(meta.created, &status["conditions"])?,
             meta,
             uid: text(&object["metadata"], "uid").to_owned(),
             nominated: String::new(),
@@ -94,10 +97,10 @@ impl PodInfo {
         text(&self.spec, "nodeName")
     }
 
-    /// Of a spec whose lists [`of`](PodInfo::of) has sorted. Phase, conditions, affinity, priority, volumes and much
-    /// else are no part of it.
-    pub(crate) fn hash(&self) -> Fit<String> {
-        let mut hash = Hash::default();
+    /// The recorder's hash, of a spec whose lists [`of`](PodInfo::of) has sorted. Among others it does not include
+    /// phase, conditions, affinity, priority and volumes.
+    pub(crate) fn hash(&self) -> InfoResult<String> {
+        let mut hash = InfoHasher::default();
         for part in [&*self.meta.name, &self.meta.namespace, self.node_name(), &self.nominated] {
             hash.text(part);
         }
@@ -137,14 +140,14 @@ impl PodInfo {
         Ok(hash.hex())
     }
 
-    /// A pod that the recorder would have seen so.
+    /// A pod from which the recorder would make this row.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object("v1", "Pod");
         let metadata = &mut object["metadata"];
-        put(metadata, "uid", json!(self.uid));
-        put(metadata, "labels", json!(self.labels));
+        set_if_not_empty(metadata, "uid", json!(self.uid));
+        set_if_not_empty(metadata, "labels", json!(self.labels));
         if self.status == ScheduleStatus::Committed && self.node_name().is_empty() {
-            // Only pods of these owners count as committed without a node. Whose they are is not recorded.
+            // Without a node only pods of a DaemonSet or a Node count as committed. Their owner is not recorded.
             metadata["ownerReferences"] =
                 json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "unknown", "uid": "" }]);
         }
@@ -153,10 +156,10 @@ impl PodInfo {
             ScheduleStatus::Committed => json!({ "type": "PodScheduled", "status": "True" }),
             _ => json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }),
         };
-        put(&mut condition, "lastTransitionTime", json!(self.changed.map(|at| at.to_string())));
+        set_if_not_empty(&mut condition, "lastTransitionTime", json!(self.changed.map(|at| at.to_string())));
         object["status"] = json!({ "conditions": [condition] });
         let phase = match (&*self.phase, self.status) {
-            // Files from before 2024-10-10 do not tell.
+            // Files from before 2024-10-10 do not contain the phase.
             ("", ScheduleStatus::Committed) => "Running",
             ("", _) => "Pending",
             (phase, _) => phase,
@@ -170,7 +173,7 @@ impl PodInfo {
     }
 }
 
-fn requests(spec: &Value) -> Fit<Resources> {
+fn requests(spec: &Value) -> InfoResult<Resources> {
     let mut sum = Resources::new();
     for container in list(&spec["containers"]) {
         for (name, amount) in resources(&container["resources"]["requests"])? {
@@ -183,8 +186,8 @@ fn requests(spec: &Value) -> Fit<Resources> {
     Ok(sum)
 }
 
-/// The least a spec must be for others to read it.
-pub(crate) fn check_spec(spec: &Value) -> Fit<()> {
+/// Checks what other functions rely on: the spec is an object, and its containers are a list of objects.
+pub(crate) fn check_spec(spec: &Value) -> InfoResult<()> {
     let containers = spec.as_object().map(|spec| spec.get("containers"));
     match containers {
         Some(None | Some(Value::Null)) => Ok(()),
@@ -195,7 +198,7 @@ pub(crate) fn check_spec(spec: &Value) -> Fit<()> {
 }
 
 /// A label selector as Kubernetes' generated Go code prints it.
-fn selector_text(selector: &Value) -> Fit<String> {
+fn selector_text(selector: &Value) -> InfoResult<String> {
     let mut out = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     let add = |out: &mut String, parts: std::fmt::Arguments<'_>| {
         out.write_fmt(parts).expect("a String takes all that is written to it");
@@ -249,8 +252,8 @@ impl ScheduleStatus {
         if refused { ScheduleStatus::Unscheduled } else { ScheduleStatus::Pending }
     }
 
-    /// By the number it is recorded as.
-    pub(crate) fn numbered(number: i64) -> Fit<ScheduleStatus> {
+    /// The status with the number that a row contains.
+    pub(crate) fn from_number(number: i64) -> InfoResult<ScheduleStatus> {
         Ok(match number {
             -1 => ScheduleStatus::Nominated,
             0 => ScheduleStatus::Unscheduled,

@@ -2,24 +2,24 @@
 
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::{Fit, Labels, Meta, labels, put, text};
-use crate::scaling_history::times::go_millis;
+use super::hash::InfoHasher;
+use super::{InfoResult, Labels, SnapshotMeta, labels, set_if_not_empty, text};
+use crate::scaling_history::timestamps::go_millis;
 
-/// What `pc_info` keeps of a PriorityClass.
+/// A row of `pc_info`: a PriorityClass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriorityClassInfo {
-    /// What names it.
-    pub meta: Meta,
+    /// Its name and times.
+    pub meta: SnapshotMeta,
     /// Its uid.
     pub uid: String,
     /// The priority.
     pub value: i32,
-    /// Whether pods have it that name none.
+    /// Whether it applies to pods without a class.
     pub global_default: bool,
-    /// Whether its pods push others aside.
+    /// Whether its pods may preempt others.
     pub preemption_policy: String,
-    /// In words.
+    /// Its description.
     pub description: String,
     /// Its labels.
     pub labels: Labels,
@@ -28,16 +28,16 @@ pub struct PriorityClassInfo {
 // === impl PriorityClassInfo ===
 
 impl PriorityClassInfo {
-    /// What the recorder keeps of this class.
-    pub(crate) fn of(object: &Value) -> Fit<PriorityClassInfo> {
+    /// The recorder's row for a priority class.
+    pub(crate) fn of(object: &Value) -> InfoResult<PriorityClassInfo> {
         let value = object["value"].as_i64().unwrap_or_default();
         let policy = text(object, "preemptionPolicy");
         Ok(PriorityClassInfo {
-            meta: Meta::of(object)?,
+            meta: SnapshotMeta::of(object)?,
             uid: text(&object["metadata"], "uid").to_owned(),
             value: i32::try_from(value).map_err(|_| format!("the value {value} takes more than 32 bits"))?,
             global_default: object["globalDefault"].as_bool().unwrap_or_default(),
-            // An API server sets it where it is not given; without it the recorder would stop.
+            // The API server sets it by default; without it the recorder would fail.
             preemption_policy: if policy.is_empty() { "PreemptLowerPriority" } else { policy }.to_owned(),
             description: text(object, "description").to_owned(),
             labels: labels(&object["metadata"]["labels"])?,
@@ -45,11 +45,11 @@ impl PriorityClassInfo {
     }
 
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.meta.name);
         let created = go_millis(self.meta.created).to_be_bytes();
         hash.bytes(&created);
-        // The value overwrites half of the buffer that still holds the time.
+        // The recorder reuses a buffer: the value overwrites its first half, the second still holds the time.
         hash.bytes(&self.value.to_be_bytes());
         hash.bytes(&created[4..]);
         hash.bytes(&[u8::from(self.global_default)]);
@@ -57,17 +57,17 @@ impl PriorityClassInfo {
         hash.hex()
     }
 
-    /// A class that the recorder would have seen so.
+    /// A priority class from which the recorder would make this row.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object("scheduling.k8s.io/v1", "PriorityClass");
-        put(&mut object["metadata"], "uid", json!(self.uid));
-        put(&mut object["metadata"], "labels", json!(self.labels));
+        set_if_not_empty(&mut object["metadata"], "uid", json!(self.uid));
+        set_if_not_empty(&mut object["metadata"], "labels", json!(self.labels));
         object["value"] = json!(self.value);
         if self.global_default {
             object["globalDefault"] = json!(true);
         }
-        put(&mut object, "description", json!(self.description));
-        put(&mut object, "preemptionPolicy", json!(self.preemption_policy));
+        set_if_not_empty(&mut object, "description", json!(self.description));
+        set_if_not_empty(&mut object, "preemptionPolicy", json!(self.preemption_policy));
         object
     }
 }

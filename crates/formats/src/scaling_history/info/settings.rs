@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::{Fit, Meta, list};
+use super::hash::InfoHasher;
+use super::{InfoResult, SnapshotMeta, list};
 
-/// What `ca_settings_info` keeps. What was not given is zero, empty or false.
+/// A row of `ca_settings_info`. Flags that are not set are zero, empty or false.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsInfo {
     /// `--expander`
@@ -28,21 +28,21 @@ pub struct SettingsInfo {
     pub ignore_daemon_sets: bool,
     /// `--max-nodes-total`
     pub max_nodes_total: i64,
-    /// What its ConfigMap of priorities says.
+    /// The content of the priority expander's ConfigMap.
     pub priorities: String,
 }
 
 /// The Deployment whose flags are recorded.
-pub(crate) const DEPLOYMENT: &str = "cluster-autoscaler";
+pub(crate) const AUTOSCALER_DEPLOYMENT: &str = "cluster-autoscaler";
 /// The ConfigMap whose priorities are recorded.
-pub(crate) const PRIORITIES: &str = "cluster-autoscaler-priority-expander";
+pub(crate) const PRIORITIES_CONFIG_MAP: &str = "cluster-autoscaler-priority-expander";
 
 // === impl SettingsInfo ===
 
 impl SettingsInfo {
-    /// What the recorder makes of the first container's command; it reads no more than these flags, and nothing at
-    /// all if one of them is wrong.
-    pub(crate) fn of(deployment: &Value) -> Fit<SettingsInfo> {
+    /// The recorder's row for the flags of the first container's command. The recorder reads only these flags, and
+    /// rejects all of them if one is invalid.
+    pub(crate) fn of(deployment: &Value) -> InfoResult<SettingsInfo> {
         let container = &deployment["spec"]["template"]["spec"]["containers"][0];
         if !container["command"].is_array() {
             return Err("its first container has no command".to_owned());
@@ -50,7 +50,7 @@ impl SettingsInfo {
         let mut settings = SettingsInfo::default();
         for flag in list(&container["command"]) {
             let flag = flag.as_str().ok_or("its command is not made of texts")?;
-            // What comes after a second sign is lost.
+            // As in the recorder, text after a second `=` is lost.
             let mut parts = flag.split('=');
             let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
             settings.set(name, value).map_err(|why| format!("{flag}: {why}"))?;
@@ -58,15 +58,15 @@ impl SettingsInfo {
         Ok(settings)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Fit<()> {
+    fn set(&mut self, name: &str, value: &str) -> InfoResult<()> {
         match name {
-            "--max-graceful-termination-sec" => self.max_graceful_termination_seconds = number(value)?,
-            "--max-node-provision-time" => self.max_node_provision_millis = millis(value)?,
-            "--scan-interval" => self.scan_interval_millis = millis(value)?,
-            "--max-empty-bulk-delete" => self.max_empty_bulk_delete = number(value)?,
-            "--new-pod-scale-up-delay" => self.new_pod_scale_up_delay_millis = millis(value)?,
-            "--ignore-daemonsets-utilization" => self.ignore_daemon_sets = truth(value)?,
-            "--max-nodes-total" => self.max_nodes_total = number(value)?,
+            "--max-graceful-termination-sec" => self.max_graceful_termination_seconds = parse_integer(value)?,
+            "--max-node-provision-time" => self.max_node_provision_millis = parse_millis(value)?,
+            "--scan-interval" => self.scan_interval_millis = parse_millis(value)?,
+            "--max-empty-bulk-delete" => self.max_empty_bulk_delete = parse_integer(value)?,
+            "--new-pod-scale-up-delay" => self.new_pod_scale_up_delay_millis = parse_millis(value)?,
+            "--ignore-daemonsets-utilization" => self.ignore_daemon_sets = parse_bool(value)?,
+            "--max-nodes-total" => self.max_nodes_total = parse_integer(value)?,
             "--expander" => value.clone_into(&mut self.expander),
             "--nodes" => {
                 let mut parts = value.split(':');
@@ -74,17 +74,17 @@ impl SettingsInfo {
                 let (Some(min), Some(max), Some(group)) = (min, max, group) else {
                     return Err("it is not min:max:name".to_owned());
                 };
-                // They look at one error only, the second.
-                self.groups.insert(group.to_owned(), (number(min).unwrap_or(0), number(max)?));
+                // The recorder checks only the second of the two errors.
+                self.groups.insert(group.to_owned(), (parse_integer(min).unwrap_or(0), parse_integer(max)?));
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// The names of the groups are no part of it.
+    /// The recorder's hash, which does not include the names of the groups.
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.expander);
         for (min, max) in self.groups.values() {
             hash.number(*min);
@@ -99,14 +99,14 @@ impl SettingsInfo {
         ] {
             hash.number(number);
         }
-        // Zero for true, as they have it.
+        // Zero for true, as in the recorder.
         hash.bytes(&[u8::from(!self.ignore_daemon_sets)]);
         hash.number(self.max_nodes_total);
         hash.text(&self.priorities);
         hash.hex()
     }
 
-    /// A Deployment with these flags. Where it runs is not recorded.
+    /// A Deployment with these flags. Its namespace is not recorded.
     pub(crate) fn object(&self) -> Value {
         let numbers = [
             ("--max-graceful-termination-sec", self.max_graceful_termination_seconds),
@@ -138,31 +138,38 @@ impl SettingsInfo {
             command.push("--ignore-daemonsets-utilization=true".to_owned());
         }
         command.extend(self.groups.iter().map(|(group, (min, max))| format!("--nodes={min}:{max}:{group}")));
-        let meta =
-            Meta { name: DEPLOYMENT.to_owned(), namespace: "kube-system".to_owned(), ..Meta::default() };
+        let meta = SnapshotMeta {
+            name: AUTOSCALER_DEPLOYMENT.to_owned(),
+            namespace: "kube-system".to_owned(),
+            ..SnapshotMeta::default()
+        };
         let mut object = meta.object("apps/v1", "Deployment");
         object["spec"] = json!({ "template": { "spec": { "containers": [
-            { "name": DEPLOYMENT, "command": command },
+            { "name": AUTOSCALER_DEPLOYMENT, "command": command },
         ] } } });
         object
     }
 }
 
 /// The ConfigMap with these priorities.
-pub(crate) fn priorities_object(priorities: &str) -> Value {
-    let meta = Meta { name: PRIORITIES.to_owned(), namespace: "kube-system".to_owned(), ..Meta::default() };
+pub(crate) fn priorities_config_map(priorities: &str) -> Value {
+    let meta = SnapshotMeta {
+        name: PRIORITIES_CONFIG_MAP.to_owned(),
+        namespace: "kube-system".to_owned(),
+        ..SnapshotMeta::default()
+    };
     let mut object = meta.object("v1", "ConfigMap");
     object["data"] = json!({ "priorities": priorities });
     object
 }
 
-/// A whole number as Go reads one.
-fn number(text: &str) -> Fit<i64> {
+/// An integer as Go parses it.
+fn parse_integer(text: &str) -> InfoResult<i64> {
     text.parse().map_err(|_| "it is no whole number".to_owned())
 }
 
-/// The words Go takes for true and false.
-fn truth(text: &str) -> Fit<bool> {
+/// A boolean as Go parses it.
+fn parse_bool(text: &str) -> InfoResult<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -170,8 +177,8 @@ fn truth(text: &str) -> Fit<bool> {
     }
 }
 
-/// A span of time as Go reads one, such as `1h0m10s` or `1.5m`, in whole milliseconds.
-fn millis(text: &str) -> Fit<i64> {
+/// A duration as Go parses it, such as `1h0m10s` or `1.5m`, in whole milliseconds.
+fn parse_millis(text: &str) -> InfoResult<i64> {
     let bad = || "it is no span of time such as 10s or 1h30m".to_owned();
     let (negative, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),

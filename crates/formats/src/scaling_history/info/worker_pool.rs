@@ -1,53 +1,53 @@
-//! Pools of workers: the parts of Gardener's Worker resource.
+//! Worker pools of Gardener's Worker resource.
 
 use std::collections::BTreeMap;
 
 use model::Moment;
 use serde_json::{Value, json};
 
-use super::hash::Hash;
-use super::machine::{count_or_share, number_or_text};
-use super::{Fit, Meta, time};
-use crate::scaling_history::times::go_millis;
+use super::hash::InfoHasher;
+use super::machine::{int_or_string, int_or_string_text};
+use super::{InfoResult, SnapshotMeta, time};
+use crate::scaling_history::timestamps::go_millis;
 
-/// When Gardener last touched a Worker, which the recorder takes for the time of the change.
-const TIMESTAMP: &str = "gardener.cloud/timestamp";
+/// The annotation with the time at which Gardener last updated a Worker; the recorder takes it for the change's time.
+const TIMESTAMP_ANNOTATION: &str = "gardener.cloud/timestamp";
 
-/// What `worker_pool_info` keeps of a pool.
+/// A row of `worker_pool_info`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPoolInfo {
     /// The pool's name and the Worker's namespace and times.
-    pub meta: Meta,
-    /// When Gardener last touched the Worker.
+    pub meta: SnapshotMeta,
+    /// When Gardener last updated the Worker.
     pub changed: Option<Moment>,
-    /// What its machines are.
+    /// The type of its machines.
     pub machine_type: String,
-    /// Their processors.
+    /// Their CPU architecture.
     pub architecture: String,
     /// The fewest machines.
     pub minimum: i64,
     /// The most machines.
     pub maximum: i64,
-    /// A number or a share of machines beyond its size, in an update.
+    /// `maxSurge` of a rolling update, a number or a percentage.
     pub max_surge: String,
-    /// The same of machines that may be missing.
+    /// `maxUnavailable` of a rolling update, a number or a percentage.
     pub max_unavailable: String,
-    /// Where its machines may be.
+    /// The zones of its machines.
     pub zones: Vec<String>,
 }
 
 // === impl WorkerPoolInfo ===
 
 impl WorkerPoolInfo {
-    /// The pools of this Worker by name. The recorder gives up on all of them if one lacks a field.
-    pub(crate) fn all_of(worker: &Value) -> Fit<BTreeMap<String, WorkerPoolInfo>> {
-        let meta = Meta::of(worker)?;
-        let changed = time(&worker["metadata"]["annotations"][TIMESTAMP])?;
+    /// The recorder's rows for the pools of a Worker, by name. The recorder rejects all of them if one lacks a field.
+    pub(crate) fn pools_of(worker: &Value) -> InfoResult<BTreeMap<String, WorkerPoolInfo>> {
+        let meta = SnapshotMeta::of(worker)?;
+        let changed = time(&worker["metadata"]["annotations"][TIMESTAMP_ANNOTATION])?;
         if changed.is_none() {
-            return Err(format!("it has no annotation {TIMESTAMP}"));
+            return Err(format!("it has no annotation {TIMESTAMP_ANNOTATION}"));
         }
         let pools = worker["spec"]["pools"].as_array().ok_or("it has no pools")?;
-        let read = |pool: &Value| -> Fit<(String, WorkerPoolInfo)> {
+        let read = |pool: &Value| -> InfoResult<(String, WorkerPoolInfo)> {
             let required = |field: &str| {
                 pool[field].as_str().map(str::to_owned).ok_or_else(|| format!("a pool has no {field}"))
             };
@@ -55,14 +55,17 @@ impl WorkerPoolInfo {
             let zones = pool["zones"].as_array().ok_or("a pool has no zones")?;
             let zones = zones.iter().map(|zone| zone.as_str().map(str::to_owned).ok_or("a zone is no text"));
             let info = WorkerPoolInfo {
-                meta: Meta { name: required("name")?, ..meta.clone() },
+                meta: SnapshotMeta { name: required("name")?, ..meta.clone() },
                 changed,
                 machine_type: required("machineType")?,
                 architecture: required("architecture")?,
                 minimum: number("minimum")?,
                 maximum: number("maximum")?,
-                max_surge: normal(&count_or_share(&pool["maxSurge"], "maxSurge")?),
-                max_unavailable: normal(&count_or_share(&pool["maxUnavailable"], "maxUnavailable")?),
+                max_surge: normalize_int_or_string(&int_or_string_text(&pool["maxSurge"], "maxSurge")?),
+                max_unavailable: normalize_int_or_string(&int_or_string_text(
+                    &pool["maxUnavailable"],
+                    "maxUnavailable",
+                )?),
                 zones: zones.collect::<std::result::Result<_, _>>()?,
             };
             Ok((info.meta.name.clone(), info))
@@ -71,7 +74,7 @@ impl WorkerPoolInfo {
     }
 
     pub(crate) fn hash(&self) -> String {
-        let mut hash = Hash::default();
+        let mut hash = InfoHasher::default();
         hash.text(&self.meta.name);
         hash.number(go_millis(self.meta.created));
         hash.text(&self.machine_type);
@@ -84,26 +87,26 @@ impl WorkerPoolInfo {
         hash.hex()
     }
 
-    /// A Worker of this pool alone, by its name: what the Worker itself was called is not recorded.
+    /// A Worker with only this pool, under the pool's name: the Worker's own name is not recorded.
     pub(crate) fn object(&self) -> Value {
         let mut object = self.meta.object("extensions.gardener.cloud/v1alpha1", "Worker");
         let changed = self.changed.map(|at| at.to_string()).unwrap_or_default();
-        object["metadata"]["annotations"] = json!({ TIMESTAMP: changed });
+        object["metadata"]["annotations"] = json!({ TIMESTAMP_ANNOTATION: changed });
         object["spec"] = json!({ "pools": [{
             "name": self.meta.name,
             "machineType": self.machine_type,
             "architecture": self.architecture,
             "minimum": self.minimum,
             "maximum": self.maximum,
-            "maxSurge": number_or_text(&self.max_surge),
-            "maxUnavailable": number_or_text(&self.max_unavailable),
+            "maxSurge": int_or_string(&self.max_surge),
+            "maxUnavailable": int_or_string(&self.max_unavailable),
             "zones": self.zones,
         }] });
         object
     }
 }
 
-/// A text that is a number is taken for one, and cut to 32 bits.
-fn normal(text: &str) -> String {
+/// A numeric text is truncated to 32 bits.
+fn normalize_int_or_string(text: &str) -> String {
     text.parse::<i64>().map_or_else(|_| text.to_owned(), |number| (number as i32).to_string())
 }

@@ -3,21 +3,21 @@ use std::io::Cursor;
 use model::{Moment, Object};
 use serde_json::{Value, json};
 
-use super::super::hashes::hash_of;
+use super::super::hashes::pod_hash;
 use super::super::{ClusterSnapshot, NodeGroupInfo, NodeTemplate, ScalingResult, Scenario, read};
-use crate::{Given, Input, Item};
+use crate::{ImportItem, Input, ReadOptions};
 
-/// Printed by their own `Scenario` type.
+/// Printed by the replayer's own `Scenario` type.
 const REPORT: &str = include_str!("../../../../../testdata/formats/gardener_scenario.json");
 
 fn objects(text: &str) -> (Vec<Object>, Vec<String>) {
     let input = Input::open("file", Box::new(Cursor::new(text.as_bytes().to_vec()))).unwrap();
-    let given = Given { source: "s".into(), at: None, now: Moment::from_nanos(7) };
+    let given = ReadOptions { source: "s".into(), at: None, now: Moment::from_nanos(7) };
     let (mut objects, mut warnings) = (Vec::new(), Vec::new());
     for item in read(input, given).unwrap() {
         match item.unwrap() {
-            Item::Change(change) => objects.push(change.what.object().clone()),
-            Item::Warning(warning) => warnings.push(warning),
+            ImportItem::Change(change) => objects.push(change.what.object().clone()),
+            ImportItem::Warning(warning) => warnings.push(warning),
             _ => {}
         }
     }
@@ -43,7 +43,7 @@ fn written(scenario: &Scenario) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// By name, and without the numbers of rows.
+/// The entries sorted by name, without row IDs.
 fn entries(list: &Value) -> Vec<Value> {
     let mut entries: Vec<Value> = list.as_array().into_iter().flatten().cloned().collect();
     entries.iter_mut().for_each(|entry| entry["RowID"] = json!(0));
@@ -53,7 +53,7 @@ fn entries(list: &Value) -> Vec<Value> {
 }
 
 #[test]
-fn what_they_printed_is_printed_again() {
+fn the_replayers_report_is_reproduced() {
     let text = written(&scenario(cluster(), ScalingResult::default()));
     let ours: Value = serde_json::from_str(&text).unwrap();
     let (ours, theirs) = (&ours["ClusterSnapshot"], &report()["ClusterSnapshot"]);
@@ -65,7 +65,7 @@ fn what_they_printed_is_printed_again() {
     assert_eq!(entries(&ours["AutoscalerConfig"][nodes]), entries(&theirs["AutoscalerConfig"][nodes]));
     let settings = |of: &Value| {
         let mut settings = of["AutoscalerConfig"]["CASettings"].clone();
-        // Their sizes and those of the groups contradict each other here, and the time is not read.
+        // In this report these sizes contradict those of the groups, and the time is not read.
         for field in ["NodeGroupsMinMax", "SnapshotTimestamp", "Hash"] {
             settings[field] = json!(null);
         }
@@ -75,9 +75,9 @@ fn what_they_printed_is_printed_again() {
 }
 
 #[test]
-fn fields_come_in_the_order_of_their_types() {
+fn fields_have_the_order_of_the_go_types() {
     let text = written(&scenario(cluster(), ScalingResult::default()));
-    // The order of keys, apart from what a pod's spec and maps hold.
+    // The order of keys, except inside a pod's spec and maps.
     fn keys(text: &str, of: &str) -> Vec<String> {
         let start = text.find(&format!("\"{of}\"")).unwrap();
         let names = ["RowID", "CreationTimestamp", "SnapshotTimestamp", "ProviderID", "AllocatableVolumes"];
@@ -98,7 +98,7 @@ fn fields_come_in_the_order_of_their_types() {
 }
 
 #[test]
-fn the_hash_of_the_whole_is_theirs() {
+fn the_hash_of_the_snapshot_is_the_replayers() {
     let (cluster, report) = (cluster(), report());
     let theirs = &report["ClusterSnapshot"];
     let by_their_order = |list: &str| -> Vec<String> {
@@ -112,12 +112,12 @@ fn the_hash_of_the_whole_is_theirs() {
     let order = by_their_order("Nodes");
     let mut cluster = cluster.clone();
     cluster.nodes.sort_by_key(|node| order.iter().position(|name| *name == node.meta.name));
-    // Their configuration was made up, without a hash.
+    // The report's configuration was made by hand, without a hash.
     assert_eq!(cluster.hash("", &pods), theirs["Hash"].as_str().unwrap());
 }
 
 #[test]
-fn groups_and_templates_are_hashed_by_the_rule() {
+fn groups_and_templates_have_the_expected_hashes() {
     let group = NodeGroupInfo {
         name: "ns.d".to_owned(),
         pool: "p1".to_owned(),
@@ -136,13 +136,13 @@ fn groups_and_templates_are_hashed_by_the_rule() {
         zone: "z1".to_owned(),
         ..NodeTemplate::of("ns.d", &node).unwrap()
     };
-    // Computed from the rule by another program.
+    // Computed by another program that follows the same rule.
     assert_eq!(group.hash(), "9a510958a2dc09b30fdc05b55b1a8f33");
     assert_eq!(template.hash(), "c73e976c813412ca406e15dbb9e758e6");
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn reports_round_trip() {
     let mut before = cluster();
     before.node_groups.push(NodeGroupInfo {
         name: "ns.d".to_owned(),
@@ -169,7 +169,7 @@ fn what_is_written_is_read_again() {
         (&before.scheduled_pods, &again.scheduled_pods),
         (&before.nominated_pods, &again.nominated_pods),
     ] {
-        let hashes = |pods: &[_]| pods.iter().map(hash_of).collect::<Vec<_>>();
+        let hashes = |pods: &[_]| pods.iter().map(pod_hash).collect::<Vec<_>>();
         assert_eq!((one, hashes(one)), (other, hashes(other)));
     }
     assert_eq!((before.nodes, before.priority_classes), (again.nodes, again.priority_classes));
@@ -179,7 +179,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn a_file_is_called_as_theirs_are() {
+fn files_are_named_as_the_replayer_names_them() {
     let scenario = scenario(ClusterSnapshot::default(), ScalingResult::default());
     assert_eq!(scenario.file_name(), "live_proj_x_ca-replay-3.json");
     let empty: Value = serde_json::from_str(&written(&scenario)).unwrap();

@@ -32,22 +32,22 @@ fn long(text: &str) -> String {
     words
 }
 
-/// `shop,web`; `*` for all; behind labels, as in `app=a|*`; `-` for a kind that is not wanted.
-fn scope(words: &str) -> Option<Scope> {
+/// `shop,web`; `*` for all; with labels as in `app=a|*`; `-` for a kind out of scope.
+fn scope(words: &str) -> Option<KindScope> {
     if words == "-" {
         return None;
     }
     let (labels, names) = words.rsplit_once('|').map_or((None, words), |(labels, rest)| (Some(labels), rest));
     let names = names.split(',').filter(|name| *name != "*").map(str::to_owned).collect();
-    let filter = Filter { labels: labels.map(str::to_owned), ..Filter::default() };
-    Some(Scope { filter, namespaces: names })
+    let filter = ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() };
+    Some(KindScope { filter, namespaces: names })
 }
 
 fn pod() -> Kind {
     Kind::new("", "Pod")
 }
 
-/// Positions as they go on at 100 s, in a recording from 10 s to 90 s, and the gaps that are told.
+/// Checks the positions after resuming at 100 s a recording from 10 s to 90 s, and the reported gaps.
 #[track_caller]
 fn check(before: &str, wanted: &str, after: &str, gaps: &[&str]) {
     let positions = (!before.is_empty()).then(|| KindPositions::parse(&long(before), &pod()));
@@ -55,7 +55,7 @@ fn check(before: &str, wanted: &str, after: &str, gaps: &[&str]) {
     let wanted = scope(wanted);
     let resumption = resume(&pod(), positions.as_ref(), wanted.as_ref(), span, at(100));
     assert_eq!(
-        (short(&text(&resumption, wanted.as_ref())), told(&resumption)),
+        (short(&text(&resumption, wanted.as_ref())), gap_texts(&resumption)),
         (after.to_owned(), words(gaps))
     );
     assert_eq!(resumption.change.is_some(), before != after);
@@ -65,23 +65,23 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn told(resumption: &Resumption) -> Vec<String> {
+fn gap_texts(resumption: &Resumption) -> Vec<String> {
     let end = |to: Moment| if to == Moment::MAX { String::new() } else { to.to_string() };
     let words = |gap: &ScopeGap| short(&format!("{}..{} {}", gap.from, end(gap.to), gap.why));
     let change = resumption.change.iter();
     change.flat_map(|change| change.closed.iter().chain(&change.gaps)).map(words).collect()
 }
 
-/// The text of the positions, as the family of watches has it.
-fn text(resumption: &Resumption, wanted: Option<&Scope>) -> String {
+/// The text of the positions, as [`KindWatches`](super::super::kind_watches::KindWatches) writes it.
+fn text(resumption: &Resumption, wanted: Option<&KindScope>) -> String {
     let Some(scope) = wanted else { return resumption.dropped.trim_start_matches(';').to_owned() };
     let positions = scope.watches().map(str::to_owned).zip(resumption.positions.iter().flatten().cloned());
-    let section = Section { filter: scope.filter.clone(), positions: positions.collect() };
+    let section = PositionSection { filter: scope.filter.clone(), positions: positions.collect() };
     section.text(&pod()) + &resumption.dropped
 }
 
 #[test]
-fn the_same_scope_goes_on_where_it_stopped() {
+fn an_unchanged_scope_resumes_where_it_stopped() {
     for (before, wanted) in [
         ("7@80s", "*"),
         ("shop=9@80s,web=7@81s", "shop,web"),
@@ -96,12 +96,12 @@ fn the_same_scope_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_is_not_wanted_any_more_is_a_gap_that_does_not_end() {
+fn a_dropped_part_of_the_scope_is_an_open_gap() {
     check("7@80s", "-", "-7@80s", &["80s.. not recorded"]);
     check("7@80s", "web", "web=7@80s;-7@80s", &["80s.. only namespace web recorded"]);
     check("7@80s", "web,shop", "shop=7@80s,web=7@80s;-7@80s", &["80s.. only namespaces shop, web recorded"]);
     check("shop=9@70s,web=7@80s", "web", "web=7@80s;-shop=9@70s", &["70s.. namespace shop not recorded"]);
-    // A selector must be listed, as it is not known which of the objects have the labels.
+    // A new selector needs a list, as it is not known which objects have the labels.
     check("7@80s", "app=a|*", "app=a|@100s;-7@80s", &["80s.. only labels app=a recorded"]);
     check(
         "7@80s",
@@ -109,7 +109,7 @@ fn what_is_not_wanted_any_more_is_a_gap_that_does_not_end() {
         "app=a|web=@100s;-7@80s",
         &["80s.. only labels app=a in namespace web recorded"],
     );
-    // Narrower still.
+    // Even narrower.
     check(
         "shop=7@70s,web=7@80s;-7@50s",
         "web",
@@ -122,12 +122,12 @@ fn what_is_not_wanted_any_more_is_a_gap_that_does_not_end() {
         "-7@80s,web=7@80s",
         &["50s..100s only namespace web recorded", "80s.. not recorded"],
     );
-    // Without a moment of its own.
+    // A position without a moment.
     check("7", "-", "-7@90s", &["90s.. not recorded"]);
 }
 
 #[test]
-fn what_is_wanted_again_is_listed_and_ends_the_gap() {
+fn a_part_that_is_in_scope_again_is_listed_and_ends_the_gap() {
     check("-7@60s", "*", "@100s", &["60s..100s not recorded"]);
     check("web=7@80s;-7@60s", "*", "@100s", &["60s..100s only namespace web recorded"]);
     check(
@@ -137,7 +137,7 @@ fn what_is_wanted_again_is_listed_and_ends_the_gap() {
         &["60s..100s namespace shop not recorded"],
     );
     check("app=a|5@80s;-7@60s", "*", "@100s", &["60s..100s only labels app=a recorded"]);
-    // In part.
+    // Partially.
     check(
         "web=7@80s;-7@60s",
         "shop,web",
@@ -153,7 +153,7 @@ fn what_is_wanted_again_is_listed_and_ends_the_gap() {
 }
 
 #[test]
-fn what_was_never_recorded_is_a_gap_from_the_beginning() {
+fn a_part_that_was_never_recorded_is_a_gap_from_the_beginning() {
     check("", "*", "@100s", &["10s..100s not recorded"]);
     check("web=7@80s", "*", "@100s", &["10s..100s only namespace web recorded"]);
     check("web=7@80s", "shop,web", "shop=@100s,web=7@80s", &["10s..100s namespace shop not recorded"]);
@@ -165,7 +165,7 @@ fn what_was_never_recorded_is_a_gap_from_the_beginning() {
         &["10s..100s only labels app=a recorded", "80s.. only labels app=b recorded"],
     );
     check("-web=7@60s", "*", "@100s", &["60s..100s not recorded", "10s..100s only namespace web recorded"]);
-    // Of a recording that begins now nothing was missed.
+    // A recording that starts now has missed nothing.
     let fresh = resume(&pod(), None, scope("shop,web").as_ref(), None, at(100));
     assert_eq!(fresh, Resumption { positions: vec![None, None], ..Resumption::default() });
 }
@@ -175,14 +175,17 @@ fn events_of_every_reporter_are_more_than_those_of_schedulers() {
     let kind = Kind::new("events.k8s.io", "Event");
     let span = Some(RecordedSpan { from: at(10), to: at(90) });
     let go_on = |text: &str, events: EventChoice| {
-        let filter = Filter { labels: None, events };
+        let filter = ScopeFilter { labels: None, events };
         let before = KindPositions::parse(&long(text), &kind);
-        let wanted = Scope { filter: filter.clone(), namespaces: Vec::new() };
+        let wanted = KindScope { filter: filter.clone(), namespaces: Vec::new() };
         let resumption = resume(&kind, Some(&before), Some(&wanted), span, at(100));
         let position = resumption.positions[0].as_deref().unwrap();
-        (short(&format!("{}{position}{}", filter.text(&kind), resumption.dropped)), told(&resumption))
+        (
+            short(&format!("{}{position}{}", filter.position_prefix(&kind), resumption.dropped)),
+            gap_texts(&resumption),
+        )
     };
-    // As it stands in histories from before there was a choice.
+    // As in histories from before the choice existed.
     let only = "only events of schedulers and autoscalers recorded";
     assert_eq!(go_on("7@80s", EventChoice::All), ("*|@100s".to_owned(), vec![format!("10s..100s {only}")]));
     assert_eq!(go_on("7@80s", EventChoice::Scheduling), ("7@80s".to_owned(), vec![]));
@@ -198,32 +201,32 @@ fn events_of_every_reporter_are_more_than_those_of_schedulers() {
 #[test]
 fn a_reason_names_some_of_many_namespaces() {
     let names: Vec<String> = (10..25).map(|number| format!("n{number}")).collect();
-    let words = in_namespaces(names.iter().map(String::as_str));
+    let words = describe_namespaces(names.iter().map(String::as_str));
     assert_eq!(words, "namespaces n10, n11, n12, n13, n14, n15, n16, n17, n18, n19 and 5 more");
 }
 
-/// Which of two namespaces and labels a run records of a kind; `None` if it does not record it.
-type Run = Option<(Option<&'static str>, Vec<&'static str>)>;
+/// The labels and namespaces that a run records of a kind; `None` if it does not record it.
+type RunScope = Option<(Option<&'static str>, Vec<&'static str>)>;
 
-fn runs() -> impl Strategy<Value = Vec<Run>> {
+fn runs() -> impl Strategy<Value = Vec<RunScope>> {
     let labels = prop_oneof![3 => Just(None), 1 => Just(Some("app=a"))];
     let names = prop::sample::subsequence(vec!["blog", "shop", "web"], 0..=3);
     prop::collection::vec(prop::option::weighted(0.8, (labels, names)), 1..8)
 }
 
 proptest! {
-    /// Whatever the order of scopes: a time in which something was not recorded that was recorded at another time lies in
-    /// a gap; and while all is recorded that ever was, none is open.
+    /// For any sequence of scopes: a period in which something was not recorded that was recorded at another time lies
+    /// in a gap; and while everything is recorded that ever was, no gap is open.
     #[test]
-    fn what_was_not_recorded_lies_in_a_gap(runs in runs()) {
-        // A run of 50 s begins every 100 s, and all that it wants is listed a second later.
+    fn every_unrecorded_part_lies_in_a_gap(runs in runs()) {
+        // A run of 50 s starts every 100 s, and its scope is listed one second later.
         let mut text: Option<String> = None;
         let mut gaps: Vec<(Moment, Moment)> = Vec::new();
-        let mut recorded: Vec<(i64, Scope)> = Vec::new();
+        let mut recorded: Vec<(i64, KindScope)> = Vec::new();
         for (number, run) in runs.iter().enumerate() {
             let begins = 100 * (number as i64 + 1);
-            let wanted = run.as_ref().map(|(labels, names)| Scope {
-                filter: Filter { labels: labels.map(str::to_owned), ..Filter::default() },
+            let wanted = run.as_ref().map(|(labels, names)| KindScope {
+                filter: ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() },
                 namespaces: names.iter().map(|name| (*name).to_owned()).collect(),
             });
             let before = text.as_deref().map(|text| KindPositions::parse(text, &pod()));
@@ -240,15 +243,15 @@ proptest! {
             }
             gaps.extend(change.gaps.iter().map(|gap| (gap.from, gap.to)));
             let mut positions = BTreeMap::new();
-            for (name, position) in wanted.iter().flat_map(Scope::watches).zip(&resumption.positions) {
-                // What is told by the watch itself.
-                let lost = position.as_deref().filter(|position| version(position).is_empty()).and_then(moment);
+            for (name, position) in wanted.iter().flat_map(KindScope::watches).zip(&resumption.positions) {
+                // Gaps reported by the watch itself.
+                let lost = position.as_deref().filter(|position| position_version(position).is_empty()).and_then(position_moment);
                 gaps.extend(lost.map(|since| (since, at(begins + 1))));
                 positions.insert(name.to_owned(), format!("7@{}", at(begins + 50)));
             }
             text = Some(match &wanted {
                 Some(scope) => {
-                    let section = Section { filter: scope.filter.clone(), positions };
+                    let section = PositionSection { filter: scope.filter.clone(), positions };
                     section.text(&pod()) + &resumption.dropped
                 }
                 None => resumption.dropped.clone(),
@@ -259,8 +262,8 @@ proptest! {
         for number in 1..=runs.len() as i64 {
             for name in ["blog", "shop", "web", "other"] {
                 for labels in [None, Some("app=a")] {
-                    let filter = Filter { labels: labels.map(str::to_owned), ..Filter::default() };
-                    let has = |scope: &Scope| scope.covers(&filter, name);
+                    let filter = ScopeFilter { labels: labels.map(str::to_owned), ..ScopeFilter::default() };
+                    let has = |scope: &KindScope| scope.covers(&filter, name);
                     let is_recorded = recorded.iter().any(|(begins, one)| *begins == number * 100 && has(one));
                     let ever = recorded.iter().any(|(_, one)| has(one));
                     if ever && !is_recorded {
@@ -269,7 +272,7 @@ proptest! {
                 }
             }
         }
-        // Only what of the last run is narrower than one before it.
+        // A gap is open only if the last run has a narrower scope than an earlier one.
         let last = recorded.last().filter(|(begins, _)| *begins == runs.len() as i64 * 100);
         let is_narrower = recorded.iter().any(|(_, before)| last.is_none_or(|(_, last)| {
             before.watches().any(|name| !last.covers(&before.filter, name))

@@ -1,10 +1,10 @@
-//! Claims and volumes on one node.
+//! Tests of VolumeBinding on one node.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::VolumeChange;
-use crate::plugins::volume_view::said;
+use crate::plugins::volume_context::describe;
 use crate::storage::PodVolumes;
 
 fn claim(name: &str, size: &str, more: Value) -> Value {
@@ -14,7 +14,7 @@ fn claim(name: &str, size: &str, more: Value) -> Value {
         "metadata": {"namespace": "a", "name": name, "uid": name}})
 }
 
-/// A claim whose binding to the volume is over.
+/// A claim that is bound to the volume.
 fn bound(name: &str, volume: &str) -> Value {
     let mut claim = claim(name, "1", json!({"volumeName": volume}));
     claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
@@ -37,31 +37,31 @@ fn local() -> Value {
     class("kubernetes.io/no-provisioner", json!("WaitForFirstConsumer"))
 }
 
-/// Only from the host of that name.
+/// Node affinity to the host of that name.
 fn on(host: &str) -> Value {
     let host = json!({"key": "host", "operator": "In", "values": [host]});
     json!({"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [host]}]}}})
 }
 
-/// Asks for a pod with these claims on node `n`, whose label `host` says so too. Then tells what is reserved.
+/// Filters a pod with these claims on node `n`, which has the label `host=n`, and compares the reservation.
 #[track_caller]
 fn check(objects: &[Value], claims: &[&str], expected: &str) {
     let claims: Vec<Value> =
         claims.iter().map(|claim| json!({"persistentVolumeClaim": {"claimName": claim}})).collect();
-    assert_eq!(answer(&mut Storage::of(objects), json!(claims)), expected);
+    assert_eq!(reserve_on_node(&mut StorageCache::of(objects), json!(claims)), expected);
 }
 
-fn answer(storage: &mut Storage, volumes: Value) -> String {
+fn reserve_on_node(storage: &mut StorageCache, volumes: Value) -> String {
     let labels: Labels = serde_json::from_value(json!({"host": "n"})).unwrap();
     let node = VolumeNode { name: &"n".into(), labels: &labels };
     let volumes = PodVolumes::of(volumes);
     let state = match pre_filter(VolumePod { namespace: &"a".into(), volumes: &volumes }, storage) {
         Ok(None) => return "skipped".to_owned(),
         Ok(Some(state)) => state,
-        Err(refusal) => return said(&refusal),
+        Err(refusal) => return describe(&refusal),
     };
     if let Err(refusal) = filter(&state, &node, storage) {
-        return said(&refusal);
+        return describe(&refusal);
     }
     let reservation = reserve(&state, &node, storage).unwrap();
     storage.assume(&reservation);
@@ -76,7 +76,7 @@ const NONE: &str =
     "VolumeBinding UnschedulableAndUnresolvable: node(s) didn't find available persistent volumes to bind";
 
 #[test]
-fn the_smallest_volume_that_will_do_is_taken_and_of_equals_the_first_by_name() {
+fn the_smallest_matching_volume_is_bound_and_of_equals_the_first_by_name() {
     let volumes =
         [volume("d", "3Gi", json!({})), volume("c", "2Gi", json!({})), volume("b", "2048Mi", json!({}))];
     let objects = [&volumes[..], &[local(), claim("x", "1500Mi", json!({}))]].concat();
@@ -85,7 +85,7 @@ fn the_smallest_volume_that_will_do_is_taken_and_of_equals_the_first_by_name() {
 }
 
 #[test]
-fn the_claim_that_asks_for_least_chooses_first() {
+fn the_claim_with_the_smallest_request_is_matched_first() {
     let objects = [
         local(),
         claim("large", "2Gi", json!({})),
@@ -97,7 +97,7 @@ fn the_claim_that_asks_for_least_chooses_first() {
 }
 
 #[test]
-fn the_next_pod_sees_what_was_assumed() {
+fn the_next_pod_sees_assumed_bindings() {
     let objects = [
         local(),
         claim("x", "1Gi", json!({})),
@@ -105,15 +105,15 @@ fn the_next_pod_sees_what_was_assumed() {
         volume("a", "1Gi", json!({})),
         volume("b", "2Gi", json!({})),
     ];
-    let mut storage = Storage::of(&objects);
+    let mut storage = StorageCache::of(&objects);
     let uses = |claim: &str| json!([{"persistentVolumeClaim": {"claimName": claim}}]);
-    assert_eq!(answer(&mut storage, uses("x")), "fits x=a");
-    assert_eq!(answer(&mut storage, uses("y")), "fits y=b");
-    assert_eq!(answer(&mut storage, uses("x")), "fits x=a", "the volume is for this claim now");
+    assert_eq!(reserve_on_node(&mut storage, uses("x")), "fits x=a");
+    assert_eq!(reserve_on_node(&mut storage, uses("y")), "fits y=b");
+    assert_eq!(reserve_on_node(&mut storage, uses("x")), "fits x=a", "the volume is for this claim now");
 }
 
 #[test]
-fn a_volume_made_for_the_claim_is_taken_or_none() {
+fn a_pre_bound_volume_is_used_or_none() {
     let own = |host: &str| {
         let mut more = on(host);
         more["claimRef"] = json!({"namespace": "a", "name": "x"});
@@ -127,12 +127,13 @@ fn a_volume_made_for_the_claim_is_taken_or_none() {
 }
 
 #[test]
-fn a_volume_must_be_what_the_claim_asks_for() {
+fn a_volume_must_match_the_claim() {
     let tried = |claimed: Value, offered: Value, phase: &str| {
         let mut volume = volume("v", "1Gi", offered);
         volume["status"]["phase"] = phase.into();
-        let mut storage = Storage::of(&[local(), claim("x", "1Gi", claimed), volume]);
-        answer(&mut storage, json!([{"persistentVolumeClaim": {"claimName": "x"}}])).starts_with("fits")
+        let mut storage = StorageCache::of(&[local(), claim("x", "1Gi", claimed), volume]);
+        reserve_on_node(&mut storage, json!([{"persistentVolumeClaim": {"claimName": "x"}}]))
+            .starts_with("fits")
     };
     assert!(tried(json!({}), json!({}), "Available"));
     assert!(!tried(json!({}), json!({}), "Released"));
@@ -147,7 +148,7 @@ fn a_volume_must_be_what_the_claim_asks_for() {
 }
 
 #[test]
-fn what_no_volume_is_found_for_is_made() {
+fn a_claim_without_a_matching_volume_is_provisioned() {
     let wait = || class("d", json!("WaitForFirstConsumer"));
     check(&[wait(), claim("x", "1Gi", json!({}))], &["x"], "fits x@n");
     let mut promised = claim("x", "1Gi", json!({}));
@@ -163,7 +164,7 @@ fn what_no_volume_is_found_for_is_made() {
 }
 
 #[test]
-fn where_a_driver_tells_its_room_there_must_be_some() {
+fn a_driver_that_tracks_capacity_must_have_enough() {
     let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "d"},
         "spec": {"storageCapacity": true}});
     let room = |capacity: Value| {
@@ -188,7 +189,7 @@ fn where_a_driver_tells_its_room_there_must_be_some() {
 }
 
 #[test]
-fn reasons_come_in_their_order() {
+fn reasons_are_in_kube_schedulers_order() {
     let waiting =
         [class("kubernetes.io/no-provisioner", json!("WaitForFirstConsumer")), claim("x", "1Gi", json!({}))];
     let objects = [&waiting[..], &[bound("far", "v"), volume("v", "1", on("m"))]].concat();
@@ -206,7 +207,7 @@ fn reasons_come_in_their_order() {
 }
 
 #[test]
-fn claims_that_cannot_wait_must_have_volumes() {
+fn immediate_claims_must_be_bound() {
     let refused = |objects: &[Value], why: &str| check(objects, &["x"], &format!("VolumeBinding {why}"));
     let immediate = "UnschedulableAndUnresolvable: pod has unbound immediate PersistentVolumeClaims";
     refused(&[claim("x", "1", json!({})), class("d", json!("Immediate"))], immediate);
@@ -227,18 +228,18 @@ fn claims_that_cannot_wait_must_have_volumes() {
 }
 
 #[test]
-fn a_claim_of_the_pod_itself_must_be_made_for_it() {
+fn an_ephemeral_claim_must_be_owned_by_the_pod() {
     let pod = json!([{"name": "e", "ephemeral": {}}]);
     let refused = |objects: &[Value], why: &str| {
         let expected = format!("VolumeBinding UnschedulableAndUnresolvable: {why}");
-        assert_eq!(answer(&mut Storage::of(objects), pod.clone()), expected);
+        assert_eq!(reserve_on_node(&mut StorageCache::of(objects), pod.clone()), expected);
     };
     refused(&[], "waiting for ephemeral volume controller to create the persistentvolumeclaim \"p-e\"");
     refused(&[claim("p-e", "1", json!({}))], "PVC a/p-e was not created for pod a/p (pod is not owner)");
 }
 
 #[test]
-fn a_disk_that_moved_to_csi_is_where_its_driver_says() {
+fn a_migrated_volume_has_its_drivers_topology() {
     let mut disk = volume("v", "1", json!({"cinder": {"volumeID": "c"}}));
     disk["metadata"]["labels"] = json!({"topology.kubernetes.io/zone": "z"});
     let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
@@ -254,7 +255,7 @@ fn a_disk_that_moved_to_csi_is_where_its_driver_says() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named() {
+fn unreadable_fields_are_named() {
     let bad = "VolumeBinding UnschedulableAndUnresolvable: PersistentVolume v: spec.capacity.storage: \"x\" is not a quantity: it is not a number followed by a suffix; give a number with an optional suffix, such as 500m, 1.5Gi or 12e6";
     check(&[local(), claim("x", "1Gi", json!({})), volume("v", "x", json!({}))], &["x"], bad);
     check(&[bound("x", "v"), volume("v", "x", json!({}))], &["x"], bad);

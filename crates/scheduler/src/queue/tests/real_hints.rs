@@ -1,4 +1,4 @@
-//! What the real plugins say to events: which they ask for, and which may help whom.
+//! Event registrations and queueing hints, compared with those of kube-scheduler's plugins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,12 @@ use serde_json::value::RawValue;
 use super::super::super::node::NodeSpec;
 use super::super::super::pod::Pod;
 use super::super::super::{Plugin, Scheduler, Settings};
-use super::super::Known;
-use super::super::hints::is_helped;
-use crate::events::{About, Event, Extras, Sort, Thing, ThingKind, Volumes, node_changes, pod_changes};
+use super::super::QueueContext;
+use super::super::hints::evaluate_hint;
+use crate::events::{
+    ClusterEvent, EventObjects, HintInputs, HintVolumes, ObservedEvent, TrackedObject, TrackedObjectKind,
+    node_scheduling_properties_change, pod_scheduling_properties_change,
+};
 
 const HINTS: &str = include_str!("../../../../../testdata/scheduler/queue_hints.jsonl");
 
@@ -28,49 +31,53 @@ struct Line<'a> {
     skips: BTreeMap<String, Vec<String>>,
 }
 
-/// What the original calls it.
-fn label(sort: Sort, is_assigned: bool) -> String {
+/// kube-scheduler's label of an event.
+fn label(cluster_event: ClusterEvent, is_assigned: bool) -> String {
     let pod = |what: &str| format!("{}Pod{what}", if is_assigned { "Assigned" } else { "Unschedulable" });
-    let kind = |kind: ThingKind| match kind {
-        ThingKind::Claim => "PersistentVolumeClaim",
-        ThingKind::Volume => "PersistentVolume",
-        ThingKind::StorageClass => "storage.k8s.io/StorageClass",
-        ThingKind::CsiNode => "storage.k8s.io/CSINode",
-        ThingKind::CsiDriver => "storage.k8s.io/CSIDriver",
-        ThingKind::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
-        ThingKind::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
-        ThingKind::DeviceClass => "resource.k8s.io/DeviceClass",
-        ThingKind::ResourceClaim => "resource.k8s.io/ResourceClaim",
-        ThingKind::ResourceSlice => "resource.k8s.io/ResourceSlice",
+    let kind = |kind: TrackedObjectKind| match kind {
+        TrackedObjectKind::PersistentVolumeClaim => "PersistentVolumeClaim",
+        TrackedObjectKind::PersistentVolume => "PersistentVolume",
+        TrackedObjectKind::StorageClass => "storage.k8s.io/StorageClass",
+        TrackedObjectKind::CsiNode => "storage.k8s.io/CSINode",
+        TrackedObjectKind::CsiDriver => "storage.k8s.io/CSIDriver",
+        TrackedObjectKind::CsiStorageCapacity => "storage.k8s.io/CSIStorageCapacity",
+        TrackedObjectKind::VolumeAttachment => "storage.k8s.io/VolumeAttachment",
+        TrackedObjectKind::DeviceClass => "resource.k8s.io/DeviceClass",
+        TrackedObjectKind::ResourceClaim => "resource.k8s.io/ResourceClaim",
+        TrackedObjectKind::ResourceSlice => "resource.k8s.io/ResourceSlice",
     };
-    match sort {
-        Sort::NodeAdded => "NodeAdd".to_owned(),
-        Sort::NodeDeleted => "NodeDelete".to_owned(),
-        Sort::NodeAllocatable => "NodeUpdateNodeAllocatable".to_owned(),
-        Sort::NodeLabels => "NodeUpdateNodeLabel".to_owned(),
-        Sort::NodeTaints => "NodeUpdateNodeTaint".to_owned(),
-        Sort::NodeConditions => "NodeUpdateNodeCondition".to_owned(),
-        Sort::NodeAnnotations => "NodeUpdateNodeAnnotation".to_owned(),
-        Sort::NodeFeatures => "NodeUpdateNodeDeclaredFeature".to_owned(),
-        Sort::PodAdded => "AssignedPodAdd".to_owned(),
-        Sort::PodDeleted => "AssignedPodDelete".to_owned(),
-        Sort::PodLabels => pod("UpdatePodLabel"),
-        Sort::PodScaledDown => pod("UpdatePodScaleDown"),
-        Sort::PodGatesGone => pod("UpdatePodSchedulingGatesEliminated"),
-        Sort::PodTolerations => pod("UpdatePodToleration"),
-        Sort::PodClaims => pod("UpdatePodGeneratedResourceClaim"),
-        Sort::PodOther => pod("Update"),
-        Sort::Added(thing) => format!("{}Add", kind(thing)),
-        Sort::Changed(thing) => format!("{}Update", kind(thing)),
-        Sort::Deleted(thing) => format!("{}Delete", kind(thing)),
+    match cluster_event {
+        ClusterEvent::NodeAdd => "NodeAdd".to_owned(),
+        ClusterEvent::NodeDelete => "NodeDelete".to_owned(),
+        ClusterEvent::UpdateNodeAllocatable => "NodeUpdateNodeAllocatable".to_owned(),
+        ClusterEvent::UpdateNodeLabel => "NodeUpdateNodeLabel".to_owned(),
+        ClusterEvent::UpdateNodeTaint => "NodeUpdateNodeTaint".to_owned(),
+        ClusterEvent::UpdateNodeCondition => "NodeUpdateNodeCondition".to_owned(),
+        ClusterEvent::UpdateNodeAnnotation => "NodeUpdateNodeAnnotation".to_owned(),
+        ClusterEvent::UpdateNodeDeclaredFeature => "NodeUpdateNodeDeclaredFeature".to_owned(),
+        ClusterEvent::AssignedPodAdd => "AssignedPodAdd".to_owned(),
+        ClusterEvent::AssignedPodDelete => "AssignedPodDelete".to_owned(),
+        ClusterEvent::UpdatePodLabel => pod("UpdatePodLabel"),
+        ClusterEvent::UpdatePodScaleDown => pod("UpdatePodScaleDown"),
+        ClusterEvent::UpdatePodSchedulingGatesEliminated => pod("UpdatePodSchedulingGatesEliminated"),
+        ClusterEvent::UpdatePodToleration => pod("UpdatePodToleration"),
+        ClusterEvent::UpdatePodGeneratedResourceClaim => pod("UpdatePodGeneratedResourceClaim"),
+        ClusterEvent::UpdatePod => pod("Update"),
+        ClusterEvent::Add(thing) => format!("{}Add", kind(thing)),
+        ClusterEvent::Update(thing) => format!("{}Update", kind(thing)),
+        ClusterEvent::Delete(thing) => format!("{}Delete", kind(thing)),
     }
 }
 
-/// Who is helped against whom by a change, for each event that it makes.
-type Answers = Vec<(String, BTreeMap<&'static str, BTreeMap<String, bool>>)>;
+/// For each event of a change: the hint by plugin and pod.
+type HintsByEvent = Vec<(String, BTreeMap<&'static str, BTreeMap<String, bool>>)>;
 
-fn answers(pods: &BTreeMap<String, Object>, old: Option<&Object>, new: Option<&Object>) -> Answers {
-    let mut answers: Answers = Vec::new();
+fn evaluate_hints(
+    pods: &BTreeMap<String, Object>,
+    old: Option<&Object>,
+    new: Option<&Object>,
+) -> HintsByEvent {
+    let mut answers: HintsByEvent = Vec::new();
     for (pod_name, pod) in pods {
         let mut scheduler = Scheduler::new(Settings::default());
         let about = new.or(old).unwrap();
@@ -79,59 +86,67 @@ fn answers(pods: &BTreeMap<String, Object>, old: Option<&Object>, new: Option<&O
             new.into_iter().for_each(|new| scheduler.apply(Moment::MIN, &What::Added(new.clone())));
         }
         scheduler.apply(Moment::MIN, &What::Added(pod.clone()));
-        let id = scheduler.world.find("d", "p").unwrap();
-        let scalars = &mut scheduler.world.scalars;
+        let id = scheduler.cache.find_pod("d", "p").unwrap();
+        let scalars = &mut scheduler.cache.scalars;
         let mut node = |object: Option<&Object>| object.map(|object| NodeSpec::read(object, scalars));
         let nodes = (meta.kind == "Node").then(|| (node(old), node(new)));
         let mut read = |object: Option<&Object>| object.map(|object| Pod::read(object, scalars));
         let seen = (meta.kind == "Pod").then(|| (read(old), read(new)));
         let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
-        let kind = ThingKind::of(group, &meta.kind);
-        let thing = |object: Option<&Object>| object.map(|object| Thing::read(kind.unwrap(), object));
+        let kind = TrackedObjectKind::of(group, &meta.kind);
+        let thing = |object: Option<&Object>| object.map(|object| TrackedObject::read(kind.unwrap(), object));
         let things = kind.map(|_| (thing(old), thing(new)));
-        let volumes = old.filter(|_| meta.kind == "Pod" && new.is_none()).and_then(Volumes::read);
+        let volumes = old.filter(|_| meta.kind == "Pod" && new.is_none()).and_then(HintVolumes::read);
         let (sorts, about, is_assigned) = match (&nodes, &seen, &things) {
             (Some((old, new)), ..) => {
                 let sorts = match (old, new) {
-                    (None, _) => vec![Sort::NodeAdded],
-                    (_, None) => vec![Sort::NodeDeleted],
-                    (Some(old), Some(new)) => node_changes(old, new),
+                    (None, _) => vec![ClusterEvent::NodeAdd],
+                    (_, None) => vec![ClusterEvent::NodeDelete],
+                    (Some(old), Some(new)) => node_scheduling_properties_change(old, new),
                 };
-                (sorts, About::Node { old: old.as_ref(), new: new.as_ref() }, false)
+                (sorts, EventObjects::Node { old: old.as_ref(), new: new.as_ref() }, false)
             }
             (_, Some((before, after)), _) => {
                 let sorts = match (before, after) {
-                    (None, _) => vec![Sort::PodAdded],
-                    (_, None) => vec![Sort::PodDeleted],
+                    (None, _) => vec![ClusterEvent::AssignedPodAdd],
+                    (_, None) => vec![ClusterEvent::AssignedPodDelete],
                     (Some(before), Some(after)) => {
-                        let extras = (Extras::read(old.unwrap()), Extras::read(new.unwrap()));
-                        pod_changes(before, after, Some((&extras.0, &extras.1)))
+                        let extras = (HintInputs::read(old.unwrap()), HintInputs::read(new.unwrap()));
+                        pod_scheduling_properties_change(before, after, Some((&extras.0, &extras.1)))
                     }
                 };
                 let is_assigned = after.as_ref().is_some_and(|pod| pod.node_name.is_some());
-                let about =
-                    About::Pod { old: before.as_ref(), new: after.as_ref(), volumes: volumes.as_ref() };
+                let about = EventObjects::Pod {
+                    old: before.as_ref(),
+                    new: after.as_ref(),
+                    volumes: volumes.as_ref(),
+                };
                 (sorts, about, is_assigned)
             }
             (_, _, Some((old, new))) => {
                 let kind = kind.unwrap();
                 let sort = match (old, new) {
-                    (None, _) => Sort::Added(kind),
-                    (_, None) => Sort::Deleted(kind),
-                    _ => Sort::Changed(kind),
+                    (None, _) => ClusterEvent::Add(kind),
+                    (_, None) => ClusterEvent::Delete(kind),
+                    _ => ClusterEvent::Update(kind),
                 };
-                (vec![sort], About::Thing { old: old.as_ref(), new: new.as_ref() }, false)
+                (vec![sort], EventObjects::Tracked { old: old.as_ref(), new: new.as_ref() }, false)
             }
             _ => panic!("{about:?}"),
         };
-        let known = Known { world: &scheduler.world, profiles: &scheduler.profiles };
+        let known = QueueContext { cache: &scheduler.cache, profiles: &scheduler.profiles };
         for (number, sort) in sorts.into_iter().enumerate() {
             if answers.len() == number {
                 answers.push((label(sort, is_assigned), BTreeMap::new()));
             }
-            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.asks(sort)) {
-                let helped =
-                    is_helped(plugin, known, id, &scheduler.queue.entries[&id], &Event { sort, about });
+            for plugin in Plugin::DEFAULT.into_iter().filter(|plugin| plugin.is_registered_for(sort)) {
+                let helped = evaluate_hint(
+                    plugin,
+                    known,
+                    id,
+                    &scheduler.queue.entries[&id],
+                    &ObservedEvent { cluster_event: sort, objects: about },
+                );
                 let by_plugin = answers[number].1.entry(plugin.name()).or_default();
                 by_plugin.insert(pod_name.clone(), helped);
             }
@@ -141,7 +156,7 @@ fn answers(pods: &BTreeMap<String, Object>, old: Option<&Object>, new: Option<&O
 }
 
 #[test]
-fn the_same_events_help_the_same_pods() {
+fn queueing_hints_decide_as_in_kube_scheduler() {
     let mut lines = HINTS.lines();
     let pods: BTreeMap<String, Box<RawValue>> = serde_json::from_str(lines.next().unwrap()).unwrap();
     let pods: BTreeMap<String, Object> =
@@ -164,12 +179,12 @@ fn the_same_events_help_the_same_pods() {
         let asked: BTreeMap<String, Object> =
             asked.iter().map(|name| ((*name).clone(), pods[*name].clone())).collect();
         if asked.is_empty() {
-            // Nobody asks for it.
-            let answers = answers(&pods, object(expected.old).as_ref(), object(expected.new).as_ref());
+            // No plugin is registered for it.
+            let answers = evaluate_hints(&pods, object(expected.old).as_ref(), object(expected.new).as_ref());
             assert!(answers[number].1.is_empty(), "{line}");
             continue;
         }
-        let answers = answers(&asked, object(expected.old).as_ref(), object(expected.new).as_ref());
+        let answers = evaluate_hints(&asked, object(expected.old).as_ref(), object(expected.new).as_ref());
         let (event, answers) = &answers[number];
         assert_eq!(event, expected.event, "{line}");
         let mut wanted: BTreeMap<&str, BTreeMap<String, bool>> = BTreeMap::new();

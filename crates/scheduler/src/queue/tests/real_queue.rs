@@ -1,11 +1,12 @@
-//! What the real scheduler's handlers and queue did over random events, with a clock that stands still between them.
+//! The queue compared with kube-scheduler's event handlers and queue over random events, with a clock that stands still
+//! between them.
 
 use model::{Moment, Object, What};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::super::super::{Decision, Scheduler, Settings};
-use super::{node, places};
+use super::{queue_states, scheduled_node};
 
 const SCRIPTS: &str = include_str!("../../../../../testdata/scheduler/queue.jsonl");
 
@@ -34,13 +35,13 @@ struct Step<'a> {
 }
 
 #[test]
-fn pods_wait_and_go_as_in_the_real_queue() {
+fn pods_move_between_queues_as_in_kube_scheduler() {
     let (mut steps, mut placed, mut failed) = (0, 0, 0);
     for line in SCRIPTS.lines() {
         let script: Script<'_> = serde_json::from_str(line).unwrap();
         let mut scheduler = Scheduler::new(Settings {
             initial_backoff_seconds: script.initial_backoff_seconds,
-            most_backoff_seconds: script.max_backoff_seconds,
+            max_backoff_seconds: script.max_backoff_seconds,
             ..Settings::default()
         });
         for (number, step) in script.steps.iter().enumerate() {
@@ -51,13 +52,13 @@ fn pods_wait_and_go_as_in_the_real_queue() {
                 ("ADDED", _) => scheduler.apply(now, &What::Added(object())),
                 ("MODIFIED", _) => scheduler.apply(now, &What::Modified(object())),
                 ("DELETED", _) => scheduler.apply(now, &What::Deleted(object())),
-                ("bound", Some(pod)) => scheduler.placed(now, "d", pod),
+                ("bound", Some(pod)) => scheduler.pod_bound(now, "d", pod),
                 ("bind failed", Some(pod)) => scheduler.bind_failed(now, "d", pod),
                 ("schedule", _) => {
                     let attempted = scheduler.schedule_one(now);
                     let popped = attempted.as_ref().map(|attempted| &*attempted.pod.name);
                     assert_eq!(popped, step.pod, "{place}");
-                    let chosen = attempted.as_ref().and_then(|attempted| node(&attempted.decision));
+                    let chosen = attempted.as_ref().and_then(|attempted| scheduled_node(&attempted.decision));
                     assert_eq!(chosen, step.node, "{place}: {attempted:?}");
                     let (promised, victims) = match attempted.map(|attempted| attempted.decision) {
                         Some(Decision::Refused(rejection)) => (rejection.nominated_node, rejection.victims),
@@ -65,7 +66,7 @@ fn pods_wait_and_go_as_in_the_real_queue() {
                     };
                     let victims: Vec<&str> = victims.iter().map(|pod| &*pod.name).collect();
                     assert_eq!(victims, step.victims, "{place}");
-                    // Told only with victims: none is named if all are terminating already.
+                    // Recorded only with victims: none is listed if all are terminating already.
                     let promised = promised.filter(|_| !victims.is_empty());
                     assert_eq!(promised.as_deref(), step.nominated.as_deref(), "{place}");
                     placed += usize::from(step.node.is_some());
@@ -74,7 +75,7 @@ fn pods_wait_and_go_as_in_the_real_queue() {
                 ("wait", _) => scheduler.advance(now),
                 (other, _) => panic!("{other}"),
             }
-            assert_eq!(places(&scheduler), step.places, "{place}");
+            assert_eq!(queue_states(&scheduler), step.places, "{place}");
             steps += 1;
         }
     }

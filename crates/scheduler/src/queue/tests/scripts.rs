@@ -1,9 +1,11 @@
-//! Small scripts, one behaviour each.
+//! Small scripts for the queue, one behaviour each.
 //!
-//! A line is a moment in seconds and what happens then: `node+ NAME CPU` comes or changes, `node- NAME` goes, `pod+ NAME
-//! CPU WORDS` comes or changes, `pod- NAME` goes, `bound NAME` and `unbound NAME` report a binding,
-//! `pop -> NAME` tries the next pod (`NAME@NODE` if it is placed, `nobody` if none is ready), `wakes at MOMENT` says when
-//! time alone moves a pod next, and anything else says where all pods wait. Words of a pod: `on=NODE`, `promised=NODE`, `priority=N`, `app=LABEL`, `gate`, `far` from its own kind, `going`.
+//! A line is a moment in seconds and an event: `node+ NAME CPU` adds or updates a node, `node- NAME` deletes it, `pod+
+//! NAME CPU WORDS` adds or updates a pod, `pod- NAME` deletes it, `bound NAME` and `unbound NAME` report a binding,
+//! `pop -> NAME` pops the next pod (`NAME@NODE` if it is scheduled, `nobody` if none is ready), `wakes at MOMENT`
+//! checks the next moment at which time moves a pod, and anything else is the expected state of all pods. Words of a
+//! pod: `on=NODE`, `promised=NODE` (nominated), `priority=N`, `app=LABEL`, `gate`, `far` (anti-affinity to its own
+//! label), `going` (terminating).
 
 use model::Moment;
 use proptest::prelude::*;
@@ -11,7 +13,7 @@ use serde_json::json;
 use testobjects::{NodeBuilder, PodBuilder};
 
 use super::super::super::{Scheduler, Settings, Version};
-use super::{node, places};
+use super::{queue_states, scheduled_node};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -31,9 +33,9 @@ fn check_with(settings: Settings, script: &str) {
         } else if let Some(expected) = rest.strip_prefix("wakes at ") {
             let wake = scheduler.next_wake(now).map(|moment| moment.nanos() / SECOND);
             assert_eq!(wake.map_or("never".to_owned(), |wake| format!("{wake}s")), expected, "{line}");
-        } else if !happen(&mut scheduler, now, rest) {
+        } else if !apply_script_event(&mut scheduler, now, rest) {
             scheduler.advance(now);
-            assert_eq!(places(&scheduler), rest, "{line}");
+            assert_eq!(queue_states(&scheduler), rest, "{line}");
         }
     }
 }
@@ -41,11 +43,11 @@ fn check_with(settings: Settings, script: &str) {
 fn pop(scheduler: &mut Scheduler, now: Moment) -> String {
     let Some(attempted) = scheduler.schedule_one(now) else { return "nobody".to_owned() };
     let name = attempted.pod.name.to_string();
-    node(&attempted.decision).map_or(name.clone(), |node| format!("{name}@{node}"))
+    scheduled_node(&attempted.decision).map_or(name.clone(), |node| format!("{name}@{node}"))
 }
 
-/// Something happens, unless the words mean nothing.
-fn happen(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
+/// Applies an event of a script; returns false if it is not one.
+fn apply_script_event(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
     let words: Vec<&str> = words.split(' ').collect();
     match words[..] {
         ["node+", name, cpu] => scheduler.apply(now, &node_object(name, cpu).modified()),
@@ -54,7 +56,7 @@ fn happen(scheduler: &mut Scheduler, now: Moment, words: &str) -> bool {
             scheduler.apply(now, &pod_object(name, cpu, words).modified());
         }
         ["pod-", name] => scheduler.apply(now, &pod_object(name, "0", &[]).deleted()),
-        ["bound", name] => scheduler.placed(now, "d", name),
+        ["bound", name] => scheduler.pod_bound(now, "d", name),
         ["unbound", name] => scheduler.bind_failed(now, "d", name),
         _ => return false,
     }
@@ -90,7 +92,7 @@ fn pod_object(name: &str, cpu: &str, words: &[&str]) -> PodBuilder {
 }
 
 #[test]
-fn the_higher_priority_goes_first_and_then_who_came_first() {
+fn higher_priority_pops_first_then_the_earlier_timestamp() {
     check(
         "0s pod+ a 1
          0s pod+ b 1
@@ -104,7 +106,7 @@ fn the_higher_priority_goes_first_and_then_who_came_first() {
 }
 
 #[test]
-fn a_refused_pod_waits_for_something_that_helps() {
+fn an_unschedulable_pod_waits_for_an_event_that_may_help() {
     check(
         "0s node+ n 1
          0s pod+ a 2
@@ -120,7 +122,7 @@ fn a_refused_pod_waits_for_something_that_helps() {
 }
 
 #[test]
-fn a_wait_ends_when_its_last_second_is_over_and_doubles() {
+fn backoff_ends_after_its_last_whole_second_and_doubles() {
     check(
         "0s node+ n 1
          0s pod+ a 2
@@ -141,7 +143,7 @@ fn a_wait_ends_when_its_last_second_is_over_and_doubles() {
 }
 
 #[test]
-fn a_refused_pod_does_not_wait_out_its_backoff_if_nobody_else_waits() {
+fn an_unschedulable_pod_pops_from_backoff_while_active_q_is_empty() {
     let script = |last: &str| {
         format!(
             "0s node+ n 1
@@ -155,7 +157,7 @@ fn a_refused_pod_does_not_wait_out_its_backoff_if_nobody_else_waits() {
     check(&script("a@n"));
     let older = Settings::for_version(Version::V1_32);
     check_with(older.clone(), &script("nobody"));
-    // And a wait does not last until the end of its second there.
+    // And a backoff does not last until the end of its second there.
     let longer = Settings { initial_backoff_seconds: 3, ..older };
     let script = "0s node+ n 1
          0s pod+ a 2
@@ -167,7 +169,7 @@ fn a_refused_pod_does_not_wait_out_its_backoff_if_nobody_else_waits() {
 }
 
 #[test]
-fn after_an_error_a_pod_waits_in_any_case() {
+fn after_an_error_a_pod_always_waits_out_its_backoff() {
     check(
         "0s pod+ a 1
          1s pop -> a
@@ -189,7 +191,7 @@ fn after_an_error_a_pod_waits_in_any_case() {
 }
 
 #[test]
-fn what_a_failed_binding_frees_helps_others() {
+fn a_failed_binding_requeues_other_pods() {
     check(
         "0s node+ n 2
          0s pod+ a 2 priority=1
@@ -204,7 +206,7 @@ fn what_a_failed_binding_frees_helps_others() {
 }
 
 #[test]
-fn a_pod_that_goes_while_it_is_bound_frees_its_place() {
+fn a_pod_deleted_while_binding_frees_its_resources() {
     let script = |goes: &str| {
         format!(
             "0s node+ n 2
@@ -249,7 +251,7 @@ fn a_gated_pod_waits_until_its_gates_are_gone() {
 }
 
 #[test]
-fn who_was_refused_five_minutes_ago_is_tried_again() {
+fn unschedulable_pods_are_flushed_after_five_minutes() {
     check(
         "0s node+ n 1
          0s pod+ a 2
@@ -258,7 +260,7 @@ fn who_was_refused_five_minutes_ago_is_tried_again() {
          329s a refused by NodeResourcesFit
          330s a active",
     );
-    // At the fifth minute to the second it is not yet too long.
+    // After exactly five minutes it is not flushed yet.
     check(
         "0s node+ n 1
          0s pod+ a 2
@@ -269,7 +271,7 @@ fn who_was_refused_five_minutes_ago_is_tried_again() {
 }
 
 #[test]
-fn a_promise_that_is_given_up_helps_those_that_are_not_stronger() {
+fn a_cleared_nomination_requeues_pods_of_no_higher_priority() {
     let script = |goes: &str| {
         format!(
             "0s pod+ a 2 priority=5 promised=n
@@ -292,7 +294,7 @@ fn a_promise_that_is_given_up_helps_those_that_are_not_stronger() {
 }
 
 #[test]
-fn a_pod_bound_by_somebody_else_leaves_the_queue() {
+fn a_pod_bound_by_another_scheduler_leaves_the_queue() {
     check(
         "0s node+ n 1
          0s pod+ a 2
@@ -305,7 +307,7 @@ fn a_pod_bound_by_somebody_else_leaves_the_queue() {
 }
 
 #[test]
-fn a_pod_on_a_node_that_is_gone_may_change() {
+fn a_pod_on_a_deleted_node_may_be_updated() {
     check(
         "0s node+ n 2
          0s pod+ a 1 on=n
@@ -323,7 +325,7 @@ fn a_pod_on_a_node_that_is_gone_may_change() {
 }
 
 #[test]
-fn what_made_no_sense_may_make_some_after_a_change() {
+fn an_unreadable_object_may_become_readable_after_an_update() {
     check(
         "0s node+ n nonsense
          0s pod+ a 1
@@ -341,19 +343,19 @@ fn what_made_no_sense_may_make_some_after_a_change() {
 }
 
 #[test]
-fn without_backoff_nobody_waits() {
-    let settings = Settings { most_backoff_seconds: 0, ..Settings::default() };
+fn without_backoff_no_pod_waits() {
+    let settings = Settings { max_backoff_seconds: 0, ..Settings::default() };
     check_with(settings, "0s pod+ a 1\n 1s pop -> a\n 1s a active\n 1s pop -> a\n 1s a active");
 }
 
 #[test]
 fn an_absurd_backoff_is_as_absurd_as_in_go() {
-    // Nanoseconds wrap: this is a wait of minus one second.
-    let settings = Settings { most_backoff_seconds: i64::MAX, ..Settings::default() };
+    // Nanoseconds wrap: this is a backoff of minus one second.
+    let settings = Settings { max_backoff_seconds: i64::MAX, ..Settings::default() };
     check_with(settings, "0s pod+ a 1\n 1s pop -> a\n 1s a active");
     let settings = Settings {
         initial_backoff_seconds: i64::MAX / SECOND,
-        most_backoff_seconds: i64::MAX / SECOND,
+        max_backoff_seconds: i64::MAX / SECOND,
         ..Settings::default()
     };
     let until = (i64::MAX / SECOND).to_string();
@@ -364,18 +366,20 @@ fn an_absurd_backoff_is_as_absurd_as_in_go() {
 }
 
 #[test]
-fn many_that_wait_cost_nothing_to_whom_does_not_wait_for_them() {
+fn gated_pods_are_in_no_index() {
     let mut scheduler = Scheduler::new(Settings::default());
     let now = Moment::from_nanos(0);
-    happen(&mut scheduler, now, "node+ n 1");
+    apply_script_event(&mut scheduler, now, "node+ n 1");
     for number in 0..2000 {
-        happen(&mut scheduler, now, &format!("pod+ g{number} 1 gate"));
+        apply_script_event(&mut scheduler, now, &format!("pod+ g{number} 1 gate"));
     }
-    happen(&mut scheduler, now, "pod+ a 1");
+    apply_script_event(&mut scheduler, now, "pod+ a 1");
     assert_eq!(pop(&mut scheduler, now), "a@n");
-    // Nobody is looked at but those that may be next.
-    assert!(scheduler.queue.refused.is_empty() && scheduler.queue.since.is_empty());
-    assert_eq!(scheduler.queued().count(), 2000);
+    // Gated pods are in no index.
+    assert!(
+        scheduler.queue.unschedulable_by_plugin.is_empty() && scheduler.queue.unschedulable_since.is_empty()
+    );
+    assert_eq!(scheduler.queued_pods().count(), 2000);
 }
 
 fn step() -> impl Strategy<Value = String> {
@@ -410,24 +414,24 @@ proptest! {
         let mut now = Moment::from_nanos(0);
         for (millis, step) in &steps {
             now = now.plus_nanos(millis * 1_000_000);
-            if !happen(&mut scheduler, now, step) {
+            if !apply_script_event(&mut scheduler, now, step) {
                 pop(&mut scheduler, now);
             }
-            let waiting: Vec<String> = scheduler.queued().map(|queued| queued.pod.name.to_string()).collect();
-            for (id, pod) in scheduler.world.pods() {
-                let placed = scheduler.world.node_of(id).is_some() || scheduler.queue.is_binding(id);
+            let waiting: Vec<String> = scheduler.queued_pods().map(|queued| queued.pod.name.to_string()).collect();
+            for (id, pod) in scheduler.cache.pods() {
+                let placed = scheduler.cache.node_of(id).is_some() || scheduler.queue.is_binding(id);
                 let waits = waiting.iter().filter(|name| **name == *pod.name.name).count();
-                // One that is being deleted is given up once it was its turn.
+                // A terminating pod leaves the queue when it is popped.
                 let given_up = pod.terminating && !placed && waits == 0;
                 prop_assert!(given_up || usize::from(placed) + waits == 1, "{} after {step}", pod.name.name);
             }
             let queue = &scheduler.queue;
-            let indexed = queue.active.len() + queue.backoff.len() + queue.errors.len() + queue.since.len();
-            let of = |state: &dyn Fn(&super::super::State) -> bool| {
+            let indexed = queue.active_q.len() + queue.backoff_q.len() + queue.error_backoff_q.len() + queue.unschedulable_since.len();
+            let of = |state: &dyn Fn(&super::super::EntryState) -> bool| {
                 queue.entries.values().filter(|entry| state(&entry.state)).count()
             };
             let elsewhere = of(&|state| {
-                matches!(state, super::super::State::Gated(_) | super::super::State::Binding)
+                matches!(state, super::super::EntryState::Gated(_) | super::super::EntryState::Binding)
             });
             prop_assert_eq!(indexed + elsewhere, queue.entries.len());
         }

@@ -1,0 +1,93 @@
+//! Compact summaries of all nodes for the ranking of candidates, cached until the node changes.
+
+use model::Moment;
+use scheduler::ids::NodeId;
+
+use super::super::AutoscalingContext;
+use super::super::cloud::GroupId;
+use super::candidate::ScaleDownCandidate;
+use super::eligibility::unremovable_reason_and_utilization;
+use super::groups::ScaleDownGroups;
+use super::node_details::NodeDetailsCache;
+use super::node_markers::being_deleted_until;
+
+/// The cache of summaries.
+#[derive(Debug, Default)]
+pub(super) struct NodeSummaryCache {
+    /// By node ID.
+    nodes: Vec<Option<NodeSummary>>,
+}
+
+/// The fields of a node that every loop reads, kept small for the CPU cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeSummary {
+    /// It is valid for this generation of the node,
+    generation: u64,
+    /// and until this moment.
+    pub valid_until: Moment,
+    /// Without a group the other fields are not set.
+    pub group: Option<GroupId>,
+    pub is_empty: bool,
+    pub has_on_completion_pods: bool,
+    /// Whether it is eligible for the removal simulation.
+    pub is_eligible: bool,
+}
+
+impl NodeSummaryCache {
+    /// The summary of a node as it is in the snapshot now.
+    pub(super) fn get(
+        &mut self,
+        summaries: &mut NodeDetailsCache,
+        context: &mut AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        id: NodeId,
+    ) -> NodeSummary {
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize(id.index() + 1, None);
+        }
+        let generation = context.cluster.snapshot.filter_snapshot.generation(id);
+        if let Some(known) = self.nodes[id.index()]
+            && known.generation == generation
+            && !context.clock.is_past(known.valid_until)
+        {
+            return known;
+        }
+        let node = summarize(summaries, context, groups, id, generation);
+        self.nodes[id.index()] = Some(node);
+        node
+    }
+}
+
+fn summarize(
+    summaries: &mut NodeDetailsCache,
+    context: &mut AutoscalingContext<'_>,
+    groups: &ScaleDownGroups,
+    id: NodeId,
+    generation: u64,
+) -> NodeSummary {
+    let mut node = NodeSummary {
+        generation,
+        valid_until: Moment::MAX,
+        group: None,
+        is_empty: false,
+        has_on_completion_pods: false,
+        is_eligible: false,
+    };
+    let Some(eligibility) = context.node_eligibility(id) else { return node };
+    let Some(group) = eligibility.group else { return node };
+    node.group = Some(group);
+    let summary = summaries.get(context, id, groups.get(group).ignored_pods);
+    (node.is_empty, node.has_on_completion_pods) = (summary.is_empty, summary.has_on_completion_pods);
+    let (reason, _) = unremovable_reason_and_utilization(
+        context,
+        groups,
+        summaries,
+        ScaleDownCandidate { node: id, group },
+    );
+    node.is_eligible = reason.is_none();
+    let being_deleted_until =
+        summary.to_be_deleted_since.and_then(|marked| being_deleted_until(marked, context.clock));
+    node.valid_until =
+        being_deleted_until.map_or(summary.valid_until, |until| until.min(summary.valid_until));
+    node
+}

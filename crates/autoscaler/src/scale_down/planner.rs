@@ -1,0 +1,327 @@
+//! The scale-down planner: unneeded nodes, unremovable nodes with reasons, and the nodes to delete.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::time::after;
+use model::Moment;
+use scheduler::ids::NodeId;
+
+use super::super::AutoscalingContext;
+use super::super::cloud::GroupId;
+use super::super::decision::{UnremovableNode, UnremovableReason};
+use super::super::hinting_simulator::HintingSimulator;
+use super::super::settings::Settings;
+use super::DeletionsInProgress;
+use super::candidate::ScaleDownCandidate;
+use super::candidate_ranking::ScaleDownCandidates;
+use super::eligibility::unremovable_reason_and_utilization;
+use super::groups::{ScaleDownGroups, registered_count};
+use super::min_quotas::MinQuotaTracker;
+use super::node_details::NodeDetailsCache;
+use super::pdb_tracker::RemainingPdbTracker;
+use super::removal::{RemovalFailure, simulate_node_removal};
+use super::unneeded::{NodeToBeRemoved, RemovableNodes, UnneededNodes};
+
+/// The planner's state.
+#[derive(Debug)]
+pub(super) struct Planner {
+    pub unneeded: UnneededNodes,
+    /// Unremovable nodes of the last update, by name.
+    pub unremovable: BTreeMap<Arc<str>, UnremovableNode>,
+    /// Recently unremovable nodes by name, with the moment until which they are skipped.
+    pub recently_unremovable: BTreeMap<Arc<str>, Moment>,
+    /// The utilization of nodes for which it was computed.
+    pub utilization: Vec<(Arc<str>, f64)>,
+    pub node_details: NodeDetailsCache,
+    /// Whether the report of unremovable nodes is skipped.
+    pub skips_unremovable_report: bool,
+    hinting_simulator: HintingSimulator,
+    /// The minimum quotas of the cluster without simulated nodes, as of a node revision.
+    min_quotas: Option<(u64, MinQuotaTracker)>,
+    last_update: Option<Moment>,
+    /// The shortest interval between two updates so far, in nanoseconds.
+    min_update_interval: i64,
+}
+
+impl Planner {
+    pub(super) fn new(settings: &Settings) -> Planner {
+        Planner {
+            unneeded: UnneededNodes::default(),
+            unremovable: BTreeMap::new(),
+            recently_unremovable: BTreeMap::new(),
+            utilization: Vec::new(),
+            node_details: NodeDetailsCache::default(),
+            skips_unremovable_report: false,
+            hinting_simulator: HintingSimulator::default(),
+            min_quotas: None,
+            last_update: None,
+            min_update_interval: unneeded_nanos(settings),
+        }
+    }
+
+    /// Updates the unneeded nodes by simulating the removal of eligible candidates. Nodes that are being deleted are
+    /// neither candidates nor destinations.
+    pub(super) fn update_cluster_state(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        candidates: &ScaleDownCandidates,
+        in_progress: &DeletionsInProgress,
+    ) {
+        let now = context.clock.now();
+        if let Some(last) = self.last_update {
+            self.min_update_interval = self.min_update_interval.min(now.nanos_since(last)).max(1);
+        }
+        self.last_update = Some(now);
+        let snapshot = &context.cluster.snapshot;
+        let mut destinations = candidates.destinations.clone();
+        let end = destinations.len();
+        for id in
+            in_progress.names().filter_map(|name| snapshot.find_node(name)).filter(|id| id.index() < end)
+        {
+            destinations[id.index()] = false;
+        }
+        self.unremovable.clear();
+        let recently_unremovable = self.recently_unremovable_nodes(context, end);
+        // Nodes being deleted are not destinations any more, and no candidates either.
+        let is_kept = |candidate: &&ScaleDownCandidate| destinations[candidate.node.index()];
+        let eligible: Vec<ScaleDownCandidate> = if self.skips_unremovable_report {
+            let promising = candidates.eligible.iter().filter(is_kept);
+            promising.filter(|candidate| !recently_unremovable[candidate.node.index()]).copied().collect()
+        } else {
+            let candidates: Vec<ScaleDownCandidate> =
+                candidates.all.iter().filter(is_kept).copied().collect();
+            self.filter_out_unremovable(context, groups, &candidates, &recently_unremovable)
+        };
+        let fork = context.cluster.snapshot.fork();
+        let found = self.simulate_removals(context, groups, destinations, &eligible);
+        context.cluster.snapshot.revert(fork);
+        let leads_elsewhere = self.hinting_simulator.drop_old_hints(|node| context.cluster.has_node(node));
+        if self.unneeded.update(found, now) || leads_elsewhere {
+            context.clock.prevent_repeat();
+        }
+    }
+
+    /// Whether an update at that moment leaves the shortest interval, and so the limit of unneeded nodes, unchanged.
+    pub(super) fn keeps_min_update_interval(&self, now: Moment) -> bool {
+        self.last_update.is_none_or(|last| now.nanos_since(last) >= self.min_update_interval)
+    }
+
+    /// Records a repeated loop, whose update would have had the same result.
+    pub(super) fn repeat_update(&mut self, last: Moment, now: Moment) {
+        if self.last_update == Some(last) {
+            self.last_update = Some(now);
+        }
+    }
+
+    /// By node ID, whether a node is recently unremovable. Expired entries are removed.
+    fn recently_unremovable_nodes(&mut self, context: &AutoscalingContext<'_>, end: usize) -> Vec<bool> {
+        let (clock, snapshot, known) =
+            (context.clock, &context.cluster.snapshot, self.recently_unremovable.len());
+        let mut recently_unremovable = vec![false; end];
+        self.recently_unremovable.retain(|name, until| {
+            let node = snapshot.find_node(name).filter(|_| !clock.has_reached(*until));
+            if let Some(recently_unremovable) =
+                node.and_then(|node| recently_unremovable.get_mut(node.index()))
+            {
+                *recently_unremovable = true;
+            }
+            node.is_some()
+        });
+        if self.recently_unremovable.len() != known {
+            clock.prevent_repeat();
+        }
+        recently_unremovable
+    }
+
+    /// The eligible candidates; reasons and utilization of the others are recorded.
+    fn filter_out_unremovable(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        candidates: &[ScaleDownCandidate],
+        recently_unremovable: &[bool],
+    ) -> Vec<ScaleDownCandidate> {
+        self.utilization.clear();
+        let mut eligible = Vec::new();
+        for candidate in candidates {
+            if recently_unremovable[candidate.node.index()] {
+                self.add_unremovable(context, candidate.node, UnremovableReason::RecentlyUnremovable);
+                continue;
+            }
+            let (reason, used) =
+                unremovable_reason_and_utilization(context, groups, &mut self.node_details, *candidate);
+            if let Some(utilization) = used {
+                self.utilization
+                    .push((context.cluster.snapshot.node(candidate.node).name.clone(), utilization));
+            }
+            match reason {
+                Some(reason) => self.add_unremovable(context, candidate.node, reason),
+                None => eligible.push(*candidate),
+            }
+        }
+        eligible
+    }
+
+    /// Simulates the removal of one candidate after the other, up to the limit of unneeded nodes.
+    fn simulate_removals(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        mut destinations: Vec<bool>,
+        eligible: &[ScaleDownCandidate],
+    ) -> Vec<(Arc<str>, NodeToBeRemoved)> {
+        let recheck_at = after(context.clock.now(), context.settings.unremovable_node_recheck_timeout);
+        let limit = self.unneeded_nodes_limit(context.settings);
+        let mut disruptions = RemainingPdbTracker::of(context.cluster);
+        let (mut found, mut single) = (Vec::new(), 0_i64);
+        for candidate in eligible {
+            if single >= limit {
+                break;
+            }
+            let name = context.cluster.snapshot.node(candidate.node).name.clone();
+            match simulate_node_removal(
+                context,
+                &mut self.hinting_simulator,
+                &disruptions,
+                &destinations,
+                candidate.node,
+            ) {
+                Ok(drain) => {
+                    let pods = drain.pods.iter().map(|id| &**context.cluster.snapshot.pod(*id));
+                    let risky = !disruptions.remove_pods(pods);
+                    destinations[candidate.node.index()] = false;
+                    let drains = !drain.pods.is_empty();
+                    found.push((
+                        name,
+                        NodeToBeRemoved {
+                            candidate: *candidate,
+                            needs_drain: drains,
+                            has_on_completion_pods: drain.has_on_completion_pods,
+                            is_risky: risky,
+                        },
+                    ));
+                    single += i64::from(!groups.get(candidate.group).atomic);
+                }
+                Err(refusal) => {
+                    context.clock.prevent_repeat();
+                    self.recently_unremovable.insert(name.clone(), recheck_at);
+                    self.add_unremovable_with_pod(context, name, refusal);
+                }
+            }
+        }
+        found
+    }
+
+    /// The limit of unneeded nodes: more could not be deleted in time.
+    fn unneeded_nodes_limit(&self, settings: &Settings) -> i64 {
+        let at_once = settings.max_scale_down_parallelism;
+        let loops = unneeded_nanos(settings).max(self.min_update_interval) / self.min_update_interval;
+        let soon = (self.unneeded.len() as i64).saturating_add(at_once.saturating_mul(2));
+        at_once.saturating_mul(loops).saturating_add(at_once).min(soon)
+    }
+
+    /// The nodes to delete now: empty ones, and ones to drain.
+    pub(super) fn nodes_to_delete(
+        &mut self,
+        context: &mut AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        in_progress: &DeletionsInProgress,
+    ) -> (Vec<ScaleDownCandidate>, Vec<ScaleDownCandidate>) {
+        let Some(quotas) = self.min_quotas(context) else { return (Vec::new(), Vec::new()) };
+        let RemovableNodes { empty, need_drain: drained, unremovable: not } =
+            self.unneeded.removable_now(context, groups, in_progress, quotas);
+        for (node, reason) in not {
+            self.add_unremovable(context, node, reason);
+        }
+        let (risky, safe): (Vec<_>, Vec<_>) = drained.into_iter().partition(|removable| removable.is_risky);
+        let all: Vec<NodeToBeRemoved> = [empty, safe, risky].concat();
+        let (mut empty, mut drained) = (Vec::new(), Vec::new());
+        for removable in self.filter_zero_or_max_groups(context, groups, all) {
+            let candidate = removable.candidate;
+            if removable.has_on_completion_pods {
+                self.add_unremovable(context, candidate.node, UnremovableReason::BlockedByOnCompletionPod);
+            } else if removable.needs_drain {
+                drained.push(candidate);
+            } else {
+                empty.push(candidate);
+            }
+        }
+        (empty, drained)
+    }
+
+    /// The minimum quotas, cached as long as the nodes are the same.
+    fn min_quotas(&mut self, context: &mut AutoscalingContext<'_>) -> Option<MinQuotaTracker> {
+        if context.cluster.snapshot.has_node_changes() {
+            return MinQuotaTracker::of(context);
+        }
+        if self
+            .min_quotas
+            .as_ref()
+            .is_none_or(|(revision, _)| *revision != context.node_eligibilities.revision)
+        {
+            self.min_quotas = Some((context.node_eligibilities.revision, MinQuotaTracker::of(context)?));
+        }
+        self.min_quotas.as_ref().map(|(_, quotas)| quotas.clone())
+    }
+
+    /// Drops zero-or-max groups unless all of their nodes are removable. Nodes of other groups come first.
+    fn filter_zero_or_max_groups(
+        &mut self,
+        context: &AutoscalingContext<'_>,
+        groups: &ScaleDownGroups,
+        removable: Vec<NodeToBeRemoved>,
+    ) -> Vec<NodeToBeRemoved> {
+        let (atomic, mut going): (Vec<_>, Vec<_>) =
+            removable.into_iter().partition(|removable| groups.get(removable.candidate.group).atomic);
+        let mut by_group: BTreeMap<GroupId, Vec<NodeToBeRemoved>> = BTreeMap::new();
+        for removable in atomic {
+            by_group.entry(removable.candidate.group).or_default().push(removable);
+        }
+        let snapshot = &context.cluster.snapshot;
+        for (group, all) in by_group {
+            let is_whole = groups.get(group).target == all.len() as i64
+                || registered_count(snapshot, &*context.cloud, group) == all.len();
+            if is_whole {
+                going.extend(all);
+                continue;
+            }
+            for removable in all {
+                self.add_unremovable(
+                    context,
+                    removable.candidate.node,
+                    UnremovableReason::AtomicScaleDownFailed,
+                );
+            }
+        }
+        going
+    }
+
+    fn add_unremovable(&mut self, context: &AutoscalingContext<'_>, node: NodeId, reason: UnremovableReason) {
+        if self.skips_unremovable_report {
+            return;
+        }
+        let node = context.cluster.snapshot.node(node).name.clone();
+        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: None });
+    }
+
+    fn add_unremovable_with_pod(
+        &mut self,
+        context: &AutoscalingContext<'_>,
+        node: Arc<str>,
+        (reason, blocking): RemovalFailure,
+    ) {
+        if self.skips_unremovable_report {
+            return;
+        }
+        let blocking = blocking.map(|(pod, why)| (context.cluster.snapshot.pod(pod).name.clone(), why));
+        self.unremovable.insert(node.clone(), UnremovableNode { node, reason, blocking_pod: blocking });
+    }
+}
+
+/// The default scale-down-unneeded-time in nanoseconds, at least one.
+fn unneeded_nanos(settings: &Settings) -> i64 {
+    let nanos = settings.group_defaults.scale_down_unneeded_time.as_nanos();
+    i64::try_from(nanos).unwrap_or(i64::MAX).max(1)
+}

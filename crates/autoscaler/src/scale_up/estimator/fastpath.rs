@@ -1,0 +1,90 @@
+//! The choice of the equivalence group that takes the fastpath (`--fastpath-binpacking-enabled`).
+
+use kubernetes::read::{nullable, view};
+use kubernetes::requests::ResourceList;
+use scheduler::pod::SchedulingSpec;
+use serde::Deserialize;
+
+use super::super::super::node::Node;
+use super::super::super::pod::Pod;
+use super::super::super::snapshot::ClusterSnapshot;
+use super::super::equivalence_groups::PodEquivalenceGroup;
+
+#[derive(Deserialize)]
+struct PodJson<'a> {
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    spec: SpecJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct SpecJson<'a> {
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    containers: Vec<ContainerJson<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ContainerJson<'a> {
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    resources: ResourcesJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct ResourcesJson<'a> {
+    #[serde(borrow, default)]
+    requests: ResourceList<'a>,
+}
+
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+
+/// The index in the order of the group that saves most simulation, the last of equals; `None` if none is eligible.
+pub(super) fn best_group(
+    snapshot: &ClusterSnapshot,
+    node: &Node,
+    groups: &[PodEquivalenceGroup],
+    order: &[usize],
+) -> Option<usize> {
+    let (mut most_saved, mut best) = (0, None);
+    for (place, &group) in order.iter().enumerate() {
+        let (count, first) = (groups[group].pods.len() as i64, groups[group].pods[0]);
+        let shape = &snapshot.filter_snapshot.pod(first).spec;
+        let nodes = estimated_node_count(snapshot.pod(first), shape, node, count);
+        let saved = if nodes > 0 { count - count / nodes } else { 0 };
+        if saved >= most_saved && is_fastpath_eligible(shape) {
+            (most_saved, best) = (saved, Some(place));
+        }
+    }
+    best
+}
+
+/// Whether a node that fails for one pod of the group fails for all others, and each new node takes as many as the
+/// first.
+fn is_fastpath_eligible(shape: &SchedulingSpec) -> bool {
+    shape.spread_constraints.is_empty()
+        && shape.required_anti_affinity.iter().all(|term| &*term.topology_key == HOSTNAME_LABEL)
+}
+
+/// A rough estimate, from the requests of the first container only.
+fn estimated_node_count(pod: &Pod, shape: &SchedulingSpec, node: &Node, count: i64) -> i64 {
+    let repels_its_like = shape.required_anti_affinity.iter().any(|term| {
+        &*term.topology_key == HOSTNAME_LABEL && term.selector.matches(|key| pod.labels.get(key))
+    });
+    let by_affinity = if repels_its_like { count } else { 0 };
+    let json = view::<PodJson<'_>>(&pod.object);
+    let Some(first) = json.as_ref().ok().and_then(|json| json.spec.containers.first()) else {
+        return by_affinity;
+    };
+    let by = |name: &str| {
+        let asked = first.resources.requests.get(name).map_or(0, |asked| asked.milli_value());
+        to_go_int((count as f64 * to_units(asked) / to_units(node.capacity.milli(name))).ceil())
+    };
+    by_affinity.max(by("cpu")).max(by("memory"))
+}
+
+fn to_units(milli: i64) -> f64 {
+    if milli % 1000 == 0 { (milli / 1000) as f64 } else { milli as f64 * 1e-3 }
+}
+
+/// Converts as Go does on amd64: values out of range become the smallest integer.
+fn to_go_int(number: f64) -> i64 {
+    if number.abs() < 9.2e18 { number as i64 } else { i64::MIN }
+}

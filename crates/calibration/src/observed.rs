@@ -1,0 +1,360 @@
+//! Recorded changes with their pods parsed, once for all components that analyze a recording.
+
+use std::sync::Arc;
+
+use kubernetes::read::nullable;
+use model::{JsonStr, Key, Moment, Object, What};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use simulation::{DemandAnnotation, WITHDRAWN_REASON};
+
+/// A recorded change.
+#[derive(Debug)]
+pub struct ObservedChange {
+    /// The key of the object.
+    pub key: Key,
+    /// What happened to it.
+    pub what: What,
+    /// The parsed pod, if it is one and can be parsed.
+    pub pod: Option<ParsedPod>,
+}
+
+/// The fields of a pod that show its progress.
+#[derive(Debug)]
+pub struct ParsedPod {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid, or its namespace and name where it has none.
+    pub uid: Arc<str>,
+    /// Whether it has a uid.
+    pub has_uid: bool,
+    /// When it was created.
+    pub created: Option<Moment>,
+    /// Its controller, if it is of a supported kind.
+    pub owner: Option<Owner>,
+    /// The `controller-revision-hash` of its template, if it has one.
+    pub revision: Option<Arc<str>>,
+    /// Its node.
+    pub node: Option<Arc<str>>,
+    /// It has a node and no controller: if it is new, it was created with its node, like the mirror pod of a static
+    /// pod.
+    pub comes_with_node: bool,
+    /// It is for another scheduler than `default-scheduler`.
+    pub has_other_scheduler: bool,
+    /// It has scheduling gates.
+    pub is_gated: bool,
+    /// Its PodScheduled condition is true, whether or not its node was recorded.
+    pub is_scheduled: bool,
+    /// Its PodScheduled condition, if that is false.
+    pub not_scheduled: Option<NotScheduledCondition>,
+    /// Its nominated node.
+    pub nominated_node: Option<Arc<str>>,
+    /// Its phase.
+    pub phase: PodPhase,
+    /// When it started: its start time, or its creation timestamp if it runs without one.
+    pub started: Option<Moment>,
+    /// It has a deletion timestamp.
+    pub is_terminating: bool,
+    /// Its deletion grace period.
+    pub grace_seconds: Option<i64>,
+    /// Its DisruptionTarget condition, if that is true.
+    pub disruption: Option<Disruption>,
+    /// A replay marked it as withdrawn by its owner.
+    pub withdrawn: bool,
+    /// The demand that its annotation names, in a recording of a replay.
+    pub demand_annotation: Option<DemandAnnotation>,
+}
+
+/// The controller of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its kind.
+    pub kind: OwnerKind,
+    /// Its uid.
+    pub uid: Arc<str>,
+}
+
+/// The supported kinds of owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerKind {
+    /// A ReplicaSet or a ReplicationController.
+    ReplicaSet,
+    /// A StatefulSet.
+    StatefulSet,
+    /// A Job.
+    Job,
+    /// A DaemonSet.
+    DaemonSet,
+}
+
+/// The phase of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Not running yet.
+    Pending,
+    /// Running.
+    Running,
+    /// All containers succeeded.
+    Succeeded,
+    /// A container failed.
+    Failed,
+    /// Any other value.
+    Unknown,
+}
+
+/// A PodScheduled condition that is false.
+#[derive(Debug)]
+pub struct NotScheduledCondition {
+    /// The reason is `SchedulingGated`.
+    pub is_gated: bool,
+    /// The message.
+    pub message: Option<Arc<str>>,
+    /// The last transition time.
+    pub since: Option<Moment>,
+}
+
+/// The reason of a DisruptionTarget condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disruption {
+    /// `PreemptionByScheduler`.
+    Preempted,
+    /// `EvictionByEvictionAPI`, as in a drain.
+    Evicted,
+    /// `DeletionByTaintManager`.
+    TaintEvicted,
+    /// `DeletionByPodGC`: its node was deleted.
+    GarbageCollected,
+    /// `TerminationByKubelet`.
+    TerminatedByKubelet,
+    /// Any other reason.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct PodJson<'a> {
+    #[serde(borrow)]
+    metadata: MetadataJson<'a>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    spec: SpecJson<'a>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    status: StatusJson<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    name: JsonStr<'a>,
+    #[serde(borrow)]
+    namespace: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    uid: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    creation_timestamp: Option<JsonStr<'a>>,
+    deletion_timestamp: Option<IgnoredAny>,
+    deletion_grace_period_seconds: Option<i64>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerJson<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    labels: LabelsJson<'a>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    annotations: AnnotationsJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct LabelsJson<'a> {
+    #[serde(rename = "controller-revision-hash", borrow)]
+    revision: Option<JsonStr<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+struct AnnotationsJson<'a> {
+    #[serde(rename = "replay.kinescope.io/demand", borrow)]
+    demand: Option<JsonStr<'a>>,
+}
+
+#[derive(Deserialize)]
+struct OwnerJson<'a> {
+    #[serde(borrow)]
+    kind: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    uid: Option<JsonStr<'a>>,
+    controller: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SpecJson<'a> {
+    #[serde(borrow)]
+    node_name: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    scheduler_name: Option<JsonStr<'a>>,
+    scheduling_gates: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusJson<'a> {
+    #[serde(borrow)]
+    phase: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    reason: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    start_time: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    nominated_node_name: Option<JsonStr<'a>>,
+    #[serde(borrow, default, deserialize_with = "nullable")]
+    conditions: Vec<ConditionJson<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionJson<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: JsonStr<'a>,
+    #[serde(borrow, default)]
+    status: JsonStr<'a>,
+    #[serde(borrow)]
+    reason: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    message: Option<JsonStr<'a>>,
+    #[serde(borrow)]
+    last_transition_time: Option<JsonStr<'a>>,
+}
+
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
+// === impl ObservedChange ===
+
+impl ObservedChange {
+    /// Parses a change.
+    pub fn parse(key: Key, what: What) -> ObservedChange {
+        let is_pod = key.kind.group.is_empty() && *key.kind.kind == *"Pod";
+        let pod = is_pod.then(|| ParsedPod::parse(what.object()).ok()).flatten();
+        ObservedChange { key, what, pod }
+    }
+}
+
+impl From<What> for ObservedChange {
+    /// A change without a source.
+    fn from(what: What) -> ObservedChange {
+        ObservedChange::parse(what.object().key(&"".into()), what)
+    }
+}
+
+// === impl ParsedPod ===
+
+impl ParsedPod {
+    /// Parses a pod.
+    pub fn parse(pod: &Object) -> Result<ParsedPod, serde_json::Error> {
+        let PodJson { metadata, spec, status } = pod.view()?;
+        let owners = &metadata.owner_references;
+        let uid = non_empty(metadata.uid.as_ref());
+        let name: Arc<str> = (*metadata.name).into();
+        let node = non_empty(spec.node_name.as_ref());
+        let condition = |kind: &str, word: &str| {
+            status.conditions.iter().find(|condition| *condition.kind == *kind && *condition.status == *word)
+        };
+        let created = parse_moment(metadata.creation_timestamp.as_ref());
+        let phase = PodPhase::of(status.phase.as_deref().unwrap_or_default());
+        let runs = matches!(phase, PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed);
+        Ok(ParsedPod {
+            has_uid: uid.is_some(),
+            uid: uid.unwrap_or_else(|| {
+                format!("{}/{name}", metadata.namespace.as_deref().unwrap_or_default()).into()
+            }),
+            created,
+            owner: owners.iter().find(|owner| owner.controller == Some(true)).and_then(Owner::of),
+            revision: metadata.labels.revision.map(|revision| (*revision).into()),
+            comes_with_node: node.is_some()
+                && (owners.is_empty() || owners.iter().any(|owner| owner.kind.as_deref() == Some("Node"))),
+            node,
+            has_other_scheduler: spec.scheduler_name.is_some_and(|name| *name != *DEFAULT_SCHEDULER),
+            is_gated: spec.scheduling_gates.is_some_and(|gates| !gates.is_empty()),
+            is_scheduled: condition("PodScheduled", "True").is_some(),
+            not_scheduled: condition("PodScheduled", "False").map(|it| NotScheduledCondition {
+                is_gated: it.reason.as_deref() == Some("SchedulingGated"),
+                message: it.message.as_ref().map(|message| (**message).into()),
+                since: parse_moment(it.last_transition_time.as_ref()),
+            }),
+            nominated_node: non_empty(status.nominated_node_name.as_ref()),
+            phase,
+            started: if runs { parse_moment(status.start_time.as_ref()).or(created) } else { None },
+            is_terminating: metadata.deletion_timestamp.is_some(),
+            grace_seconds: metadata.deletion_grace_period_seconds,
+            disruption: condition("DisruptionTarget", "True")
+                .map(|it| Disruption::of(it.reason.as_deref().unwrap_or_default())),
+            withdrawn: status.reason.as_deref() == Some(WITHDRAWN_REASON),
+            demand_annotation: metadata.annotations.demand.and_then(|mark| mark.parse().ok()),
+            name,
+        })
+    }
+
+    /// Whether it has succeeded or failed.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+}
+
+// === impl Owner ===
+
+impl Owner {
+    fn of(json: &OwnerJson<'_>) -> Option<Owner> {
+        let kind = OwnerKind::of(json.kind.as_deref()?)?;
+        Some(Owner { kind, uid: json.uid.as_deref().unwrap_or_default().into() })
+    }
+}
+
+// === impl OwnerKind ===
+
+impl OwnerKind {
+    /// By the name of the kind.
+    pub fn of(kind: &str) -> Option<OwnerKind> {
+        match kind {
+            "ReplicaSet" | "ReplicationController" => Some(OwnerKind::ReplicaSet),
+            "StatefulSet" => Some(OwnerKind::StatefulSet),
+            "Job" => Some(OwnerKind::Job),
+            "DaemonSet" => Some(OwnerKind::DaemonSet),
+            _ => None,
+        }
+    }
+}
+
+// === impl PodPhase ===
+
+impl PodPhase {
+    fn of(word: &str) -> PodPhase {
+        match word {
+            "Pending" | "" => PodPhase::Pending,
+            "Running" => PodPhase::Running,
+            "Succeeded" => PodPhase::Succeeded,
+            "Failed" => PodPhase::Failed,
+            _ => PodPhase::Unknown,
+        }
+    }
+}
+
+// === impl Disruption ===
+
+impl Disruption {
+    /// By the reason of the condition `DisruptionTarget`.
+    fn of(reason: &str) -> Disruption {
+        match reason {
+            "PreemptionByScheduler" => Disruption::Preempted,
+            "EvictionByEvictionAPI" => Disruption::Evicted,
+            "DeletionByTaintManager" => Disruption::TaintEvicted,
+            "DeletionByPodGC" => Disruption::GarbageCollected,
+            "TerminationByKubelet" => Disruption::TerminatedByKubelet,
+            _ => Disruption::Other,
+        }
+    }
+}
+
+/// A text, if it is not empty.
+fn non_empty(text: Option<&JsonStr<'_>>) -> Option<Arc<str>> {
+    text.filter(|text| !text.is_empty()).map(|text| (**text).into())
+}
+
+fn parse_moment(text: Option<&JsonStr<'_>>) -> Option<Moment> {
+    text?.parse().ok()
+}

@@ -1,0 +1,79 @@
+//! Tests of how recordings end, by a signal or after their duration: the history is always complete.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use testcluster::Cluster;
+
+use crate::recorded_history::{RecordedHistory, has, has_listed, is_closed};
+use crate::recorder::Recorder;
+use crate::server::{Churn, Sort, client, seed, shared, watch};
+
+const SORTS: [Sort; 2] = [Sort::Pods, Sort::Nodes];
+/// One second, with some margin for a busy machine.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(4);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recording_is_complete_and_resumable_however_it_ends() {
+    let Some(cluster) = shared() else { return };
+    let client = client(&cluster).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("h.kine");
+    let mut watches = Vec::new();
+    for sort in SORTS {
+        watches.push((sort, watch(&client, sort.path(), "the-end-of-ends").await));
+    }
+    let kinds = SORTS.map(Sort::kind);
+    let mut recorder = record(&cluster, folder.path(), &[]);
+    recorder.wait("everything is listed", || has_listed(&path, &kinds)).await;
+    recorder.stop().await.fine();
+    let churn = Churn::start(&cluster, seed(), &SORTS, 2, Duration::from_millis(10)).await;
+    for (how, why) in [("-INT", "interrupted"), ("-TERM", "told to stop"), ("--duration", "time is up")] {
+        let before = RecordedHistory::read(&path).changes.len();
+        let begun = Instant::now();
+        let arguments: &[&str] = if how == "--duration" { &["--duration", "2"] } else { &[] };
+        let mut recorder = record(&cluster, folder.path(), arguments);
+        if how != "--duration" {
+            let made = churn.made();
+            recorder.wait("a lot happens", || churn.made() > made + 200).await;
+            let told = Instant::now();
+            recorder.signal(how);
+            check_end(recorder, &path, before, why).await;
+            assert!(told.elapsed() < STOP_TIMEOUT, "{how}: {:?}", told.elapsed());
+        } else {
+            check_end(recorder, &path, before, why).await;
+            assert!(begun.elapsed() >= Duration::from_secs(2));
+        }
+    }
+    churn.stop().await;
+    for sort in SORTS {
+        sort.create(&client, "the-end-of-ends").await;
+    }
+    let mut recorder = record(&cluster, folder.path(), &[]);
+    recorder.wait("the end is heard", || kinds.iter().all(|kind| has(&path, kind, "the-end-of-ends"))).await;
+    recorder.stop().await.fine();
+    let film = RecordedHistory::read(&path);
+    assert_eq!(film.gaps, []);
+    for (sort, watch) in watches {
+        let tally = film.compare(&sort.kind(), &watch.await.unwrap(), None);
+        assert_eq!((tally.missing.len(), tally.inferred), (0, 0), "{tally}");
+    }
+}
+
+fn record(cluster: &Cluster, folder: &Path, more: &[&str]) -> Recorder {
+    let arguments = ["--into", "h.kine", "--kinds", "pods,nodes", "--everything", "--no-redact"];
+    Recorder::start(folder, cluster.kubeconfig(), &[&arguments, more].concat())
+}
+
+/// Checks that the recorder succeeds, and that its summary matches the history.
+async fn check_end(recorder: Recorder, path: &Path, before: usize, why: &str) {
+    let said = recorder.end().await;
+    let summary = said.err.lines().last().unwrap_or_default().to_owned();
+    said.fine();
+    let recorded = RecordedHistory::read(path).changes.len() - before;
+    let (count, rest) = summary.split_once(' ').unwrap();
+    assert_eq!(count.replace(',', "").parse(), Ok(recorded), "{summary}");
+    assert!(rest.starts_with("changes of real recorded into h.kine in "), "{summary}");
+    assert!(rest.ends_with(&format!(" s ({why})")), "{summary}");
+    assert!(recorded > 0 && is_closed(path));
+}

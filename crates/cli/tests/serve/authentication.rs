@@ -1,0 +1,177 @@
+//! Tests of authentication: tokens, client certificates, TLS, and the `Host` header.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::run;
+use crate::folders::{required_input, shop};
+use crate::server::{Answer, Server, write_request};
+
+#[test]
+fn with_a_token_other_clients_are_rejected() {
+    let shop = shop();
+    let token = "0123456789abcdef0123456789abcdef";
+    std::fs::write(shop.path().join("token"), format!("{token}\n")).unwrap();
+    let server = Server::start(shop.path(), &["--token-file", "token"]);
+    let with = |path: &str, header: &str| server.ask("GET", path, &[header], b"");
+    let document = with("/openapi.json", &format!("Authorization: Bearer {token}")).json();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let method = if item.get("post").is_some() { "POST" } else { "GET" };
+        // An unknown replay is not found.
+        let is_found = !path.contains("{id}");
+        let (asked, sent) = required_input(path, method);
+        let place = format!("{}{asked}", path.replace("{name}", "shop"));
+        let answer = server.ask(method, &place, &[], sent.as_bytes());
+        if matches!(path.as_str(), "/healthz" | "/readyz") {
+            assert_eq!(answer.fine(), b"ok\n");
+            continue;
+        }
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
+        assert!(answer.wrong(401).contains("Authorization: Bearer TOKEN"), "{path}");
+        let known = format!("Authorization: bearer {token}");
+        let answer = server.ask(method, &place, &[&known], sent.as_bytes());
+        assert_eq!(matches!(answer.code, 200 | 202), is_found, "{path}: {}", answer.code);
+    }
+    for wrong in
+        ["Bearer 0123456789abcdef", "Bearer", "Bearer ", "Basic 0123456789abcdef0123456789abcdef", token, ""]
+    {
+        with("/api/v1/histories", &format!("Authorization: {wrong}")).wrong(401);
+    }
+    with("/nowhere", "Accept: */*").wrong(401);
+    let wide = Server::start_at("0.0.0.0:0", shop.path(), &["--token-file", "token"]);
+    wide.get("/api/v1/histories").wrong(401);
+    wide.ask("GET", "/api/v1/histories", &[&format!("Authorization: Bearer {token}")], b"").fine();
+    // With the token any `Host` is accepted.
+    server
+        .ask(
+            "GET",
+            "/metrics",
+            &["Host: kinescope.example.com", &format!("Authorization: Bearer {token}")],
+            b"",
+        )
+        .fine();
+}
+
+#[test]
+fn without_a_token_only_this_machine_is_served() {
+    let shop = shop();
+    let serve = |arguments: &[&str]| run(shop.path(), &[&["serve"], arguments].concat());
+    let error = serve(&["--listen", "0.0.0.0:0"]).wrong(1);
+    assert!(error.contains("beyond this machine: say with --token-file"), "{error}");
+    serve(&["--listen", "[::]:0"]).wrong(1);
+    std::fs::write(shop.path().join("short"), "secret").unwrap();
+    let error = serve(&["--listen", "0.0.0.0:0", "--token-file", "short"]).wrong(1);
+    assert!(error.contains("must be 16 letters"), "{error}");
+    let error = serve(&["--token-file", "none"]).wrong(1);
+    assert!(error.contains("cannot read the token in none"), "{error}");
+    let error = serve(&["--listen", "7777"]).wrong(1);
+    assert!(error.contains("\"7777\" is no address and port such as 127.0.0.1:7777"), "{error}");
+    serve(&["--tls-cert", "cert.pem"]).wrong(2);
+    let error = serve(&["--listen", "127.0.0.1:0", "--tls-cert", "short", "--tls-key", "short"]).wrong(1);
+    assert!(error.contains("no certificate, PEM, in short"), "{error}");
+    let error = serve(&["nowhere"]).wrong(1);
+    assert!(error.contains("cannot serve nowhere"), "{error}");
+    let error = serve(&["shop.jsonl"]).wrong(1);
+    assert!(error.contains("its name does not end in .kine"), "{error}");
+    let error = serve(&["shop.kine", "."]).wrong(1);
+    assert!(error.contains("would both be called shop"), "{error}");
+
+    let server = Server::start(shop.path(), &[]);
+    let error = serve(&["--listen", &server.address.to_string()]).wrong(1);
+    assert!(error.contains("cannot listen at 127.0.0.1:"), "{error}");
+    // DNS rebinding: a page loaded under another host name may not read.
+    for host in
+        ["evil.example.com", "evil.example.com:7777", "localhost.evil.com", "127.0.0.1.evil.com", "a b"]
+    {
+        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").wrong(421);
+    }
+    for host in ["localhost:8080", "127.0.0.1", "[::1]:7777", "LOCALHOST"] {
+        server.ask("GET", "/api/v1/histories", &[&format!("Host: {host}")], b"").fine();
+    }
+}
+
+#[test]
+fn only_clients_with_a_valid_certificate_are_served() {
+    let shop = shop();
+    let write = |name: &str, text: String| std::fs::write(shop.path().join(name), text).unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    write("tls.crt", made.cert.pem());
+    write("tls.key", made.signing_key.serialize_pem());
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    write("clients.crt", authority.self_signed(&authority_key).unwrap().pem());
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let client_key = rcgen::KeyPair::generate().unwrap();
+    let client = rcgen::CertificateParams::new(vec!["somebody".to_owned()]).unwrap();
+    let client = client.signed_by(&client_key, &issuer).unwrap();
+
+    let arguments = ["--tls-cert", "tls.crt", "--tls-key", "tls.key", "--client-ca", "clients.crt"];
+    let server = Server::start(shop.path(), &arguments);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let builder = || {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots.clone())
+    };
+    let ask = |config: rustls::ClientConfig| {
+        let client =
+            rustls::ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
+        let mut stream = rustls::StreamOwned::new(client, TcpStream::connect(server.address).unwrap());
+        let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut answer = Vec::new();
+        let _ = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
+        String::from_utf8(answer).unwrap()
+    };
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(client_key.serialize_der().into());
+    let known = builder().with_client_auth_cert(vec![client.der().clone()], key).unwrap();
+    assert!(ask(known).starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(ask(builder().with_no_client_auth()), "");
+    // A certificate of an unknown authority is rejected.
+    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    assert_eq!(ask(builder().with_client_auth_cert(vec![made.cert.der().clone()], key).unwrap()), "");
+}
+
+#[test]
+fn tls_uses_the_given_certificate() {
+    let shop = shop();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(shop.path().join("tls.crt"), made.cert.pem()).unwrap();
+    std::fs::write(shop.path().join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+    let server = Server::start(shop.path(), &["--tls-cert", "tls.crt", "--tls-key", "tls.key"]);
+    assert!(server.said.contains(" on https://127.0.0.1:"), "{}", server.said);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    let connect = || {
+        let client = rustls::ClientConnection::new(config.clone(), "localhost".try_into().unwrap()).unwrap();
+        rustls::StreamOwned::new(client, TcpStream::connect(server.address).unwrap())
+    };
+    let mut stream = connect();
+    write_request(&mut stream, "GET", "/api/v1/histories/shop/changes", &[], b"", "localhost");
+    let answer = Answer::read(&mut stream);
+    assert_eq!(answer.fine().iter().filter(|byte| **byte == b'\n').count(), 5);
+    // A client that sends nothing after the handshake is disconnected.
+    let mut silent = connect();
+    silent.sock.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    silent.conn.complete_io(&mut silent.sock).unwrap();
+    let read = silent.read(&mut [0; 100]);
+    let waits = |error: std::io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    assert!(!read.is_err_and(waits), "it is still waited for");
+    // A plain HTTP request gets no plain response.
+    let mut plain = server.send("GET", "/healthz", &[], b"");
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+}

@@ -1,0 +1,158 @@
+//! Tests of floods of unauthenticated connections: probes and authenticated clients are still served.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpSocket;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::folders::{EXPORT, shop};
+use crate::server::{Answer, Server, write_request};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// The connection limit of a server.
+const CONNECTION_LIMIT: usize = 512;
+
+/// Connects from a loopback address that no other test uses.
+fn connect_from(runtime: &Runtime, last: u8, to: SocketAddr) -> TcpStream {
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(Ipv4Addr::new(127, 0, 7, last).into(), 0)).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(true).unwrap();
+    stream
+}
+
+/// Whether the server has closed a connection.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0; 1000]) {
+        Ok(length) => length == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// Unauthenticated clients on more connections than the limit. They send a byte of a header now and then, and reconnect
+/// when they are evicted, until `stop`.
+fn flood(address: SocketAddr, is_full: &AtomicBool, stop: &AtomicBool) {
+    let runtime = Builder::new_current_thread().enable_io().build().unwrap();
+    let enter = |number: usize| {
+        let mut stream = connect_from(&runtime, 1 + (number % 6) as u8, address);
+        let _ = stream.write_all(b"GET /api/v1/histories HTTP/1.1\r\nHost: localhost\r\nX: ");
+        stream
+    };
+    let mut all: Vec<TcpStream> = (0..CONNECTION_LIMIT + 20).map(enter).collect();
+    while !stop.load(Ordering::Relaxed) {
+        for (number, stream) in all.iter_mut().enumerate() {
+            if is_closed(stream) || stream.write_all(b"x").is_err() {
+                is_full.store(true, Ordering::Relaxed);
+                *stream = enter(number);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_flood_of_connections_blocks_neither_probes_nor_clients() {
+    let shop = shop();
+    std::fs::write(shop.path().join("token"), TOKEN).unwrap();
+    let mut server =
+        Server::start(shop.path(), &["--token-file", "token", "--health-probe-bind-address", "127.0.0.1:0"]);
+    let probes = server.next_line();
+    let probes = probes.trim().rsplit_once("//").unwrap_or_else(|| panic!("{probes}")).1.parse().unwrap();
+    for (address, path) in [(server.address, "/api/v1/histories"), (probes, "/readyz")] {
+        let (is_full, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| flood(address, &is_full, &stop));
+            let ask = |address: SocketAddr, path: &str| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                let token = format!("Authorization: Bearer {TOKEN}");
+                write_request(&mut stream, "GET", path, &[&token], b"", &address.to_string());
+                let mut answer = Vec::new();
+                let _ = stream.read_to_end(&mut answer);
+                String::from_utf8(answer).unwrap()
+            };
+            let begun = Instant::now();
+            while !is_full.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
+                std::thread::yield_now();
+            }
+            let answers: Vec<String> = (0..20)
+                .flat_map(|_| [ask(probes, "/healthz"), ask(probes, "/readyz"), ask(address, path)])
+                .collect();
+            // Before any assertion, or the threads of the flood would never end.
+            stop.store(true, Ordering::Relaxed);
+            assert!(is_full.load(Ordering::Relaxed));
+            for answer in answers {
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn probes_are_served_on_their_own_listener() {
+    let shop = shop();
+    std::fs::write(shop.path().join("token"), TOKEN).unwrap();
+    let mut server =
+        Server::start(shop.path(), &["--token-file", "token", "--health-probe-bind-address", "127.0.0.1:0"]);
+    let said = server.next_line();
+    let probes: SocketAddr = said.trim().strip_prefix("health probes on http://").unwrap().parse().unwrap();
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(probes).unwrap();
+        write_request(&mut stream, "GET", path, &["Host: kinescope-0.kinescope"], b"", "");
+        Answer::read(&mut stream)
+    };
+    for path in ["/healthz", "/readyz"] {
+        let answer = ask(path);
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.fine(), b"ok\n");
+        // On the other listener unauthenticated requests are rejected without any work.
+        server.get(path).wrong(401);
+        server.ask("GET", path, &[&format!("Authorization: Bearer {TOKEN}")], b"").fine();
+    }
+    for path in ["/", "/metrics", "/api/v1/histories", "/openapi.json"] {
+        ask(path).wrong(404);
+    }
+    let error = crate::common::run(shop.path(), &["serve", "--health-probe-bind-address", "8081"]).wrong(1);
+    assert!(error.contains("\"8081\" is no address and port such as 127.0.0.1:7777"), "{error}");
+}
+
+#[test]
+fn unauthenticated_connections_are_closed_after_the_response() {
+    let shop = shop();
+    std::fs::write(shop.path().join("token"), TOKEN).unwrap();
+    let server = Server::start(shop.path(), &["--token-file", "token"]);
+    let long = format!("Content-Length: {}\r\n\r\n{EXPORT}", EXPORT.len() + 1);
+    for (line, rest, code) in [
+        ("GET /api/v1/histories", "\r\n", "401"),
+        ("GET /healthz", "\r\n", "200"),
+        ("GET /nowhere", "Authorization: Bearer 0123456789abcdef\r\n\r\n", "401"),
+        // A request body that does not end is not awaited.
+        ("POST /export", &*long, "401"),
+    ] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(format!("{line} HTTP/1.1\r\nHost: localhost\r\n{rest}").as_bytes()).unwrap();
+        let answer = Answer::read(&mut stream);
+        assert_eq!(answer.header("connection"), Some("close"), "{line}");
+        assert_eq!(answer.code.to_string(), code, "{line}");
+    }
+    // Connections of authenticated clients stay open.
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    for _ in 0..3 {
+        let token = format!("Authorization: Bearer {TOKEN}");
+        let request = format!("GET /api/v1/recordings HTTP/1.1\r\nHost: localhost\r\n{token}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"{\"recordings\":[]}") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.extend(byte);
+        }
+        assert!(!String::from_utf8(answer).unwrap().contains("connection: close"));
+    }
+}

@@ -1,0 +1,223 @@
+//! The informer cache of the controllers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubernetes::labels::Labels;
+use kubernetes::taints::Taint;
+use model::{NamespacedName, Object, What};
+use serde_json::Value;
+
+use super::OwnerName;
+use super::api::{
+    CronJobSpec, DaemonSetSpec, DeploymentSpec, JobSpec, PodDisruptionBudgetSpec, ReplicaSetSpec,
+    ReplicationControllerSpec, StatefulSetSpec,
+};
+use super::controller_revision::{ControllerRevision, ControllerRevisions};
+use super::object_table::{CachedObject, ObjectSpec, ObjectTable, OwnerReference};
+use super::pod::{LazyPod, Pod, PodTable};
+
+/// The longest chain of owners; a pod, its ReplicaSet and its Deployment are three.
+const MAX_OWNERS: usize = 4;
+
+/// The objects of the cluster, as received from informers.
+#[derive(Debug)]
+pub(super) struct InformerCache {
+    pub(super) pods: PodTable,
+    pub(super) nodes: BTreeMap<Arc<str>, CachedNode>,
+    pub(super) daemon_sets: ObjectTable<DaemonSetSpec>,
+    pub(super) replica_sets: ObjectTable<ReplicaSetSpec>,
+    pub(super) deployments: ObjectTable<DeploymentSpec>,
+    pub(super) stateful_sets: ObjectTable<StatefulSetSpec>,
+    pub(super) jobs: ObjectTable<JobSpec>,
+    pub(super) cron_jobs: ObjectTable<CronJobSpec>,
+    pub(super) pod_disruption_budgets: ObjectTable<PodDisruptionBudgetSpec>,
+    pub(super) replication_controllers: ObjectTable<ReplicationControllerSpec>,
+    pub(super) controller_revisions: ControllerRevisions,
+    /// PersistentVolumeClaims, by name.
+    pub(super) volume_claims: BTreeSet<NamespacedName>,
+    /// PriorityClasses.
+    pub(super) priority_classes: Vec<Value>,
+    /// Dependents, by the uid of their owner.
+    dependents: BTreeMap<Arc<str>, BTreeSet<(OwnershipKind, NamespacedName)>>,
+}
+
+/// The kind of an object in the ownership graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum OwnershipKind {
+    Pod,
+    ReplicaSet,
+    Deployment,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    CronJob,
+    PodDisruptionBudget,
+    ControllerRevision,
+    ReplicationController,
+}
+
+/// The parts of a Node that controllers read.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct CachedNode {
+    pub(super) labels: Labels,
+    pub(super) taints: Vec<Taint>,
+}
+
+// === impl InformerCache ===
+
+impl InformerCache {
+    pub(super) fn new() -> InformerCache {
+        InformerCache {
+            pods: PodTable::default(),
+            nodes: BTreeMap::new(),
+            daemon_sets: ObjectTable::EMPTY,
+            replica_sets: ObjectTable::EMPTY,
+            deployments: ObjectTable::EMPTY,
+            stateful_sets: ObjectTable::EMPTY,
+            jobs: ObjectTable::EMPTY,
+            cron_jobs: ObjectTable::EMPTY,
+            pod_disruption_budgets: ObjectTable::EMPTY,
+            replication_controllers: ObjectTable::EMPTY,
+            controller_revisions: ControllerRevisions::default(),
+            volume_claims: BTreeSet::new(),
+            priority_classes: Vec::new(),
+            dependents: BTreeMap::new(),
+        }
+    }
+
+    /// Updates the owners of an object: the uids of the old and the new ones.
+    pub(super) fn update_owners<'u>(
+        &mut self,
+        thing: OwnershipKind,
+        name: &NamespacedName,
+        before: impl Iterator<Item = &'u str>,
+        after: impl Iterator<Item = &'u str>,
+    ) {
+        let after: Vec<&str> = after.collect();
+        for uid in before.filter(|uid| !after.contains(uid)) {
+            if let Some(owned) = self.dependents.get_mut(uid) {
+                owned.remove(&(thing, name.clone()));
+                if owned.is_empty() {
+                    self.dependents.remove(uid);
+                }
+            }
+        }
+        for uid in after {
+            match self.dependents.get_mut(uid) {
+                Some(owned) => drop(owned.insert((thing, name.clone()))),
+                None => drop(self.dependents.insert(uid.into(), BTreeSet::from([(thing, name.clone())]))),
+            }
+        }
+    }
+
+    /// The dependents of an owner, by kind and name.
+    pub(super) fn dependents_of(&self, uid: &str) -> impl Iterator<Item = &(OwnershipKind, NamespacedName)> {
+        self.dependents.get(uid).into_iter().flatten()
+    }
+
+    /// The pods of a controller, by name.
+    pub(super) fn pods_of(&self, uid: &str) -> Vec<Arc<Pod>> {
+        let names =
+            self.dependents_of(uid).filter(|(thing, _)| *thing == OwnershipKind::Pod).map(|(_, name)| name);
+        let pods = names.filter_map(|name| Some((name, self.pods.entry(name)?)));
+        let managed = pods.filter(|(_, entry)| entry.controller().is_some_and(|owner| *owner.uid == *uid));
+        managed.map(|(name, entry)| entry.pod(name).clone()).collect()
+    }
+
+    /// The ReplicaSets of a controller, by name.
+    pub(super) fn replica_sets_of(&self, uid: &str) -> Vec<Arc<CachedObject<ReplicaSetSpec>>> {
+        self.controlled_by(uid, OwnershipKind::ReplicaSet, &self.replica_sets)
+    }
+
+    /// The Jobs of a controller, by name.
+    pub(super) fn jobs_of(&self, uid: &str) -> Vec<Arc<CachedObject<JobSpec>>> {
+        self.controlled_by(uid, OwnershipKind::Job, &self.jobs)
+    }
+
+    /// The revisions of a set, by number and then by name.
+    pub(super) fn revisions_of(&self, uid: &str) -> Vec<Arc<ControllerRevision>> {
+        let names = self
+            .dependents_of(uid)
+            .filter(|(thing, _)| *thing == OwnershipKind::ControllerRevision)
+            .map(|(_, name)| name);
+        let mut revisions: Vec<_> =
+            names.filter_map(|name| self.controller_revisions.get(name).cloned()).collect();
+        revisions.sort_by(|a, b| (a.revision, &a.name).cmp(&(b.revision, &b.name)));
+        revisions
+    }
+
+    fn controlled_by<S: ObjectSpec>(
+        &self,
+        uid: &str,
+        thing: OwnershipKind,
+        table: &ObjectTable<S>,
+    ) -> Vec<Arc<CachedObject<S>>> {
+        let names = self.dependents_of(uid).filter(|(own, _)| *own == thing).map(|(_, name)| name);
+        let held = names.filter_map(|name| table.get(name));
+        held.filter(|held| held.controller().is_some_and(|owner| *owner.uid == *uid)).cloned().collect()
+    }
+
+    /// The controller of a pod, its controller in turn, and so on, as far as they exist.
+    pub(super) fn owners_of(&self, pod: &Object) -> Vec<OwnerName> {
+        let namespace: Arc<str> = (*pod.meta().namespace).into();
+        let mut next = LazyPod::parse(pod).controller().cloned();
+        let mut owners = Vec::new();
+        while let Some(owner) = next {
+            let above = match &*owner.kind {
+                "ReplicaSet" => controller_of_owner(&self.replica_sets, &namespace, &owner),
+                "Deployment" => controller_of_owner(&self.deployments, &namespace, &owner),
+                "StatefulSet" => controller_of_owner(&self.stateful_sets, &namespace, &owner),
+                "DaemonSet" => controller_of_owner(&self.daemon_sets, &namespace, &owner),
+                "Job" => controller_of_owner(&self.jobs, &namespace, &owner),
+                "CronJob" => controller_of_owner(&self.cron_jobs, &namespace, &owner),
+                _ => None,
+            };
+            let Some(above) = above else { break };
+            owners.push(OwnerName { kind: owner.kind, namespace: namespace.clone(), name: owner.name });
+            // Owner references may form a cycle.
+            next = above.filter(|_| owners.len() < MAX_OWNERS);
+        }
+        owners
+    }
+
+    /// Handles an event of a PriorityClass.
+    pub(super) fn apply_priority_class(&mut self, what: &What) {
+        let name = what.object().meta().name;
+        self.priority_classes.retain(|class| class["metadata"]["name"] != *name);
+        if let Some(class) = what.state().and_then(|object| object.value().ok()) {
+            self.priority_classes.push(class);
+            self.priority_classes
+                .sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+        }
+    }
+}
+
+/// The controller of an owner, if the owner exists.
+fn controller_of_owner<S: ObjectSpec>(
+    table: &ObjectTable<S>,
+    namespace: &Arc<str>,
+    owner: &OwnerReference,
+) -> Option<Option<OwnerReference>> {
+    table.resolve_owner(namespace, owner).map(|held| held.controller().cloned())
+}
+
+// === impl OwnershipKind ===
+
+impl OwnershipKind {
+    /// Its group and kind.
+    pub(super) fn group_and_kind(self) -> (&'static str, &'static str) {
+        match self {
+            OwnershipKind::Pod => ("", "Pod"),
+            OwnershipKind::ReplicaSet => ("apps", "ReplicaSet"),
+            OwnershipKind::Deployment => ("apps", "Deployment"),
+            OwnershipKind::StatefulSet => ("apps", "StatefulSet"),
+            OwnershipKind::DaemonSet => ("apps", "DaemonSet"),
+            OwnershipKind::Job => ("batch", "Job"),
+            OwnershipKind::CronJob => ("batch", "CronJob"),
+            OwnershipKind::PodDisruptionBudget => ("policy", "PodDisruptionBudget"),
+            OwnershipKind::ControllerRevision => ("apps", "ControllerRevision"),
+            OwnershipKind::ReplicationController => ("", "ReplicationController"),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Pod templates, and the pods made from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubernetes::requests::PodResources;
+use model::{Moment, NamespacedName, Object};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use super::object_table::{CachedObject, Metadata, ObjectSpec, creation_timestamp};
+use super::pod::PodTable;
+
+/// The label that distinguishes the ReplicaSets of a Deployment.
+pub(super) const POD_TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
+/// The label that distinguishes the revisions of StatefulSets and DaemonSets.
+pub(super) const CONTROLLER_REVISION_HASH_LABEL: &str = "controller-revision-hash";
+
+/// The alphabet of generated names: no vowels, and no letters that look alike.
+const NAME_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Prefixes are truncated to this length, so that a name fits into a label.
+const MAX_GENERATED_PREFIX: usize = 58;
+
+/// A pod template.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodTemplate {
+    pub(super) value: Value,
+    /// Its normalized JSON, by which templates are compared: without the pod template hash.
+    pub(super) normalized: Arc<str>,
+}
+
+/// Recorded pod template hashes, by the template's key; both are returned by [`template_hash_of`].
+pub type TemplateHashes = BTreeMap<u64, Arc<str>>;
+
+/// Generates names and uids.
+#[derive(Debug)]
+pub(super) struct NameGenerator {
+    rng: Pcg64,
+    recorded_hashes: TemplateHashes,
+    is_replay: bool,
+    /// Names of pods created in this sync, which are not in the cache yet.
+    created_pods: BTreeSet<NamespacedName>,
+}
+
+/// A pod to create.
+pub(super) struct NewPod {
+    pub(super) name: NewPodName,
+    pub(super) metadata: Map<String, Value>,
+    pub(super) spec: Map<String, Value>,
+}
+
+/// The name of a new pod.
+pub(super) enum NewPodName {
+    Fixed(String),
+    /// A random suffix is appended.
+    Generated(String),
+}
+
+// === impl PodTemplate ===
+
+impl PodTemplate {
+    /// A pod template hash, unlikely to be that of another template of the same owner. Kubernetes' own hash is of Go's
+    /// dump of the template's types, and differs.
+    pub(super) fn hash(&self, collisions: i64) -> String {
+        let mut hash: u32 = 0x811c_9dc5;
+        let more = if collisions == 0 { String::new() } else { collisions.to_string() };
+        for byte in self.normalized.bytes().chain(more.bytes()) {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+        let letter = |digit: u8| char::from(NAME_LETTERS[usize::from(digit) % NAME_LETTERS.len()]);
+        hash.to_string().bytes().map(letter).collect()
+    }
+
+    pub(super) fn labels(&self) -> Map<String, Value> {
+        self.value.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default()
+    }
+
+    /// The template with an additional label.
+    pub(super) fn with_label(&self, key: &str, value: &str) -> Value {
+        let mut template = self.value.clone();
+        let mut labels = self.labels();
+        labels.insert(key.to_owned(), value.into());
+        if !template["metadata"].is_object() {
+            template["metadata"] = json!({});
+        }
+        template["metadata"]["labels"] = labels.into();
+        template
+    }
+
+    /// A new pod from the template, with its owner.
+    pub(super) fn new_pod<S: ObjectSpec>(&self, owner: &CachedObject<S>) -> NewPod {
+        let field = |path: &str| self.value.pointer(path).and_then(Value::as_object).cloned();
+        let mut metadata = Map::new();
+        for key in ["labels", "annotations", "finalizers"] {
+            if let Some(value) = self.value.pointer(&format!("/metadata/{key}")) {
+                metadata.insert(key.to_owned(), value.clone());
+            }
+        }
+        metadata.insert("namespace".to_owned(), (*owner.name.namespace).into());
+        metadata.insert("ownerReferences".to_owned(), json!([owner.controller_reference()]));
+        NewPod {
+            name: NewPodName::Generated(format!("{}-", owner.name.name)),
+            metadata,
+            spec: field("/spec").unwrap_or_default(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PodTemplate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PodTemplate, D::Error> {
+        Value::deserialize(deserializer).map(PodTemplate::from)
+    }
+}
+
+impl From<Value> for PodTemplate {
+    fn from(mut value: Value) -> PodTemplate {
+        if !value.is_object() {
+            value = json!({});
+        }
+        drop_nulls(&mut value);
+        let mut bare = value.clone();
+        if let Some(labels) = bare.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+            labels.remove(POD_TEMPLATE_HASH_LABEL);
+        }
+        // Kubernetes does not distinguish empty from absent.
+        for key in ["labels", "annotations"] {
+            if bare.pointer(&format!("/metadata/{key}")).and_then(Value::as_object).is_some_and(Map::is_empty)
+                && let Some(metadata) = bare["metadata"].as_object_mut()
+            {
+                metadata.remove(key);
+            }
+        }
+        if bare["metadata"].as_object().is_some_and(Map::is_empty)
+            && let Some(bare) = bare.as_object_mut()
+        {
+            bare.remove("metadata");
+        }
+        PodTemplate { normalized: bare.to_string().into(), value }
+    }
+}
+
+/// Removes nulls, which older API servers write.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// The key of a ReplicaSet's template, and its recorded pod template hash.
+pub fn template_hash_of(replica_set: &Object) -> Option<(u64, Arc<str>)> {
+    #[derive(Deserialize)]
+    struct SetJson {
+        metadata: Metadata,
+        spec: SpecJson,
+    }
+    #[derive(Deserialize)]
+    struct SpecJson {
+        template: PodTemplate,
+    }
+    let set: SetJson = replica_set.view().ok()?;
+    let word = set.metadata.labels.get(POD_TEMPLATE_HASH_LABEL)?;
+    Some((template_key(&set.spec.template.normalized), word.into()))
+}
+
+/// FNV-1a: two templates collide with a probability of one in 10¹⁹.
+fn template_key(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+// === impl NewPod ===
+
+impl NewPod {
+    /// Sets a label.
+    pub(super) fn set_label(&mut self, key: &str, value: &str) {
+        self.set_metadata("labels", key, value);
+    }
+
+    pub(super) fn set_annotation(&mut self, key: &str, value: &str) {
+        self.set_metadata("annotations", key, value);
+    }
+
+    fn set_metadata(&mut self, field: &str, key: &str, value: &str) {
+        let notes = self.metadata.entry(field).or_insert_with(|| json!({}));
+        if !notes.is_object() {
+            *notes = json!({});
+        }
+        notes[key] = value.into();
+    }
+
+    /// The pod as an API server admits it: with name and uid, requests defaulted from limits, its priority, and default
+    /// tolerations.
+    pub(super) fn build(
+        mut self,
+        now: Moment,
+        pods: &PodTable,
+        classes: &[Value],
+        names: &mut NameGenerator,
+    ) -> Object {
+        match self.name {
+            NewPodName::Fixed(name) => {
+                self.metadata.insert("name".to_owned(), name.into());
+            }
+            NewPodName::Generated(prefix) => {
+                let namespace: Arc<str> =
+                    self.metadata.get("namespace").and_then(Value::as_str).unwrap_or_default().into();
+                let cut = (0..=MAX_GENERATED_PREFIX.min(prefix.len()))
+                    .rev()
+                    .find(|end| prefix.is_char_boundary(*end));
+                let base = &prefix[..cut.unwrap_or(0)];
+                let name = loop {
+                    let name: Arc<str> = format!("{base}{}", names.random_suffix()).into();
+                    let full = NamespacedName { namespace: namespace.clone(), name: name.clone() };
+                    if !pods.contains(&full) && names.created_pods.insert(full) {
+                        break name;
+                    }
+                };
+                self.metadata.insert("generateName".to_owned(), prefix.into());
+                self.metadata.insert("name".to_owned(), (*name).into());
+            }
+        }
+        self.metadata.insert("uid".to_owned(), names.uid(now).into());
+        self.metadata.insert("creationTimestamp".to_owned(), creation_timestamp(now));
+        self.metadata.insert("generation".to_owned(), 1.into());
+        let mut pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": self.metadata, "spec": self.spec});
+        kubernetes::admission::admit(&mut pod, classes);
+        let object = Object::from_trusted(pod.to_string());
+        let class =
+            object.view::<PodResources<'_>>().ok().map(|resources| format!("{:?}", resources.qos_class()));
+        pod["status"] = json!({"phase": "Pending"});
+        if let Some(class) = class {
+            pod["status"]["qosClass"] = class.into();
+        }
+        Object::from_trusted(pod.to_string())
+    }
+}
+
+// === impl NameGenerator ===
+
+impl NameGenerator {
+    pub(super) fn new(seed: u64) -> NameGenerator {
+        NameGenerator {
+            rng: Pcg64::seed_from_u64(seed),
+            recorded_hashes: TemplateHashes::new(),
+            is_replay: false,
+            created_pods: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn use_recorded_hashes(&mut self, words: TemplateHashes) {
+        (self.recorded_hashes, self.is_replay) = (words, true);
+    }
+
+    /// The pod template hash: as recorded, or computed.
+    pub(super) fn template_hash(&self, template: &PodTemplate, collisions: i64) -> String {
+        match self.recorded_hashes.get(&template_key(&template.normalized)).filter(|_| collisions == 0) {
+            Some(word) => word.to_string(),
+            None => template.hash(collisions),
+        }
+    }
+
+    /// Begins a sync: pods created before are in the cache by now.
+    pub(super) fn begin_sync(&mut self) {
+        self.created_pods.clear();
+    }
+
+    /// The random suffix that an API server appends to `generateName`.
+    fn random_suffix(&mut self) -> String {
+        let mut number = self.rng.next_u32();
+        let mut letters = String::with_capacity(5);
+        for _ in 0..5 {
+            letters.push(char::from(NAME_LETTERS[number as usize % NAME_LETTERS.len()]));
+            number /= 27;
+        }
+        letters
+    }
+
+    /// A uid in the format of API servers. A recorded run may have used the same seed at other moments, and its uids
+    /// must not occur again.
+    pub(super) fn uid(&mut self, now: Moment) -> String {
+        let moment = if self.is_replay { now.nanos() as u64 } else { 0 };
+        let (a, b) = (self.rng.next_u64() ^ moment, self.rng.next_u64());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            a >> 32,
+            (a >> 16) & 0xffff,
+            a & 0xfff,
+            0x8000 | (b >> 48) & 0x3fff,
+            b & 0xffff_ffff_ffff
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_hash_label_does_not_distinguish_templates() {
+        let template = |json: &str| serde_json::from_str::<PodTemplate>(json).unwrap();
+        let own = template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":1}}"#);
+        let hashed = template(
+            r#"{"spec":{"x":1},"metadata":{"creationTimestamp":null,"labels":{"pod-template-hash":"7","app":"a"}}}"#,
+        );
+        assert_eq!(own.normalized, hashed.normalized);
+        assert_ne!(
+            own.normalized,
+            template(r#"{"metadata":{"labels":{"app":"a"}},"spec":{"x":2}}"#).normalized
+        );
+        assert_eq!(template(r#"{"metadata":{"labels":{}}}"#).normalized, template("{}").normalized);
+        let labelled = PodTemplate::from(own.with_label(POD_TEMPLATE_HASH_LABEL, &own.hash(0)));
+        assert_eq!(labelled.normalized, own.normalized);
+    }
+
+    #[test]
+    fn names_generated_in_one_sync_differ() {
+        // Some fourteen of so many random names would collide.
+        let (pods, mut names) = (PodTable::default(), NameGenerator::new(7));
+        let mut made = BTreeSet::new();
+        for _ in 0..20_000 {
+            let pod = NewPod {
+                name: NewPodName::Generated("w-".to_owned()),
+                metadata: Map::new(),
+                spec: Map::new(),
+            };
+            let pod = pod.build(Moment::from_nanos(0), &pods, &[], &mut names);
+            assert!(made.insert(pod.meta().name.to_string()), "{}", pod.meta().name);
+        }
+    }
+
+    #[test]
+    fn hashes_have_the_letters_of_kubernetes_and_uids_follow_the_seed() {
+        let template = PodTemplate::from(json!({"spec": {}}));
+        let word = template.hash(0);
+        assert!(word.bytes().all(|letter| NAME_LETTERS.contains(&letter)) && word.len() <= 10, "{word}");
+        assert_ne!(word, template.hash(1));
+        let (mut one, mut other) = (NameGenerator::new(7), NameGenerator::new(7));
+        let now = Moment::from_nanos(7);
+        assert_eq!((one.uid(now), one.random_suffix()), (other.uid(now), other.random_suffix()));
+        one.use_recorded_hashes(TemplateHashes::new());
+        assert_ne!(one.uid(now), other.uid(now), "beside a recording");
+        let uid = one.uid(now);
+        let lengths: Vec<usize> = uid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{uid}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Recorded lifetimes of pods, and the moment of them that is explained.
+
+use std::fmt;
+
+use kubernetes::admission::remove_runtime_state;
+use model::{Change, Key, Moment, Object, What};
+use query::{AsOf, OpenHistory};
+
+use super::PodSnapshot;
+use super::scheduling_fields::SchedulingFields;
+use query::format_duration;
+
+/// The recorded lifetime of a pod, from creation to deletion.
+pub struct PodLifetime {
+    /// Its uid.
+    pub uid: Option<String>,
+    first_seen: ChangePosition,
+    created: Option<Moment>,
+    /// Its first recorded version.
+    first_version: Object,
+    /// Its binding.
+    pub bound: Option<RecordedBinding>,
+    /// The last nodes that it was nominated to.
+    pub nominated: Vec<(Moment, String)>,
+    /// Whether it was ever marked unschedulable.
+    pub was_unschedulable: bool,
+    /// When it was first observed with a deletion timestamp.
+    pub deletion_began: Option<Moment>,
+    /// When and how it stopped being pending without being bound.
+    pending_end: Option<(ChangePosition, PendingEnd)>,
+    /// When it was deleted.
+    pub deleted_at: Option<Moment>,
+}
+
+/// The binding of a pod.
+pub struct RecordedBinding {
+    pub node: String,
+    position: ChangePosition,
+    /// The history has no version of it without a node.
+    is_first_version: bool,
+}
+
+/// The position of a change in the history.
+#[derive(Clone, Copy)]
+struct ChangePosition {
+    at: Moment,
+    seq: i64,
+}
+
+/// How a pod that was never bound stopped being pending.
+#[derive(Clone, Copy)]
+enum PendingEnd {
+    Deletion,
+    Finished,
+    Gone,
+}
+
+const SECOND: i64 = 1_000_000_000;
+/// Bounds the number of nominations that are remembered.
+const MAX_NOMINATIONS: usize = 10;
+
+/// Returns the pod of that name as of the most telling moment: just before its binding, or while it was pending.
+pub(crate) fn recorded_snapshot(
+    open_history: &OpenHistory,
+    key: Key,
+    at: Option<Moment>,
+) -> anyhow::Result<PodSnapshot> {
+    let mut lives = lifetimes(open_history, &key)?;
+    let lived = match at {
+        Some(at) => lives
+            .iter()
+            .position(|life| life.existed_at(at))
+            .or_else(|| lives.iter().rposition(|life| life.deleted_just_before(at))),
+        None => lives.len().checked_sub(1),
+    };
+    let Some(life) = lived.map(|index| lives.swap_remove(index)) else {
+        return Err(not_found_error(open_history, &key, at, &lives)?);
+    };
+    let moment = at.unwrap_or(open_history.times.end);
+    if moment < life.first_seen.at {
+        let later = format_duration(life.first_seen.at.nanos_since(moment));
+        let why = format!("{later} before the history saw it");
+        let pod = Some(unbound(&life.first_version)?);
+        return Ok(PodSnapshot { as_of: AsOf::At(moment), why, pod, key, owner: None, lifetime: Some(life) });
+    }
+    let bound = life.bound.as_ref().filter(|bound| bound.position.at <= moment);
+    let as_a_whole = at.is_none() || life.deleted_at.is_some_and(|gone| gone <= moment);
+    let (as_of, why, pod) = match (bound, life.pending_end) {
+        (Some(RecordedBinding { node, position: mark, is_first_version: false }), _) => {
+            (AsOf::Before(mark.at, mark.seq), format!("when it was bound to {node}"), None)
+        }
+        (Some(RecordedBinding { node, .. }), _) => {
+            let start = open_history.history.span()?.map(|(start, _)| start).unwrap_or_default();
+            // Creation timestamps are whole seconds.
+            let came_later = life.created.is_some_and(|created| created.plus_nanos(SECOND) > start);
+            let pod = Some(unbound(&life.first_version)?);
+            if came_later {
+                let why = format!("when the history first saw it, on {node} already");
+                (AsOf::Before(life.first_seen.at, life.first_seen.seq), why, pod)
+            } else {
+                let why = format!("taken off {node}, where it was when the history begins");
+                (AsOf::At(moment.min(life.deleted_at.map_or(moment, |gone| gone.plus_nanos(-1)))), why, pod)
+            }
+        }
+        (None, Some((mark, end))) if as_a_whole && mark.seq == life.first_seen.seq => {
+            let why = format!("when the history first saw it, {}", end.already());
+            (AsOf::Before(mark.at, mark.seq), why, Some(unbound(&life.first_version)?))
+        }
+        (None, Some((mark, end))) if as_a_whole => {
+            (AsOf::Before(mark.at, mark.seq), format!("when {end}, having waited in vain"), None)
+        }
+        (None, Some((mark, end))) if mark.at <= moment => (AsOf::At(moment), format!("after {end}"), None),
+        (None, _) => (AsOf::At(moment), "while it waited".to_owned(), None),
+    };
+    Ok(PodSnapshot { as_of, why, pod, key, owner: None, lifetime: Some(life) })
+}
+
+fn not_found_error(
+    open_history: &OpenHistory,
+    key: &Key,
+    at: Option<Moment>,
+    lives: &[PodLifetime],
+) -> anyhow::Result<anyhow::Error> {
+    let name = &key.name;
+    let distance = |life: &&PodLifetime| {
+        let at = at.unwrap_or(open_history.times.end);
+        let after = at.nanos_since(life.deleted_at.unwrap_or(Moment::MAX)).max(0);
+        after.max(life.first_seen.at.nanos_since(at))
+    };
+    if let (Some(at), Some(life)) = (at, lives.iter().min_by_key(distance)) {
+        let to = match life.deleted_at {
+            Some(gone) => gone.to_string(),
+            None => "the end of the history".to_owned(),
+        };
+        return Ok(anyhow::anyhow!(
+            "there was no pod {name:?} in namespace {} at {at}: it lived from {} to {to}",
+            key.namespace,
+            life.first_seen.at
+        ));
+    }
+    let others = open_history.history.names_with_prefix(&key.kind, None, name, 100)?;
+    let mut others: Vec<String> =
+        others.into_iter().filter(|(_, other)| **other == **name).map(|(namespace, _)| namespace).collect();
+    others.dedup();
+    let hint = match &others[..] {
+        [] => String::new(),
+        others => format!("; there is one in {}: say so with -n", others.join(", ")),
+    };
+    Ok(anyhow::anyhow!("the history never saw a pod {name:?} in namespace {}{hint}", key.namespace))
+}
+
+/// Returns all lifetimes of a name, in order.
+fn lifetimes(open_history: &OpenHistory, key: &Key) -> anyhow::Result<Vec<PodLifetime>> {
+    let mut lives: Vec<PodLifetime> = Vec::new();
+    for change in open_history.history.of(key)? {
+        let change = change?;
+        let uid = change.what.object().meta().uid.map(|uid| uid.into_owned());
+        let is_same =
+            |life: &&mut PodLifetime| life.deleted_at.is_none() && (life.uid == uid || uid.is_none());
+        match (lives.last_mut().filter(is_same), &change.what) {
+            (Some(life), what) => life.observe(&change, what),
+            // Nothing is known of such a lifetime but its end.
+            (None, What::Deleted(_)) => {}
+            (None, What::Added(object) | What::Modified(object)) => {
+                if let Some(life) = lives.last_mut().filter(|life| life.deleted_at.is_none()) {
+                    // Another uid without a deletion: the history missed the deletion.
+                    life.deleted_at = Some(change.at);
+                }
+                let mut life = PodLifetime::new(uid, &change, object);
+                life.observe(&change, &change.what);
+                lives.push(life);
+            }
+        }
+    }
+    Ok(lives)
+}
+
+/// Returns a pod as if it had not been bound yet.
+fn unbound(pod: &Object) -> anyhow::Result<Object> {
+    let mut value = pod.value()?;
+    remove_runtime_state(&mut value);
+    Ok(Object::parse(&value.to_string())?)
+}
+
+// === impl PodLifetime ===
+
+impl PodLifetime {
+    fn new(uid: Option<String>, change: &Change, object: &Object) -> PodLifetime {
+        let seen = SchedulingFields::read(object);
+        PodLifetime {
+            uid,
+            first_seen: ChangePosition { at: change.at, seq: change.seq },
+            created: seen.metadata.creation_timestamp.and_then(|text| text.parse().ok()),
+            first_version: object.clone(),
+            bound: None,
+            nominated: Vec::new(),
+            was_unschedulable: false,
+            deletion_began: None,
+            pending_end: None,
+            deleted_at: None,
+        }
+    }
+
+    fn observe(&mut self, change: &Change, what: &What) {
+        let mark = ChangePosition { at: change.at, seq: change.seq };
+        let Some(object) = what.state() else {
+            self.deleted_at = Some(change.at);
+            if self.bound.is_none() {
+                self.pending_end.get_or_insert((mark, PendingEnd::Gone));
+            }
+            return;
+        };
+        let SchedulingFields { metadata, spec, status } = SchedulingFields::read(object);
+        if let Some(node) = spec.bound_node()
+            && self.bound.is_none()
+        {
+            self.bound = Some(RecordedBinding {
+                node,
+                position: mark,
+                is_first_version: mark.seq == self.first_seen.seq,
+            });
+        }
+        self.was_unschedulable |= status.is_unschedulable();
+        if metadata.deletion_timestamp.is_some() {
+            self.deletion_began.get_or_insert(change.at);
+        }
+        let end = match status.phase.as_deref() {
+            Some("Succeeded" | "Failed") => Some(PendingEnd::Finished),
+            _ => metadata.deletion_timestamp.map(|_| PendingEnd::Deletion),
+        };
+        if let Some(end) = end.filter(|_| self.bound.is_none()) {
+            self.pending_end.get_or_insert((mark, end));
+        }
+        if let Some(node) = status.nominated_node().filter(|_| self.bound.is_none())
+            && self.nominated.last().is_none_or(|(_, last)| *last != node)
+        {
+            if self.nominated.len() == MAX_NOMINATIONS {
+                self.nominated.remove(0);
+            }
+            self.nominated.push((change.at, node));
+        }
+    }
+
+    /// Whether it existed at a moment. A scheduler may see a pod, and decide, before a recorder sees it: a pod that was
+    /// created by then, to the second, and observed soon after, existed.
+    fn existed_at(&self, at: Moment) -> bool {
+        let was_there_unseen = self.created.is_some_and(|created| created <= at)
+            && at < self.first_seen.at
+            && self.first_seen.at.nanos_since(at) < SECOND;
+        (self.first_seen.at <= at || was_there_unseen) && self.deleted_at.is_none_or(|gone| at < gone)
+    }
+
+    /// Whether it was deleted shortly before a moment: Events have slightly later times than the changes they report.
+    fn deleted_just_before(&self, at: Moment) -> bool {
+        self.deleted_at.is_some_and(|gone| gone <= at && at.nanos_since(gone) < SECOND)
+    }
+
+    /// When it was first observed.
+    pub fn first_observed(&self) -> Moment {
+        self.first_seen.at
+    }
+}
+
+// === impl RecordedBinding ===
+
+impl RecordedBinding {
+    /// The time of the binding; `None` if that was before the pod was first observed.
+    pub fn at(&self) -> Option<Moment> {
+        (!self.is_first_version).then_some(self.position.at)
+    }
+}
+
+// === impl PendingEnd ===
+
+impl PendingEnd {
+    /// Text that follows the moment at which the pod was first observed.
+    fn already(self) -> &'static str {
+        match self {
+            PendingEnd::Deletion => "being deleted already",
+            PendingEnd::Finished => "at its end already",
+            PendingEnd::Gone => "gone already",
+        }
+    }
+}
+
+impl fmt::Display for PendingEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PendingEnd::Deletion => "its deletion began",
+            PendingEnd::Finished => "it came to its end",
+            PendingEnd::Gone => "it was gone",
+        })
+    }
+}

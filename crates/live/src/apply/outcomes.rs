@@ -1,0 +1,161 @@
+//! Outcomes of API operations, counted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::list_watch::RequestFailure;
+use crate::translate::ApiOperation;
+
+/// The outcome of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationOutcome {
+    /// It was applied.
+    Applied(AppliedEffect),
+    /// It completed an operation that was counted before.
+    Finished,
+    /// It was skipped.
+    Skipped(SkipReason),
+    /// The server rejected it.
+    Rejected(RequestFailure),
+}
+
+/// The effect of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum AppliedEffect {
+    Created,
+    Changed,
+    Bound,
+    Deleted,
+}
+
+/// Why an operation was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SkipReason {
+    /// An object of that name existed before, and is left unchanged.
+    AlreadyExisted,
+    /// The object was not created by this run.
+    NotCreatedByRun,
+    /// A namespace or CustomResourceDefinition whose deletion would delete foreign objects.
+    ContainsForeignObjects,
+    /// It no longer exists in the target.
+    AlreadyGone,
+    /// It was never created.
+    NeverCreated,
+    /// The server does not have the kind.
+    KindNotServed,
+    /// The target's scheduler has bound the pod to another node.
+    BoundElsewhere,
+}
+
+/// A number of occurrences, with the first as an example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedExample {
+    /// The number of occurrences.
+    pub count: u64,
+    /// The first one, in full.
+    pub first: String,
+}
+
+/// The outcomes of all operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutcomeCounts {
+    /// Applied operations by effect.
+    pub applied: BTreeMap<AppliedEffect, u64>,
+    /// Skipped operations by reason.
+    pub skipped: BTreeMap<SkipReason, CountedExample>,
+    /// Rejected operations by verb, kind and HTTP status.
+    pub rejected: BTreeMap<String, CountedExample>,
+    /// A histogram of how late operations were started, in milliseconds.
+    lateness_millis: BTreeMap<u64, u64>,
+}
+
+// === impl AppliedEffect ===
+
+impl AppliedEffect {
+    /// The lower-case name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AppliedEffect::Created => "created",
+            AppliedEffect::Changed => "changed",
+            AppliedEffect::Bound => "bound",
+            AppliedEffect::Deleted => "deleted",
+        }
+    }
+}
+
+// === impl OutcomeCounts ===
+
+impl OutcomeCounts {
+    pub(super) fn add(&mut self, deed: &ApiOperation, outcome: &OperationOutcome, late: Option<Duration>) {
+        if let Some(late) = late {
+            *self.lateness_millis.entry(late.as_millis().try_into().unwrap_or(u64::MAX)).or_default() += 1;
+        }
+        let (address, word) = (&deed.address, deed.verb.as_str());
+        match outcome {
+            OperationOutcome::Applied(done) => *self.applied.entry(*done).or_default() += 1,
+            OperationOutcome::Finished => {}
+            OperationOutcome::Skipped(left) => {
+                let first = || format!("{word} {address}");
+                self.skipped
+                    .entry(*left)
+                    .and_modify(|told| told.count += 1)
+                    .or_insert_with(|| CountedExample::once(first()));
+            }
+            OperationOutcome::Rejected(failure) => {
+                let status = failure.status.map_or("no answer".to_owned(), |status| status.to_string());
+                let first = || format!("{address}: {failure}");
+                let key = format!("{word} {}: {status}", address.kind);
+                self.rejected
+                    .entry(key)
+                    .and_modify(|told| told.count += 1)
+                    .or_insert_with(|| CountedExample::once(first()));
+            }
+        }
+    }
+
+    /// The number of operations.
+    pub fn count(&self) -> u64 {
+        self.applied.values().sum::<u64>()
+            + self.skipped.values().chain(self.rejected.values()).map(|told| told.count).sum::<u64>()
+    }
+
+    /// A quantile of how late operations were started: the median for 0.5. `None` if none had a due time.
+    pub fn lateness_quantile(&self, share: f64) -> Option<Duration> {
+        let count: u64 = self.lateness_millis.values().sum();
+        let wanted = (count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        let mut counted = self.lateness_millis.iter().map(|(millis, count)| {
+            seen += count;
+            (*millis, seen)
+        });
+        counted
+            .find(|(_, seen)| *seen >= wanted && *seen > 0)
+            .map(|(millis, _)| Duration::from_millis(millis))
+    }
+}
+
+// === impl CountedExample ===
+
+impl CountedExample {
+    fn once(first: String) -> CountedExample {
+        CountedExample { count: 1, first }
+    }
+}
+
+// === impl SkipReason ===
+
+impl SkipReason {
+    /// The reason as a text for users.
+    pub fn describe(self) -> &'static str {
+        match self {
+            SkipReason::AlreadyExisted => "was there before and is left as it is",
+            SkipReason::NotCreatedByRun => "not made by this replay",
+            SkipReason::ContainsForeignObjects => "not deleted, for objects of others would go with it",
+            SkipReason::AlreadyGone => "gone in the target",
+            SkipReason::NeverCreated => "could not be created",
+            SkipReason::KindNotServed => "of a kind that the server does not have",
+            SkipReason::BoundElsewhere => "bound elsewhere by the target's scheduler",
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The API server of a replay's target: requests that create, patch, bind and delete objects.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use http::Method;
+use model::Kind;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::connection::{Connection, WriteRequest};
+use crate::kinds::{ServedKind, discover};
+use crate::list_watch::RequestFailure;
+use crate::run_label::RUN_LABEL;
+use crate::translate::ObjectAddress;
+use crate::url::percent_encode;
+use crate::{Error, Result};
+
+/// The annotation of every created object with its uid in the recording.
+pub const UID_ANNOTATION: &str = "replay.kinescope.io/uid";
+
+/// An API server that objects are written to.
+pub(super) struct TargetCluster {
+    connection: Connection,
+    kinds: RwLock<HashMap<Kind, ServedKind>>,
+    /// The time of the last discovery.
+    last_discovery: Mutex<Instant>,
+    pub(super) run: String,
+}
+
+const JSON: &str = "application/json";
+/// Metadata-only lists, which are smaller.
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+/// The page size of lists.
+const PAGE_SIZE: u32 = 500;
+/// The minimum interval between discoveries: a kind may be served soon after its definition is created.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
+
+// === impl TargetCluster ===
+
+impl TargetCluster {
+    pub(super) async fn connect(connection: Connection, run: &str) -> Result<TargetCluster> {
+        let kinds = discover_writable_kinds(&connection)
+            .await
+            .map_err(|failure| Error::Server { doing: "ask which kinds the server has", failure })?;
+        let (kinds, asked) = (RwLock::new(kinds), Mutex::new(Instant::now()));
+        Ok(TargetCluster { connection, kinds, last_discovery: asked, run: run.to_owned() })
+    }
+
+    /// All kinds that can be listed and watched.
+    pub(super) fn watchable_kinds(&self) -> Vec<Kind> {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.values().filter(|served| served.can_be_watched).map(|served| served.kind.clone()).collect()
+    }
+
+    /// All served kinds.
+    pub(super) fn served_kinds(&self) -> Vec<ServedKind> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Whether a kind is namespaced.
+    pub(super) fn is_namespaced(&self, kind: &Kind) -> bool {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.get(kind).is_some_and(|served| served.is_namespaced)
+    }
+
+    /// Whether the server has a kind.
+    pub(super) fn has_kind(&self, kind: &Kind) -> bool {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).contains_key(kind)
+    }
+
+    /// Runs discovery again, and returns whether the server has the kind.
+    pub(super) async fn refresh_kind(&self, kind: &Kind) -> std::result::Result<bool, RequestFailure> {
+        let mut asked = self.last_discovery.lock().await;
+        if !self.has_kind(kind) && asked.elapsed() >= DISCOVERY_INTERVAL {
+            let kinds = discover_writable_kinds(&self.connection).await?;
+            *self.kinds.write().unwrap_or_else(PoisonError::into_inner) = kinds;
+            *asked = Instant::now();
+        }
+        Ok(self.has_kind(kind))
+    }
+
+    /// Whether a kind has a status subresource.
+    pub(super) fn has_status(&self, kind: &Kind) -> bool {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        kinds.get(kind).is_some_and(|served| served.has_status)
+    }
+
+    /// Adds the run's label and the recorded uid to an object.
+    pub(super) fn add_run_metadata(&self, object: &mut Value, uid: Option<&str>) {
+        let mut put = |field: &str, key: &str, value: &str| {
+            let metadata = &mut object["metadata"];
+            if !metadata[field].is_object() {
+                metadata[field] = Value::Object(Map::new());
+            }
+            metadata[field][key] = value.into();
+        };
+        put("labels", RUN_LABEL, &self.run);
+        if let Some(uid) = uid {
+            put("annotations", UID_ANNOTATION, uid);
+        }
+    }
+
+    /// Whether an object was created by this run for the recorded object of that uid.
+    pub(super) fn is_created_for(&self, object: &Value, uid: &str) -> bool {
+        // A namespace that was created on demand has no recorded uid.
+        let stands_for = object["metadata"]["annotations"].get(UID_ANNOTATION);
+        self.is_of_run(object)
+            && stands_for.map_or(object["kind"] == "Namespace", |stands_for| *stands_for == *uid)
+    }
+
+    /// Whether an object carries the label of this run.
+    pub(super) fn is_of_run(&self, object: &Value) -> bool {
+        object["metadata"]["labels"][RUN_LABEL] == *self.run
+    }
+
+    pub(super) async fn create(
+        &self,
+        address: &ObjectAddress,
+        object: &Value,
+    ) -> std::result::Result<Value, RequestFailure> {
+        let mut object = object.clone();
+        let path = self.path(address, None, Some(&mut object));
+        self.send(Method::POST, &path, JSON, &object).await
+    }
+
+    /// All objects of a kind with the label of a run, or of any run.
+    pub(super) async fn list_labelled(
+        &self,
+        kind: &Kind,
+        run: Option<&str>,
+    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
+        let selector = run.map_or_else(|| RUN_LABEL.to_owned(), |run| format!("{RUN_LABEL}={run}"));
+        self.list_selected(kind, "", &selector, JSON).await
+    }
+
+    /// The metadata of all objects of a kind, in a namespace or everywhere, without the label of a run, or of any run.
+    pub(super) async fn list_unlabelled(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        run: Option<&str>,
+    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
+        let selector = run.map_or_else(|| format!("!{RUN_LABEL}"), |run| format!("{RUN_LABEL}!={run}"));
+        self.list_selected(kind, namespace, &selector, METADATA_LIST).await
+    }
+
+    async fn list_selected(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        selector: &str,
+        accept: &str,
+    ) -> std::result::Result<Vec<(ObjectAddress, Value)>, RequestFailure> {
+        let all = ObjectAddress { kind: kind.clone(), namespace: namespace.into(), name: "".into() };
+        let (path, selector) = (self.path(&all, None, None), percent_encode(selector));
+        let (mut found, mut next) = (Vec::new(), String::new());
+        loop {
+            let page = format!(
+                "{path}?labelSelector={selector}&limit={PAGE_SIZE}&continue={}",
+                percent_encode(&next)
+            );
+            let mut page = parse_response(&self.connection.get(&page, accept).await?)?;
+            let is_list = page["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+            let items = match page["items"].take() {
+                Value::Array(items) => items,
+                // Go encodes an empty metadata list like this.
+                Value::Null if is_list => Vec::new(),
+                _ => return Err(RequestFailure::from_message("an answer that is no list".to_owned())),
+            };
+            for object in items {
+                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
+                let address =
+                    ObjectAddress { kind: kind.clone(), namespace: text("namespace"), name: text("name") };
+                found.push((address, object));
+            }
+            match page["metadata"]["continue"].as_str() {
+                Some(more) if !more.is_empty() => more.clone_into(&mut next),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// The object; `None` if it does not exist.
+    pub(super) async fn get(
+        &self,
+        address: &ObjectAddress,
+    ) -> std::result::Result<Option<Value>, RequestFailure> {
+        let path = self.path(address, Some(""), None);
+        match self.connection.get(&path, JSON).await {
+            Ok(bytes) => parse_response(&bytes).map(Some),
+            Err(failure) if failure.status == Some(404) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Patches an object or one of its subresources.
+    pub(super) async fn patch(
+        &self,
+        address: &ObjectAddress,
+        part: &str,
+        patch: &Value,
+    ) -> std::result::Result<Value, RequestFailure> {
+        self.patch_in(address, None, part, patch).await
+    }
+
+    /// Patches in a given API version, if the server has it.
+    pub(super) async fn patch_in(
+        &self,
+        address: &ObjectAddress,
+        version: Option<&str>,
+        part: &str,
+        patch: &Value,
+    ) -> std::result::Result<Value, RequestFailure> {
+        let mut told = json!({"apiVersion": version});
+        let path = self.path(address, Some(part), version.map(|_| &mut told));
+        self.send(Method::PATCH, &path, MERGE_PATCH, patch).await
+    }
+
+    pub(super) async fn bind(
+        &self,
+        address: &ObjectAddress,
+        uid: &str,
+        node: &str,
+    ) -> std::result::Result<(), RequestFailure> {
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding",
+            "metadata": {"name": &*address.name, "namespace": &*address.namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        });
+        let path = self.path(address, Some("binding"), None);
+        self.send(Method::POST, &path, JSON, &binding).await.map(drop)
+    }
+
+    /// Deletes an object, with its uid as a precondition.
+    pub(super) async fn delete(
+        &self,
+        address: &ObjectAddress,
+        uid: &str,
+        grace: Option<i64>,
+    ) -> std::result::Result<Value, RequestFailure> {
+        let mut options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Background", "preconditions": {"uid": uid},
+        });
+        if let Some(grace) = grace {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        self.send(Method::DELETE, &self.path(address, Some(""), None), JSON, &options).await
+    }
+
+    /// Removes the finalizers of an object, if the response to its deletion has any.
+    pub(super) async fn remove_finalizers(
+        &self,
+        address: &ObjectAddress,
+        uid: &str,
+        answer: &Value,
+    ) -> std::result::Result<(), RequestFailure> {
+        // The finalizer of a CustomResourceDefinition must stay until its objects are deleted, or they could never be
+        // found.
+        let is_definition = &*address.kind.kind == "CustomResourceDefinition";
+        if is_definition || answer["metadata"].get("finalizers").is_none() {
+            return Ok(());
+        }
+        match self.patch(address, "", &json!({"metadata": {"uid": uid, "finalizers": null}})).await {
+            Err(failure) if !matches!(failure.status, Some(404 | 409 | 422)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates a namespace that an object needs and that was not recorded.
+    pub(super) async fn create_namespace(&self, name: &str) -> std::result::Result<(), RequestFailure> {
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.add_run_metadata(&mut namespace, None);
+        match self.create(&ObjectAddress::cluster_scoped("", "Namespace", name), &namespace).await {
+            Err(failure) if failure.status != Some(409) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// The path of an object, of its subresource `part`, or without `part` of its collection. An unserved apiVersion is
+    /// replaced by a served one.
+    fn path(&self, address: &ObjectAddress, part: Option<&str>, object: Option<&mut Value>) -> String {
+        let kinds = self.kinds.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(served) = kinds.get(&address.kind) else { return String::new() };
+        let said = object.as_ref().and_then(|object| object["apiVersion"].as_str());
+        let version = said.map(|said| said.rsplit_once('/').map_or(said, |(_, version)| version));
+        let known = version.filter(|version| served.versions.iter().any(|one| one == version));
+        let served = ServedKind { version: known.unwrap_or(&served.version).to_owned(), ..served.clone() };
+        if let Some(object) = object {
+            object["apiVersion"] = served.api_version().into();
+        }
+        let namespace = Some(&*address.namespace).filter(|name| served.is_namespaced && !name.is_empty());
+        let path = served.path(namespace);
+        match part {
+            None => path,
+            Some("") => format!("{path}/{}", percent_encode(&address.name)),
+            Some(part) => format!("{path}/{}/{part}", percent_encode(&address.name)),
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content: &'static str,
+        body: &Value,
+    ) -> std::result::Result<Value, RequestFailure> {
+        let body =
+            serde_json::to_vec(body).map_err(|error| RequestFailure::from_message(error.to_string()))?;
+        parse_response(
+            &self.connection.write(path, &WriteRequest { method, content_type: content, body }).await?,
+        )
+    }
+}
+
+/// Whether the response to a deletion says that the object is gone: it may have a grace period or finalizers.
+pub(super) fn is_gone(answer: &Value) -> bool {
+    let metadata = &answer["metadata"];
+    let is_held = metadata.get("finalizers").is_some() || answer["spec"].get("finalizers").is_some();
+    answer["kind"] == "Status"
+        || (!is_held && metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0)
+}
+
+/// The kinds that may be written to. Secrets are excluded: without a served kind no request path can be built.
+async fn discover_writable_kinds(
+    connection: &Connection,
+) -> std::result::Result<HashMap<Kind, ServedKind>, RequestFailure> {
+    let served = discover(connection).await?.into_iter().filter(|served| !served.is_secret());
+    Ok(served.map(|served| (served.kind.clone(), served)).collect())
+}
+
+fn parse_response(bytes: &[u8]) -> std::result::Result<Value, RequestFailure> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| RequestFailure::from_message(format!("an answer that is no JSON: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::tests::{Server, http_response};
+
+    #[tokio::test]
+    async fn a_target_has_no_secrets() {
+        let resource = |name: &str, kind: &str| {
+            format!(
+                r#"{{"name":"{name}","kind":"{kind}","namespaced":true,"verbs":["list","watch","create"]}}"#
+            )
+        };
+        let list =
+            |all: &[String]| http_response("200 OK", &format!(r#"{{"resources":[{}]}}"#, all.join(",")));
+        let server = Server::start(move |head| match head.split(' ').nth(1).unwrap() {
+            "/api" => http_response("200 OK", r#"{"kind":"APIVersions","versions":["v1"]}"#),
+            "/api/v1" => list(&[resource("pods", "Pod"), resource("secrets", "Secret")]),
+            "/apis" => http_response(
+                "200 OK",
+                r#"{"groups":[{"name":"example.com","versions":[{"version":"v1"}]}]}"#,
+            ),
+            "/apis/example.com/v1" => list(&[resource("secrets", "Credential")]),
+            other => panic!("{other}"),
+        });
+        let target = TargetCluster::connect(server.connection().await, "run").await.unwrap();
+        assert_eq!(target.watchable_kinds(), [Kind::new("", "Pod")]);
+        let address =
+            ObjectAddress { kind: Kind::new("", "Secret"), namespace: "d".into(), name: "s".into() };
+        assert_eq!(target.path(&address, None, None), "");
+        assert!(!target.refresh_kind(&address.kind).await.unwrap());
+    }
+}

@@ -1,0 +1,208 @@
+//! Decoding of list pages and watch lines; objects keep their bytes.
+
+use std::borrow::Cow;
+use std::str::Utf8Error;
+
+use model::{BadObject, IncomingChange, Key, Moment, Object, What};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{RequestFailure, WatchSubject};
+use crate::events::{ObjectName, VersionId};
+
+/// A page of a list.
+pub(super) struct ListPage<'a> {
+    /// The list's resourceVersion.
+    pub(super) resource_version: String,
+    /// The `continue` token; `None` on the last page.
+    pub(super) continue_token: Option<String>,
+    pub(super) items: Vec<&'a str>,
+}
+
+/// A line of a watch.
+pub(super) enum WatchLine {
+    Object(EventType, Object),
+    /// No events up to this version.
+    Bookmark(String),
+    /// The version of an event whose object cannot be parsed, and the reason.
+    Unreadable(String, String),
+    Error(RequestFailure),
+}
+
+/// The type of a watch event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A response that cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DecodeError {
+    #[error("not text: {0}")]
+    Text(#[from] Utf8Error),
+    #[error("not what an API server answers: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Object(#[from] BadObject),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    r#continue: String,
+}
+
+// === impl WatchSubject ===
+
+impl WatchSubject {
+    /// The part of a received object that may be recorded; `None` if it is filtered out.
+    pub(super) fn disclosed(&self, object: Object) -> Option<Object> {
+        if !(self.keep)(&object) {
+            return None;
+        }
+        kubernetes::change_filter::sanitize(object, &self.kind, None)
+    }
+
+    /// A DELETED change for an object for which the server sent no event.
+    pub(crate) fn inferred_delete(
+        &self,
+        name: &ObjectName,
+        last: &VersionId,
+        seen: Moment,
+    ) -> IncomingChange {
+        let what = What::Deleted(deletion_stub(self, name, last));
+        IncomingChange { seen, key: self.key(name), what, inferred: true }
+    }
+
+    pub(super) fn key(&self, (namespace, name): &ObjectName) -> Key {
+        Key {
+            source: self.source.clone(),
+            kind: self.kind.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }
+    }
+}
+
+// === impl ListPage ===
+
+impl<'a> ListPage<'a> {
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<ListPage<'a>, DecodeError> {
+        #[derive(Deserialize)]
+        struct List<'b> {
+            metadata: ListMeta,
+            // A response without items is not a list, and must not be taken for an empty one.
+            #[serde(borrow, deserialize_with = "Option::deserialize")]
+            items: Option<Vec<&'b RawValue>>,
+        }
+        let List { metadata, items } = serde_json::from_str(std::str::from_utf8(bytes)?)?;
+        // Go prints an empty list of some kinds as null.
+        let items = items.unwrap_or_default().into_iter().map(RawValue::get).collect();
+        let next = Some(metadata.r#continue).filter(|next| !next.is_empty());
+        Ok(ListPage { resource_version: metadata.resource_version, continue_token: next, items })
+    }
+}
+
+// === impl WatchLine ===
+
+impl WatchLine {
+    pub(super) fn decode(bytes: &[u8]) -> Result<WatchLine, DecodeError> {
+        #[derive(Deserialize)]
+        struct Event<'b> {
+            #[serde(borrow)]
+            r#type: Cow<'b, str>,
+            #[serde(borrow)]
+            object: &'b RawValue,
+        }
+        let text = std::str::from_utf8(bytes)?;
+        if let Some(line) = WatchLine::decode_fast(text) {
+            return Ok(line);
+        }
+        let Event { r#type, object } = serde_json::from_str(text)?;
+        let word = match (EventType::parse(&r#type), &*r#type) {
+            (Some(word), _) => word,
+            (None, "BOOKMARK") => return Ok(WatchLine::Bookmark(resource_version_of(object)?)),
+            // Unknown event types carry no object that this program understands.
+            (None, _) => return Ok(WatchLine::Error(RequestFailure::from_status(object.get(), None))),
+        };
+        match Object::parse(object.get()) {
+            Ok(object) => Ok(WatchLine::Object(word, object)),
+            Err(error) => Ok(WatchLine::Unreadable(resource_version_of(object)?, error.to_string())),
+        }
+    }
+
+    /// Fast path for lines as API servers write them: the object is cut out without parsing it for its end.
+    fn decode_fast(text: &str) -> Option<WatchLine> {
+        let (word, rest) = text.strip_prefix(r#"{"type":""#)?.split_once('"')?;
+        let object = rest.strip_prefix(r#","object":"#)?.trim_ascii_end().strip_suffix('}')?;
+        Some(WatchLine::Object(EventType::parse(word)?, Object::parse(object).ok()?))
+    }
+}
+
+// === impl EventType ===
+
+impl EventType {
+    fn parse(text: &str) -> Option<EventType> {
+        match text {
+            "ADDED" => Some(EventType::Added),
+            "MODIFIED" => Some(EventType::Modified),
+            "DELETED" => Some(EventType::Deleted),
+            _ => None,
+        }
+    }
+}
+
+fn resource_version_of(object: &RawValue) -> Result<String, DecodeError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        metadata: ListMeta,
+    }
+    let Versioned { metadata } = serde_json::from_str(object.get())?;
+    Ok(metadata.resource_version)
+}
+
+/// Adds apiVersion and kind to an item of a list, which has none.
+pub(super) fn with_type_meta(item: &str, api_version: &str, kind: &str) -> Result<Object, DecodeError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct TypeMeta {
+        api_version: Option<serde::de::IgnoredAny>,
+        kind: Option<serde::de::IgnoredAny>,
+    }
+    let names: TypeMeta = serde_json::from_str(item)?;
+    let Some(rest) = item.strip_prefix('{') else { return Ok(Object::parse(item)?) };
+    let mut text = String::with_capacity(item.len() + 64);
+    text.push('{');
+    // In the order of watch events, so that an object has the same bytes from a list and from a watch.
+    for (name, value, missing) in
+        [("kind", kind, names.kind.is_none()), ("apiVersion", api_version, names.api_version.is_none())]
+    {
+        if missing {
+            let value = serde_json::to_string(value).expect("a text is JSON");
+            text.push_str(&format!("\"{name}\":{value},"));
+        }
+    }
+    text.push_str(rest);
+    Ok(Object::parse(&text)?)
+}
+
+/// A stub of a deleted object, from the stored version.
+fn deletion_stub(subject: &WatchSubject, (namespace, name): &ObjectName, seen: &VersionId) -> Object {
+    let mut metadata = serde_json::json!({
+        "name": **name,
+        "resourceVersion": *seen.resource_version,
+    });
+    // Objects that the recorder generates have no uid.
+    for (field, value) in [("uid", &*seen.uid), ("namespace", &**namespace)] {
+        if !value.is_empty() {
+            metadata[field] = value.into();
+        }
+    }
+    // Formatted by hand, because the identifying fields are searched for at the beginning of an object.
+    let text = |value: &str| serde_json::to_string(value).expect("a text is JSON");
+    let (api_version, kind) = (text(&subject.api_version), text(&subject.kind.kind));
+    Object::from_trusted(format!(r#"{{"apiVersion":{api_version},"kind":{kind},"metadata":{metadata}}}"#))
+}

@@ -1,0 +1,282 @@
+//! Translation of recorded changes into API operations on a target cluster.
+//!
+//! It uses no socket and no clock. Every recorded version of an object passes the rules; an update is the difference
+//! between two versions after the rules. So a field that a rule removes, such as the node that a scheduler chose, never
+//! reaches the server in an update, and fields written by the target's components stay.
+
+mod builtin;
+mod cel_expression;
+mod creation_order;
+mod description;
+mod external;
+mod merge;
+mod operation;
+mod pointer;
+mod rule;
+mod rule_file;
+mod simkube;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{Change, Key, Kind, Moment, Object, What};
+use serde_json::{Map, Value};
+
+pub use builtin::AppliedLevel;
+use builtin::TransformedObject;
+pub(crate) use builtin::reset_for_create;
+pub use description::describe;
+pub use merge::merge_patch;
+pub use operation::{ApiOperation, ObjectAddress, Verb};
+pub use rule::{ExclusionReason, Rule, RuleTrigger};
+pub use rule_file::{FileRule, parse_rules};
+pub(crate) use simkube::{COMPLETE_LABEL, COMPLETE_TIME_ANNOTATION};
+pub use simkube::{OWNER_ANNOTATION, SimkubeMode, StartupDelays};
+pub use templates::PodTemplatePaths;
+pub(crate) use volumes::BIND_ANNOTATIONS;
+
+/// Options of a translation.
+#[derive(Clone, Debug, Default)]
+pub struct TranslateOptions {
+    /// The objects that are applied.
+    pub level: AppliedLevel,
+    /// Pods are bound to their recorded nodes, and keep their status.
+    pub keep_placement: bool,
+    /// Exactly these kinds, instead of the default.
+    pub kinds: Option<Vec<Kind>>,
+    /// The name of the run, which labels its volumes.
+    pub run: String,
+    /// Kinds that the target served before the run.
+    pub target_kinds: Vec<Kind>,
+    /// Volumes keep their recorded storage handles.
+    pub keep_volume_handles: bool,
+    /// Objects and fields with effects outside the cluster, except volumes, are applied as recorded.
+    pub allow_external_effects: bool,
+    /// The paths of pod templates by kind.
+    pub templates: PodTemplatePaths,
+    /// Options of SimKube's mode.
+    pub simkube: Option<SimkubeMode>,
+    /// User rules, applied in this order after all others.
+    pub rules: Vec<Arc<dyn Rule>>,
+}
+
+/// Translates a recording, change by change.
+#[derive(Debug, Default)]
+pub struct Translator {
+    options: TranslateOptions,
+    /// Every existing object after the rules.
+    applied: BTreeMap<ObjectAddress, AppliedObject>,
+    /// The number of changes excluded by rules, by reason.
+    excluded: BTreeMap<ExclusionReason, u64>,
+}
+
+/// An object as it was last applied to the target.
+#[derive(Debug)]
+struct AppliedObject {
+    uid: Box<str>,
+    /// Its last version after the rules for updates.
+    object: Value,
+    /// It was created and not updated yet, and the rules for updates give a different result.
+    has_pending_rule_patch: bool,
+    /// Its deletion was requested.
+    is_deleting: bool,
+}
+
+/// A recorded version of an object, with its recorded address and its address in the target.
+struct RecordedVersion<'v> {
+    recorded: &'v ObjectAddress,
+    address: &'v ObjectAddress,
+    state: &'v Object,
+}
+
+// === impl Translator ===
+
+impl Translator {
+    /// A translator without objects.
+    pub fn new(manner: TranslateOptions) -> Translator {
+        Translator { options: manner, ..Translator::default() }
+    }
+
+    /// The operations that create the initial objects, in a valid order.
+    pub fn begin(
+        &mut self,
+        at: Moment,
+        objects: impl IntoIterator<Item = (Key, Object)>,
+    ) -> Vec<ApiOperation> {
+        let objects = creation_order::in_creation_order(objects.into_iter().collect());
+        objects.into_iter().flat_map(|(key, object)| self.translate(at, &key, &What::Added(object))).collect()
+    }
+
+    /// The operations for a change.
+    pub fn translate_change(&mut self, change: &Change) -> Vec<ApiOperation> {
+        self.translate(change.at, &change.key, &change.what)
+    }
+
+    fn translate(&mut self, at: Moment, key: &Key, what: &What) -> Vec<ApiOperation> {
+        let recorded = ObjectAddress::from_key(key);
+        let address =
+            self.options.simkube.as_ref().map_or_else(|| recorded.clone(), |it| it.target_address(&recorded));
+        let deed =
+            |uid: &str, doing| ApiOperation { at, address: address.clone(), uid: uid.into(), verb: doing };
+        let known = self.applied.remove(&address);
+        // Imported objects may have no uid, and the object of a delete may be a stub.
+        let uid: Box<str> = match (&what.object().meta().uid, &known) {
+            (Some(uid), _) => (**uid).into(),
+            (None, Some(known)) => known.uid.clone(),
+            (None, None) => recorded.to_string().into(),
+        };
+        let mut deeds = Vec::new();
+        // A new object of the same name: the deletion of the first was missed.
+        let known = match known {
+            Some(known) if known.uid != uid => {
+                deeds.push(deed(&known.uid, Verb::Remove { is_deleting: known.is_deleting }));
+                None
+            }
+            known => known,
+        };
+        let Some(state) = what.state() else {
+            deeds
+                .extend(known.map(|known| deed(&known.uid, Verb::Remove { is_deleting: known.is_deleting })));
+            return deeds;
+        };
+        let version = RecordedVersion { recorded: &recorded, address: &address, state };
+        let (object, leaving) = match self.apply_rules(&version, known.is_some()) {
+            Ok(shaped) => shaped,
+            Err(why) => {
+                *self.excluded.entry(why).or_default() += 1;
+                // An object that was applied and is now excluded stays unchanged until it is deleted.
+                if let Some(known) = known {
+                    self.applied.insert(address, known);
+                }
+                return deeds;
+            }
+        };
+        let mut standing = match known {
+            None => {
+                deeds.push(deed(&uid, Verb::Create { object: object.clone() }));
+                self.created_object(&version, uid, object)
+            }
+            Some(known) => {
+                if let Some(node) = newly_bound(&known.object, &object) {
+                    deeds.push(deed(&uid, Verb::Bind { node }));
+                }
+                let mut patch = merge_patch(&comparable(&known.object), &comparable(&object));
+                if known.has_pending_rule_patch
+                    && let Some(of_rules) = self.rule_patch(&version, &object)
+                {
+                    json_patch::merge(patch.get_or_insert_with(|| Value::Object(Map::new())), &of_rules);
+                }
+                if let Some(patch) = patch {
+                    let api_version = object["apiVersion"].as_str().unwrap_or_default().into();
+                    deeds.push(deed(&uid, Verb::Patch { api_version, patch }));
+                }
+                AppliedObject { object, has_pending_rule_patch: false, ..known }
+            }
+        };
+        if let Some(grace) = leaving.filter(|_| !standing.is_deleting) {
+            standing.is_deleting = true;
+            deeds.push(deed(&standing.uid, Verb::Delete { grace_period_seconds: grace }));
+        }
+        self.applied.insert(address, standing);
+        deeds
+    }
+
+    /// The state of a new object. Later versions are compared with the result of the rules for updates.
+    fn created_object(&self, version: &RecordedVersion<'_>, uid: Box<str>, created: Value) -> AppliedObject {
+        let updated = match self.options.rules.is_empty() {
+            true => None,
+            false => self.apply_rules(version, true).ok().map(|(updated, _)| updated),
+        };
+        let awaits_rules = updated.as_ref().is_some_and(|updated| *updated != created);
+        AppliedObject {
+            uid,
+            object: updated.unwrap_or(created),
+            has_pending_rule_patch: awaits_rules,
+            is_deleting: false,
+        }
+    }
+
+    /// The object after all rules, or why it is excluded.
+    fn apply_rules(
+        &self,
+        version: &RecordedVersion<'_>,
+        is_known: bool,
+    ) -> Result<TransformedObject, ExclusionReason> {
+        let (mut object, leaving) = self.apply_builtin_rules(version, is_known)?;
+        let address = version.address;
+        let when = if is_known { RuleTrigger::Updated } else { RuleTrigger::Created };
+        self.options.rules.iter().try_for_each(|rule| rule.apply(address, when, &mut object))?;
+        let is_called = |field: &str, name: &str| {
+            let found = object.pointer("/metadata").and_then(|metadata| metadata.get(field));
+            found.map_or(name.is_empty(), |found| *found == name)
+        };
+        if !is_called("name", &address.name) || !is_called("namespace", &address.namespace) {
+            return Err("a rule gives it another name, or none".into());
+        }
+        Ok((object, leaving))
+    }
+
+    /// The object after the built-in rules and SimKube's mode.
+    fn apply_builtin_rules(
+        &self,
+        version: &RecordedVersion<'_>,
+        is_known: bool,
+    ) -> Result<TransformedObject, ExclusionReason> {
+        let RecordedVersion { recorded, address, state } = version;
+        let manner = &self.options;
+        let (mut object, leaving) = builtin::transform(manner, &recorded.kind, state, is_known)?;
+        if let Some(simkube) = &manner.simkube {
+            simkube.transform(&manner.templates, recorded, address, &mut object);
+        }
+        Ok((object, leaving))
+    }
+
+    /// The patch that user rules for updates make to a version.
+    fn rule_patch(&self, version: &RecordedVersion<'_>, ruled: &Value) -> Option<Value> {
+        let (plain, _) = self.apply_builtin_rules(version, true).ok()?;
+        merge_patch(&comparable(&plain), &comparable(ruled))
+    }
+
+    /// The number of changes excluded by rules, by reason.
+    pub fn excluded(&self) -> &BTreeMap<ExclusionReason, u64> {
+        &self.excluded
+    }
+
+    /// All existing objects after the rules: the state of the target if no other component changes it.
+    pub fn expected_objects(&self) -> impl Iterator<Item = (&ObjectAddress, &Value)> {
+        self.applied.iter().map(|(address, standing)| (address, &standing.object))
+    }
+}
+
+/// The node of a pod that has just been bound: binding is a separate request.
+fn newly_bound(before: &Value, after: &Value) -> Option<Box<str>> {
+    let node = |object: &Value| object.pointer("/spec/nodeName").and_then(Value::as_str).map(Box::from);
+    let is_pod = after["kind"] == "Pod";
+    if is_pod && node(before).is_none() { node(after) } else { None }
+}
+
+/// An object for comparison with another version: a pod without its node, and always with maps of labels and
+/// annotations, since removing a whole map would remove the target's own entries too.
+fn comparable(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = map_field(&mut object, "metadata") {
+        for field in ["labels", "annotations"] {
+            templates::map_entry(metadata, field);
+        }
+    }
+    if object["kind"] == "Pod"
+        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("nodeName");
+    }
+    object
+}
+
+/// The map in a field of an object, if there is one.
+fn map_field<'v>(object: &'v mut Value, name: &str) -> Option<&'v mut Map<String, Value>> {
+    object.get_mut(name)?.as_object_mut()
+}

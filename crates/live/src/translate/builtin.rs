@@ -1,0 +1,292 @@
+//! The built-in rules: kinds that are not applied, and fields that belong to the recorded cluster.
+
+use model::{Kind, Object};
+use serde_json::{Map, Value};
+
+use super::templates::is_workload;
+use super::{ExclusionReason, SimkubeMode, TranslateOptions, external, map_field, volumes};
+
+/// The objects that are applied to the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AppliedLevel {
+    /// Every recorded pod, without workloads, which would create more.
+    #[default]
+    Pods,
+    /// Workloads and bare pods. The target's controllers create the other pods.
+    Workloads,
+}
+
+/// An object after the rules; if it is being deleted, also its grace period in seconds, if it has one.
+pub(super) type TransformedObject = (Value, Option<Option<i64>>);
+
+/// Kinds that are never applied: derived from other objects, owned by a component, or meaningless in another cluster.
+const EXCLUDED_KINDS: &[(&str, &str)] = &[
+    ("", "Event"),
+    ("events.k8s.io", "Event"),
+    ("coordination.k8s.io", "Lease"),
+    ("", "Endpoints"),
+    ("discovery.k8s.io", "EndpointSlice"),
+    ("", "ServiceAccount"),
+    ("", "ComponentStatus"),
+    ("apps", "ControllerRevision"),
+    ("", "ResourceQuota"),
+    ("", "LimitRange"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"),
+    ("storage.k8s.io", "VolumeAttachment"),
+    ("karpenter.sh", "NodeClaim"),
+    ("scheduling.run.ai", "BindRequest"),
+];
+
+/// Kinds that others need are created first.
+const CREATED_FIRST: &[(&str, &str)] = &[
+    ("", "Namespace"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("", "Node"),
+    ("", "PersistentVolumeClaim"),
+    ("", "PersistentVolume"),
+    ("", "Service"),
+];
+
+/// Metadata fields that the API server writes, and finalizers, whose components may not exist in the target.
+const SERVER_METADATA_FIELDS: [&str; 9] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+];
+
+/// The name prefix of the service account token volume.
+const TOKEN_VOLUME_PREFIX: &str = "kube-api-access-";
+/// The annotation of a mirror pod.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Labels that the API server copies to a pod from the node that it is bound to.
+const NODE_TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+/// Labels in the generated selector of a Job.
+const JOB_SELECTOR_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+
+/// The position of a kind in the creation order.
+pub(super) fn creation_rank(kind: &Kind) -> usize {
+    match (&*kind.group, &*kind.kind) {
+        ("", "Pod") => CREATED_FIRST.len() + 1,
+        named => CREATED_FIRST.iter().position(|first| *first == named).unwrap_or(CREATED_FIRST.len()),
+    }
+}
+
+/// The object after the rules, or why it is not applied. `is_known`: it has been applied before.
+pub(super) fn transform(
+    manner: &TranslateOptions,
+    kind: &Kind,
+    recorded: &Object,
+    is_known: bool,
+) -> Result<TransformedObject, ExclusionReason> {
+    let named = (&*kind.group, &*kind.kind);
+    if kubernetes::kinds::is_secret(kind) {
+        return Err("a Secret, which is never given".into());
+    }
+    if let Some(kinds) = &manner.kinds {
+        if !kinds.contains(kind) {
+            return Err("not of a kind that was chosen".into());
+        }
+    } else if EXCLUDED_KINDS.contains(&named) || kind.group.ends_with("kinescope.io") {
+        return Err("of a kind that a cluster makes by itself".into());
+    } else if manner.simkube.is_some() && !SimkubeMode::includes_kind(&manner.templates, kind) {
+        return Err("of a kind that SimKube does not give".into());
+    } else if manner.level == AppliedLevel::Pods && is_workload(kind) {
+        return Err("a workload, whose pods are given".into());
+    } else {
+        external::check_kind(manner, kind)?;
+    }
+    let mut object = recorded.value().map_err(|_| "not to be read")?;
+    if manner.level == AppliedLevel::Workloads && is_created_by_workload(manner, &object) {
+        return Err("made by a controller".into());
+    }
+    let leaving = object
+        .pointer("/metadata/deletionTimestamp")
+        .is_some()
+        .then(|| object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64));
+    if let Some(metadata) = map_field(&mut object, "metadata") {
+        metadata.retain(|name, _| !SERVER_METADATA_FIELDS.contains(&name.as_str()));
+    }
+    if is_workload(kind) {
+        if is_finished_job(&object) && !is_known {
+            return Err("a Job that had ended".into());
+        }
+        remove_status(&mut object);
+    }
+    external::remove_external_fields(manner, kind, &mut object)?;
+    match named {
+        ("", "Pod") => transform_pod(manner, &mut object, is_known)?,
+        ("", "Service") => transform_service(&mut object),
+        ("", "Namespace") => {
+            if let Some(object) = object.as_object_mut() {
+                object.remove("spec");
+                object.remove("status");
+            }
+        }
+        ("batch", "Job") => transform_job(&mut object),
+        ("resource.k8s.io", "ResourceClaim") if !manner.keep_placement => remove_status(&mut object),
+        ("", "Node") => volumes::transform_node(&mut object),
+        ("", "PersistentVolume") => volumes::transform_volume(manner, &mut object)?,
+        ("", "PersistentVolumeClaim") => volumes::transform_claim(manner, &mut object),
+        ("apps", "StatefulSet") => volumes::transform_claim_templates(manner, &mut object),
+        ("storage.k8s.io", "StorageClass") => volumes::transform_class(manner, &mut object),
+        ("storage.k8s.io", "CSINode") => volumes::transform_csi_node(&mut object),
+        _ => {}
+    }
+    manner.templates.for_each(kind, &mut object, &mut |template| {
+        if let Some(Value::Object(spec)) = template.get_mut("spec") {
+            remove_service_account(spec);
+            volumes::transform_pod_volumes(manner, spec);
+        }
+        if let Some(Value::Object(metadata)) = template.get_mut("metadata")
+            && !manner.allow_external_effects
+        {
+            external::remove_external_annotations(metadata);
+        }
+    });
+    Ok((object, leaving))
+}
+
+fn remove_status(object: &mut Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+}
+
+/// Whether a Job has finished.
+fn is_finished_job(object: &Value) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let is_end = |condition: &Value| condition["type"] == "Complete" || condition["type"] == "Failed";
+    object["kind"] == "Job" && conditions.filter(|it| is_end(it)).any(|it| it["status"] == "True")
+}
+
+/// Whether a controller of an applied workload creates the object. Objects of operators with custom kinds are applied:
+/// the operators may be absent.
+fn is_created_by_workload(manner: &TranslateOptions, object: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().filter(|owner| owner["controller"] == true).any(|owner| {
+        let text = |field: &str| owner[field].as_str().unwrap_or_default();
+        manner.templates.has_kind(&Kind::of(text("apiVersion"), text("kind")))
+    })
+}
+
+/// Turns a pod read from a server into one that can be created.
+pub(crate) fn reset_for_create(pod: &mut Value) {
+    if let Some(metadata) = map_field(pod, "metadata") {
+        metadata.retain(|name, _| !SERVER_METADATA_FIELDS.contains(&name.as_str()));
+    }
+    if let Some(spec) = map_field(pod, "spec") {
+        remove_service_account(spec);
+        remove_token_volume(spec);
+    }
+    if let Some(pod) = pod.as_object_mut() {
+        pod.remove("status");
+    }
+}
+
+fn transform_pod(manner: &TranslateOptions, pod: &mut Value, is_known: bool) -> Result<(), ExclusionReason> {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let has_ended = matches!(phase.as_str(), "Succeeded" | "Failed");
+    if has_ended && !is_known {
+        return Err("a pod that had ended".into());
+    }
+    let is_mirror = remove_mirror_annotation(pod);
+    if !manner.keep_placement
+        && !is_mirror
+        && let Some(Value::Object(labels)) = pod.pointer_mut("/metadata/labels")
+    {
+        NODE_TOPOLOGY_LABELS.iter().for_each(|label| drop(labels.remove(*label)));
+    }
+    if let Some(spec) = map_field(pod, "spec") {
+        if !manner.keep_placement && !is_mirror {
+            spec.remove("nodeName");
+        }
+        spec.remove("ephemeralContainers");
+        remove_token_volume(spec);
+    }
+    if !manner.keep_placement
+        && let Some(pod) = pod.as_object_mut()
+    {
+        pod.remove("status");
+        if has_ended {
+            pod.insert("status".to_owned(), serde_json::json!({"phase": phase}));
+        }
+    }
+    Ok(())
+}
+
+/// Service accounts are not applied, and a pod without its account is rejected.
+fn remove_service_account(spec: &mut Map<String, Value>) {
+    for field in ["serviceAccountName", "serviceAccount"] {
+        spec.remove(field);
+    }
+}
+
+/// Removes the mirror annotation, with which the API server accepts no other pods; returns whether there was one. A
+/// mirror pod keeps its node.
+fn remove_mirror_annotation(pod: &mut Value) -> bool {
+    let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    annotations.remove(MIRROR_ANNOTATION).is_some()
+}
+
+fn remove_token_volume(spec: &mut Map<String, Value>) {
+    let is_token =
+        |named: &Value| named["name"].as_str().is_some_and(|name| name.starts_with(TOKEN_VOLUME_PREFIX));
+    if let Some(Value::Array(volumes)) = spec.get_mut("volumes") {
+        volumes.retain(|volume| !is_token(volume));
+        if volumes.is_empty() {
+            spec.remove("volumes");
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        let Some(Value::Array(containers)) = spec.get_mut(list) else { continue };
+        for container in containers.iter_mut().filter_map(Value::as_object_mut) {
+            if let Some(Value::Array(mounts)) = container.get_mut("volumeMounts") {
+                mounts.retain(|mount| !is_token(mount));
+                if mounts.is_empty() {
+                    container.remove("volumeMounts");
+                }
+            }
+        }
+    }
+}
+
+fn transform_service(service: &mut Value) {
+    let Some(spec) = map_field(service, "spec") else { return };
+    // A headless service stays headless.
+    if spec.get("clusterIP").is_none_or(|address| address != "None") {
+        spec.remove("clusterIP");
+        spec.remove("clusterIPs");
+    }
+    spec.remove("healthCheckNodePort");
+    if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+        ports.iter_mut().filter_map(Value::as_object_mut).for_each(|port| drop(port.remove("nodePort")));
+    }
+}
+
+fn transform_job(job: &mut Value) {
+    if job.pointer("/spec/manualSelector") == Some(&Value::Bool(true)) {
+        return;
+    }
+    if let Some(spec) = map_field(job, "spec") {
+        spec.remove("selector");
+    }
+    for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
+        if let Some(labels) = job.pointer_mut(labels).and_then(Value::as_object_mut) {
+            JOB_SELECTOR_LABELS.iter().for_each(|label| drop(labels.remove(*label)));
+        }
+    }
+}

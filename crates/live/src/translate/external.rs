@@ -1,0 +1,282 @@
+//! Rules against effects outside the cluster: kinds that are excluded, and fields and annotations that are removed.
+//!
+//! Whether a custom kind has external effects depends on the controllers in the target. So kinds that workloads need
+//! are allowed, and others only if the target did not serve them before, since no controller watches them then.
+
+use kubernetes::change_filter::is_object_copy;
+use model::Kind;
+use serde_json::{Map, Value, json};
+
+use super::{ExclusionReason, TranslateOptions, map_field};
+
+/// Kinds of Kubernetes that workloads and schedulers need. An empty name stands for all kinds of a group.
+const WORKLOAD_KINDS: &[(&str, &str)] = &[
+    ("", "ConfigMap"),
+    ("", "Namespace"),
+    ("", "Node"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("", "Pod"),
+    ("", "ReplicationController"),
+    ("", "Service"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apps", ""),
+    ("batch", ""),
+    ("node.k8s.io", "RuntimeClass"),
+    ("policy", "PodDisruptionBudget"),
+    ("resource.k8s.io", ""),
+    ("scheduling.k8s.io", ""),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "CSIStorageCapacity"),
+    ("storage.k8s.io", "StorageClass"),
+];
+
+/// API groups of schedulers, which have no external effects. Kinds that create pods are not included, since only a
+/// tracer's configuration gives the paths of their pod templates.
+const SCHEDULING_GROUPS: &[&str] = &[
+    "kai.scheduler",
+    "kueue.x-k8s.io",
+    "scheduling.run.ai",
+    "scheduling.sigs.k8s.io",
+    "scheduling.volcano.sh",
+    "scheduling.x-k8s.io",
+    "topology.node.k8s.io",
+];
+
+/// Kinds of those groups that refer to other clusters.
+const MULTI_CLUSTER_KINDS: &[&str] = &["MultiKueueCluster", "MultiKueueConfig"];
+
+/// API groups, with their subdomains, whose objects represent machines, disks, load balancers, DNS names, certificates,
+/// backups or objects of other clusters. Kubernetes' own groups are covered by [`is_kubernetes_group`].
+const EXTERNAL_GROUPS: &[&str] = &[
+    "amazonaws.com",
+    "argoproj.io",
+    "azure.com",
+    "azure.microsoft.com",
+    "cattle.io",
+    "cert-manager.io",
+    "cloud.google.com",
+    "cluster.x-k8s.io",
+    "crossplane.io",
+    "external-secrets.io",
+    "fluxcd.io",
+    "gardener.cloud",
+    "gke.io",
+    "hashicorp.com",
+    "istio.io",
+    "k8s.aws",
+    "karpenter.azure.com",
+    "karpenter.k8s.aws",
+    "karpenter.sh",
+    "machine.openshift.io",
+    "machine.sapcloud.io",
+    "metal3.io",
+    "metallb.io",
+    "oci.oraclecloud.com",
+    "open-cluster-management.io",
+    "tailscale.com",
+    "terraform.io",
+    "traefik.io",
+    "upbound.io",
+    "velero.io",
+];
+
+/// Annotation prefixes, with their subdomains, on which controllers of clouds, DNS and certificates act.
+const EXTERNAL_ANNOTATIONS: &[&str] = &[
+    "amazonaws.com",
+    "azure.com",
+    "cert-manager.io",
+    "certmanager.k8s.io",
+    "cloud.google.com",
+    "cluster.x-k8s.io",
+    "cilium.io",
+    "digitalocean.com",
+    "dns.alpha.kubernetes.io",
+    "external-dns.alpha.kubernetes.io",
+    "gardener.cloud",
+    "getambassador.io",
+    "gke.io",
+    "hashicorp.com",
+    "hetzner.cloud",
+    "ingress.kubernetes.io",
+    "k8s.aws",
+    "kube-vip.io",
+    "linode.com",
+    "metallb.io",
+    "metallb.universe.tf",
+    "ngrok.com",
+    "openstack.org",
+    "oraclecloud.com",
+    "service.alpha.kubernetes.io",
+    "service.beta.kubernetes.io",
+    "service.kubernetes.io",
+    "tailscale.com",
+];
+
+/// The annotation of a node with the node IDs of CSI drivers.
+const CSI_NODE_ID_ANNOTATION: &str = "csi.volume.kubernetes.io/nodeid";
+/// The taint of a node that its cloud provider has not initialized. The target's cloud controller would look for its
+/// instance.
+const UNINITIALIZED_TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The address fields of a pod's status.
+const POD_ADDRESS_FIELDS: [&str; 4] = ["hostIP", "hostIPs", "podIP", "podIPs"];
+/// The namespaces of a cluster's own components.
+const SYSTEM_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+
+/// Returns why objects of a kind are excluded, if they are.
+pub(super) fn check_kind(manner: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
+    check_external_effects(manner, kind)?;
+    let is_familiar = is_for_workloads(kind) || manner.templates.has_kind(kind);
+    if manner.target_kinds.contains(kind) && !is_familiar && !manner.allow_external_effects {
+        return Err("of a kind that the target had before, whose controller may act outside it".into());
+    }
+    Ok(())
+}
+
+/// Removes fields with external effects.
+pub(super) fn remove_external_fields(
+    manner: &TranslateOptions,
+    kind: &Kind,
+    object: &mut Value,
+) -> Result<(), ExclusionReason> {
+    if manner.allow_external_effects {
+        return Ok(());
+    }
+    if let Some(metadata) = map_field(object, "metadata") {
+        remove_external_annotations(metadata);
+    }
+    match (&*kind.group, &*kind.kind) {
+        ("", "Service") => transform_service(object)?,
+        ("", "Node") => transform_node(object),
+        ("", "Pod") => remove_addresses(object),
+        ("", "ConfigMap") => {
+            let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+            if manner.kinds.is_none() && namespace.is_some_and(|it| SYSTEM_NAMESPACES.contains(&it)) {
+                return Err("a setting of a cluster's own components".into());
+            }
+        }
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => transform_definition(manner, object)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Removes annotations on which controllers of clouds, DNS and certificates act, and copies of the object, which
+/// contain the removed fields.
+pub(super) fn remove_external_annotations(metadata: &mut Map<String, Value>) {
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.retain(|name, _| {
+        let prefix = name.split_once('/').map_or("", |(prefix, _)| prefix);
+        !EXTERNAL_ANNOTATIONS.iter().any(|end| is_subdomain(prefix, end)) && !is_object_copy(name)
+    });
+}
+
+fn transform_service(service: &mut Value) -> Result<(), ExclusionReason> {
+    // Every provider of load balancers and DNS names has its own annotations, and no scheduler reads any.
+    if let Some(metadata) = map_field(service, "metadata") {
+        metadata.remove("annotations");
+    }
+    let Some(spec) = map_field(service, "spec") else { return Ok(()) };
+    if spec.get("type").is_some_and(|it| it == "ExternalName") {
+        return Err("a Service that stands for a name outside its cluster".into());
+    }
+    for field in [
+        "allocateLoadBalancerNodePorts",
+        "externalIPs",
+        "externalName",
+        "loadBalancerClass",
+        "loadBalancerIP",
+        "loadBalancerSourceRanges",
+    ] {
+        spec.remove(field);
+    }
+    if spec.get("type").is_some_and(|it| it == "LoadBalancer") {
+        spec.insert("type".to_owned(), "ClusterIP".into());
+    }
+    // API servers accept externalTrafficPolicy only for services with external access.
+    if spec.get("type").is_none_or(|it| it != "NodePort") {
+        spec.remove("externalTrafficPolicy");
+    }
+    if let Some(service) = service.as_object_mut() {
+        service.remove("status");
+    }
+    Ok(())
+}
+
+/// An autoscaler in the target deletes instances by `providerID`: it is replaced by one that no cloud has. KWOK's IDs
+/// are kept.
+fn transform_node(node: &mut Value) {
+    let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if let Some(Value::Object(annotations)) = node.pointer_mut("/metadata/annotations") {
+        annotations.remove(CSI_NODE_ID_ANNOTATION);
+    }
+    // The target's API server and metrics-server would contact the recorded kubelet.
+    if let Some(status) = map_field(node, "status") {
+        status.remove("daemonEndpoints");
+        if let Some(Value::Array(addresses)) = status.get_mut("addresses") {
+            addresses.retain(|address| address["type"] == "Hostname");
+        }
+    }
+    let Some(spec) = map_field(node, "spec") else { return };
+    let taints = spec.get("taints").and_then(Value::as_array);
+    let is_new = taints.into_iter().flatten().any(|taint| taint["key"] == UNINITIALIZED_TAINT);
+    let id = spec.get("providerID").and_then(Value::as_str).unwrap_or_default();
+    if is_new && id.is_empty() || !id.is_empty() && !id.starts_with("kwok:") {
+        spec.insert("providerID".to_owned(), format!("replay.kinescope.io://{name}").into());
+    }
+}
+
+/// Services of the target would route to the recorded pod.
+fn remove_addresses(pod: &mut Value) {
+    if let Some(status) = map_field(pod, "status") {
+        POD_ADDRESS_FIELDS.iter().for_each(|field| drop(status.remove(*field)));
+    }
+}
+
+/// Removes the conversion webhook, and excludes the definition if the kind is excluded.
+fn transform_definition(manner: &TranslateOptions, definition: &mut Value) -> Result<(), ExclusionReason> {
+    let text = |place: &str| definition.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    if manner.kinds.is_none() {
+        check_external_effects(manner, &Kind::new(text("/spec/group"), text("/spec/names/kind")))?;
+    }
+    if let Some(spec) = map_field(definition, "spec")
+        && spec.contains_key("conversion")
+    {
+        spec.insert("conversion".to_owned(), json!({"strategy": "None"}));
+    }
+    Ok(())
+}
+
+/// Excludes kinds with external effects, whichever controllers the target has.
+fn check_external_effects(manner: &TranslateOptions, kind: &Kind) -> Result<(), ExclusionReason> {
+    if manner.allow_external_effects || is_for_workloads(kind) {
+        return Ok(());
+    }
+    let is_external = EXTERNAL_GROUPS.iter().any(|end| is_subdomain(&kind.group, end));
+    if is_external || MULTI_CLUSTER_KINDS.contains(&&*kind.kind) {
+        return Err("of a kind that acts outside its cluster".into());
+    }
+    if is_kubernetes_group(&kind.group) {
+        return Err("of a kind that no workload needs, and that may act outside its cluster".into());
+    }
+    Ok(())
+}
+
+fn is_for_workloads(kind: &Kind) -> bool {
+    let is_needed =
+        |(group, name): &(&str, &str)| *group == &*kind.group && (name.is_empty() || *name == &*kind.kind);
+    let is_scheduling =
+        SCHEDULING_GROUPS.contains(&&*kind.group) && !MULTI_CLUSTER_KINDS.contains(&&*kind.kind);
+    is_scheduling || WORKLOAD_KINDS.iter().any(is_needed)
+}
+
+/// Whether an API group belongs to Kubernetes or its community.
+fn is_kubernetes_group(group: &str) -> bool {
+    !group.contains('.') || is_subdomain(group, "k8s.io")
+}
+
+/// Whether a domain equals another one or is a subdomain of it.
+fn is_subdomain(domain: &str, other: &str) -> bool {
+    domain.strip_suffix(other).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}

@@ -1,0 +1,409 @@
+//! User rules read from a file: a matcher for objects, and an action.
+
+use json_patch::Patch;
+use kubernetes::kinds;
+use kubernetes::selector::Selector;
+use model::Kind;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::cel_expression::CelExpression;
+use super::rule::{ExclusionReason, Rule, RuleTrigger};
+use super::{ObjectAddress, pointer};
+
+/// One rule of a file.
+#[derive(Debug)]
+pub struct FileRule {
+    /// Its name, or `rule N`.
+    name: String,
+    kinds: Vec<String>,
+    namespaces: Vec<String>,
+    selector: Option<Selector>,
+    /// The text of the selector.
+    selector_text: Option<String>,
+    trigger: Option<RuleTrigger>,
+    condition: Option<CelExpression>,
+    action: RuleAction,
+}
+
+/// The action of a rule.
+#[derive(Debug)]
+enum RuleAction {
+    Drop,
+    Edit { patch: Option<Patch>, merge: Option<Value>, set: Vec<(String, CelExpression)> },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    rules: Vec<RuleSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RuleSpec {
+    name: Option<String>,
+    #[serde(default)]
+    kinds: Vec<String>,
+    #[serde(default)]
+    namespaces: Vec<String>,
+    selector: Option<String>,
+    when: Option<TriggerSpec>,
+    #[serde(rename = "match")]
+    matches: Option<String>,
+    #[serde(default)]
+    drop: bool,
+    json_patch: Option<Value>,
+    merge_patch: Option<Value>,
+    #[serde(default)]
+    set: Vec<SetSpec>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TriggerSpec {
+    Create,
+    Update,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetSpec {
+    path: String,
+    to: String,
+}
+
+/// Parses the rules of a file; errors name the rule.
+pub fn parse_rules(file: Value) -> Result<Vec<FileRule>, String> {
+    let told: RuleFile = serde_json::from_value(file).map_err(|error| error.to_string())?;
+    let numbered = told.rules.into_iter().enumerate();
+    numbered.map(|(index, told)| FileRule::parse(index, told)).collect()
+}
+
+// === impl FileRule ===
+
+impl FileRule {
+    fn parse(index: usize, told: RuleSpec) -> Result<FileRule, String> {
+        let name = told.name.clone().unwrap_or_else(|| format!("rule {}", index + 1));
+        FileRule::parse_named(&name, told).map_err(|why| format!("{name}: {why}"))
+    }
+
+    fn parse_named(name: &str, told: RuleSpec) -> Result<FileRule, String> {
+        let expression = |text: &str| {
+            CelExpression::parse(text).map_err(|why| format!("{text:?} is no CEL expression: {why}"))
+        };
+        let is_edit = told.json_patch.is_some() || told.merge_patch.is_some() || !told.set.is_empty();
+        let deed = match (told.drop, is_edit) {
+            (true, true) => return Err("what is dropped is not changed: say one of them".to_owned()),
+            (false, false) => return Err("say drop: true, jsonPatch, mergePatch or set".to_owned()),
+            (true, false) => RuleAction::Drop,
+            (false, true) => RuleAction::Edit {
+                patch: told.json_patch.map(parse_json_patch).transpose()?,
+                merge: told.merge_patch.map(parse_merge_patch).transpose()?,
+                set: told
+                    .set
+                    .iter()
+                    .map(|set| Ok((parse_pointer(&set.path)?, expression(&set.to)?)))
+                    .collect::<Result<_, String>>()?,
+            },
+        };
+        if let Some(kind) = told.kinds.iter().find(|kind| kind.is_empty()) {
+            return Err(format!("{kind:?} is no kind"));
+        }
+        let selector = told.selector.as_deref().map(Selector::parse).transpose();
+        Ok(FileRule {
+            name: name.to_owned(),
+            kinds: told.kinds,
+            namespaces: told.namespaces,
+            selector: selector.map_err(|error| error.to_string())?,
+            selector_text: told.selector,
+            trigger: told.when.map(|when| match when {
+                TriggerSpec::Create => RuleTrigger::Created,
+                TriggerSpec::Update => RuleTrigger::Updated,
+            }),
+            condition: told.matches.as_deref().map(expression).transpose()?,
+            action: deed,
+        })
+    }
+
+    /// Its name, or `rule N`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A description for users.
+    pub fn describe(&self) -> String {
+        let mut which = match &self.kinds[..] {
+            [] => "every kind".to_owned(),
+            kinds => kinds.join(", "),
+        };
+        if !self.namespaces.is_empty() {
+            which += &format!(" in {}", self.namespaces.join(", "));
+        }
+        if let Some(selector) = &self.selector_text {
+            which += &format!(" with {selector}");
+        }
+        if let Some(expression) = &self.condition {
+            which += &format!(" where {expression:?}");
+        }
+        let when = match self.trigger {
+            None => "",
+            Some(RuleTrigger::Created) => ", before it is created",
+            Some(RuleTrigger::Updated) => ", before it is updated",
+        };
+        let deed = match &self.action {
+            RuleAction::Drop => "left out".to_owned(),
+            RuleAction::Edit { patch, merge, set } => {
+                let patch = patch.as_ref().map(|_| "a JSON patch".to_owned());
+                let merge = merge.as_ref().map(|_| "a merge patch".to_owned());
+                let set = set.iter().map(|(path, expression)| format!("{path} set to {expression:?}"));
+                patch.into_iter().chain(merge).chain(set).collect::<Vec<_>>().join(", ")
+            }
+        };
+        format!("{which}{when}: {deed}")
+    }
+
+    fn matches(&self, address: &ObjectAddress, when: RuleTrigger, object: &Value) -> Result<bool, String> {
+        let label = |key: &str| object["metadata"]["labels"].get(key)?.as_str();
+        let fits = self.trigger.is_none_or(|only| only == when)
+            && (self.kinds.is_empty() || self.kinds.iter().any(|word| is_kind_named(&address.kind, word)))
+            && (self.namespaces.is_empty()
+                || self.namespaces.iter().any(|name| **name == *address.namespace))
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(label));
+        match &self.condition {
+            Some(expression) if fits => match expression.evaluate(object)? {
+                Value::Bool(is_match) => Ok(is_match),
+                other => Err(format!("match came to {other}, which is neither true nor false")),
+            },
+            _ => Ok(fits),
+        }
+    }
+
+    fn apply_action(&self, object: &mut Value) -> Result<(), ExclusionReason> {
+        let RuleAction::Edit { patch, merge, set } = &self.action else {
+            return Err(format!("dropped by {}", self.name).into());
+        };
+        if let Some(patch) = patch {
+            json_patch::patch(object, patch).map_err(|error| self.cannot_apply(&error.to_string()))?;
+        }
+        if let Some(merge) = merge {
+            json_patch::merge(object, merge);
+        }
+        for (path, expression) in set {
+            let value = expression.evaluate(object).map_err(|why| self.cannot_apply(&why))?;
+            set_value(object, path, &value).map_err(|why| self.cannot_apply(&why))?;
+        }
+        Ok(())
+    }
+
+    fn cannot_apply(&self, why: &str) -> ExclusionReason {
+        format!("{} cannot be applied: {why}", self.name).into()
+    }
+}
+
+impl Rule for FileRule {
+    fn apply(
+        &self,
+        address: &ObjectAddress,
+        when: RuleTrigger,
+        object: &mut Value,
+    ) -> Result<(), ExclusionReason> {
+        match self.matches(address, when, object) {
+            Ok(true) => self.apply_action(object),
+            Ok(false) => Ok(()),
+            Err(why) => Err(self.cannot_apply(&why)),
+        }
+    }
+}
+
+/// Whether a name, in kubectl's syntax, stands for a kind.
+fn is_kind_named(kind: &Kind, word: &str) -> bool {
+    let (name, group) = word.split_once('.').unwrap_or((word, ""));
+    let known = kinds::of(kind);
+    let plural = known.map_or_else(|| kinds::guess_plural(&kind.kind), |known| known.plural.to_owned());
+    let is_short = known.is_some_and(|known| known.short_names.contains(&name));
+    kind.group.starts_with(group)
+        && (kind.kind.eq_ignore_ascii_case(name) || plural.eq_ignore_ascii_case(name) || is_short)
+}
+
+fn parse_json_patch(patch: Value) -> Result<Patch, String> {
+    serde_json::from_value(patch).map_err(|error| format!("jsonPatch is none: {error}"))
+}
+
+fn parse_merge_patch(patch: Value) -> Result<Value, String> {
+    if patch.is_object() { Ok(patch) } else { Err("mergePatch is none: it must be a map".to_owned()) }
+}
+
+fn parse_pointer(path: &str) -> Result<String, String> {
+    match path.strip_prefix('/') {
+        Some(inner) if !inner.is_empty() => Ok(path.to_owned()),
+        _ => Err(format!("{path:?} is no JSON pointer such as /spec/replicas")),
+    }
+}
+
+/// Sets every value that a pointer matches. Missing maps on the path are created.
+fn set_value(object: &mut Value, path: &str, value: &Value) -> Result<(), String> {
+    let (parent, field) = path.rsplit_once('/').unwrap_or(("", path));
+    create_maps(object, parent);
+    let field = pointer::unescape(field);
+    let mut trouble = None;
+    pointer::for_each(object, parent, &mut |place| match place {
+        Value::Object(fields) => drop(fields.insert(field.clone(), value.clone())),
+        Value::Array(members) => match field.parse::<usize>().ok().and_then(|at| members.get_mut(at)) {
+            Some(member) => *member = value.clone(),
+            None => trouble = Some(format!("there is no member {field} at {parent:?}")),
+        },
+        _ => trouble = Some(format!("what is at {parent:?} has no fields")),
+    });
+    trouble.map_or(Ok(()), Err)
+}
+
+/// Creates the missing maps on a path, up to the first list.
+fn create_maps(object: &mut Value, path: &str) {
+    let mut place = object;
+    for segment in path.split('/').skip(1) {
+        let Value::Object(fields) = place else { return };
+        place =
+            fields.entry(pointer::unescape(segment)).or_insert_with(|| Value::Object(serde_json::Map::new()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn deployment() -> (ObjectAddress, Value) {
+        let address = ObjectAddress {
+            kind: Kind::new("apps", "Deployment"),
+            namespace: "shop".into(),
+            name: "web".into(),
+        };
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"replicas": 3, "template": {"spec": {"containers": [
+                {"name": "a", "resources": {"requests": {"cpu": "500m"}}}, {"name": "b"}]}}}});
+        (address, object)
+    }
+
+    fn read(text: &str) -> Result<Vec<FileRule>, String> {
+        parse_rules(serde_saphyr::from_str(text).map_err(|error| error.to_string())?)
+    }
+
+    /// A Deployment after the rules.
+    fn applied(text: &str, when: RuleTrigger) -> Result<Value, ExclusionReason> {
+        let (address, mut object) = deployment();
+        for rule in read(text).unwrap() {
+            rule.apply(&address, when, &mut object)?;
+        }
+        Ok(object)
+    }
+
+    #[track_caller]
+    fn check_match(matcher: &str, expected: bool) {
+        let text = format!("rules: [{{name: it, {matcher}, drop: true}}]");
+        let is_dropped = applied(&text, RuleTrigger::Created) == Err("dropped by it".into());
+        assert_eq!(is_dropped, expected, "{matcher}");
+    }
+
+    #[test]
+    fn rules_match_by_all_conditions() {
+        for kinds in ["Deployment", "deploy", "deployments.apps", "pods, Deployment", "deployments.app"] {
+            check_match(&format!("kinds: [{kinds}]"), true);
+        }
+        check_match("kinds: [Pod]", false);
+        check_match("kinds: [deployments.batch]", false);
+        check_match("namespaces: [shop]", true);
+        check_match("namespaces: [other]", false);
+        check_match("selector: 'app in (web, api)'", true);
+        check_match("selector: app!=web", false);
+        check_match("match: object.spec.replicas > 2", true);
+        check_match("match: object.spec.replicas > 3", false);
+        check_match("when: create", true);
+        check_match("when: update", false);
+        check_match("kinds: [Deployment], match: 'object.kind == \"Pod\"'", false);
+    }
+
+    #[test]
+    fn rules_change_objects() {
+        let text = r#"
+rules:
+- kinds: [deployments]
+  jsonPatch: [{op: replace, path: /spec/replicas, value: 1}]
+- mergePatch: {metadata: {labels: {tier: test}}}
+- set:
+  - {path: /spec/replicas, to: object.spec.replicas * 7}
+  - {path: "/spec/template/spec/containers/*/resources/requests/cpu", to: "'1'"}
+  - {path: /metadata/annotations/a~1b, to: "'was ' + object.metadata.name"}
+"#;
+        let (_, mut expected) = deployment();
+        expected["spec"]["replicas"] = json!(7);
+        expected["metadata"]["labels"]["tier"] = json!("test");
+        expected["metadata"]["annotations"] = json!({"a/b": "was web"});
+        expected["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
+        assert_eq!(applied(text, RuleTrigger::Created), Ok(expected));
+    }
+
+    #[test]
+    fn the_example_of_the_documentation_works() {
+        let page = include_str!("../../../../docs/live-replay.md");
+        let (_, rest) = page.split_once("```yaml\n").unwrap();
+        let rules = read(rest.split_once("```").unwrap().0).unwrap();
+        let apply = |kind: Kind, mut object: Value| {
+            let address = ObjectAddress { kind, namespace: "shop".into(), name: "a".into() };
+            let applied = rules[1..]
+                .iter()
+                .try_for_each(|rule| rule.apply(&address, RuleTrigger::Created, &mut object));
+            applied.map(|()| object)
+        };
+        let halved = apply(Kind::new("apps", "Deployment"), json!({"spec": {"replicas": 4}})).unwrap();
+        assert_eq!(halved["spec"]["replicas"], 2);
+        let pod = apply(Kind::new("", "Pod"), json!({"spec": {}})).unwrap();
+        assert_eq!(pod["spec"]["schedulerName"], "my-scheduler");
+        let node =
+            apply(Kind::new("", "Node"), json!({"status": {"allocatable": {"cpu": "1500m"}}})).unwrap();
+        assert_eq!(node["status"]["allocatable"]["cpu"], "3");
+        let (address, mut node) = (ObjectAddress::cluster_scoped("", "Node", "n"), json!({}));
+        let dropped = rules[0].apply(&address, RuleTrigger::Created, &mut node);
+        assert_eq!(dropped, Err("dropped by nodes of its own".into()));
+    }
+
+    #[test]
+    fn objects_to_which_a_rule_cannot_be_applied_are_excluded_with_a_reason() {
+        for (rule, because) in [
+            ("jsonPatch: [{op: remove, path: /spec/none}]", "rule 1 cannot be applied"),
+            ("match: object.spec.none > 1, drop: true", "rule 1 cannot be applied"),
+            ("match: object.spec.replicas, drop: true", "came to 3, which is neither true nor false"),
+            ("set: [{path: /spec/replicas/x, to: '1'}]", "has no fields"),
+        ] {
+            let error = applied(&format!("rules: [{{{rule}}}]"), RuleTrigger::Updated).unwrap_err();
+            assert!(error.contains(because), "{rule}: {error}");
+        }
+    }
+
+    #[test]
+    fn invalid_rules_are_rejected() {
+        for (text, because) in [
+            ("rules: [{kinds: [Pod]}]", "rule 1: say drop: true, jsonPatch, mergePatch or set"),
+            ("rules: [{drop: true, mergePatch: {}}]", "say one of them"),
+            ("rules: [{name: a, match: 'object.', drop: true}]", "a: \"object.\" is no CEL expression"),
+            ("rules: [{selector: '=', drop: true}]", "rule 1: "),
+            ("rules: [{jsonPatch: [{op: jump, path: /a}]}]", "jsonPatch is none"),
+            ("rules: [{mergePatch: 7}]", "mergePatch is none"),
+            ("rules: [{set: [{path: a, to: '1'}]}]", "is no JSON pointer"),
+            ("rules: [{dorp: true}]", "dorp"),
+            ("rules: 7", ""),
+            ("[", ""),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(because), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn rules_have_descriptions() {
+        let text = "rules: [{kinds: [pods], namespaces: [a], selector: b=c, when: create, match: object.x, drop: true}]";
+        let words = read(text).unwrap()[0].describe();
+        assert_eq!(words, "pods in a with b=c where object.x, before it is created: left out");
+    }
+}

@@ -1,0 +1,272 @@
+//! The inputs of a replay, in order: a recording read a second time, with its demands known.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use calibration::observed::{OwnerKind, ParsedPod};
+use history::Changes;
+use model::{Change, JsonStr, Moment, Object, What};
+use rustc_hash::{FxHashMap, FxHasher};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use simulation::{DemandId, InitialPodState, Input, PodDemand, RecreatePolicy};
+
+use crate::demands::objects::is_being_removed;
+use crate::demands::{DemandAction, IncarnationReader, RecordedDemands};
+use crate::error::Error;
+
+/// Kinds that no component of a replay reads.
+pub(crate) const IGNORED_KINDS: [&str; 2] = ["Event", "Lease"];
+
+/// Turns recorded changes into inputs of a replay.
+pub struct InputStream<'a> {
+    demands: &'a RecordedDemands,
+    /// Whether the replay decides about a node.
+    is_scaled: &'a (dyn Fn(&Object) -> bool + Sync),
+    incarnations: IncarnationReader<'a>,
+    pods: FxHashMap<Arc<str>, ScriptedPod>,
+    /// Demands whose first pod has scheduling gates.
+    gated: FxHashMap<Arc<str>, DemandId>,
+    /// Nodes that were input.
+    nodes: BTreeSet<Arc<str>>,
+    /// Actions on demands that are still due.
+    due_actions: BinaryHeap<Reverse<(Moment, DemandId, DemandAction)>>,
+    has_started: bool,
+}
+
+/// An existing pod.
+struct ScriptedPod {
+    /// Its demand.
+    demand: DemandId,
+    /// A hash of the fields that users may change.
+    fields_hash: u64,
+}
+
+/// Labels that a pod gets from its node when it is bound (PodTopologyLabels admission).
+const LABELS_FROM_NODE: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// The fields of a pod that users may change and that affect decisions.
+#[derive(Default, Deserialize)]
+struct PodJson<'a> {
+    #[serde(borrow, default)]
+    metadata: MetadataJson<'a>,
+    #[serde(borrow, default)]
+    spec: SpecJson<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct MetadataJson<'a> {
+    #[serde(borrow)]
+    labels: Option<BTreeMap<JsonStr<'a>, &'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct SpecJson<'a> {
+    #[serde(borrow)]
+    tolerations: Option<&'a RawValue>,
+}
+
+impl<'a> InputStream<'a> {
+    /// Creates a stream of these demands.
+    pub fn new(
+        demands: &'a RecordedDemands,
+        is_scaled: &'a (dyn Fn(&Object) -> bool + Sync),
+    ) -> InputStream<'a> {
+        InputStream {
+            demands,
+            is_scaled,
+            incarnations: demands.incarnations(),
+            pods: FxHashMap::default(),
+            gated: FxHashMap::default(),
+            nodes: BTreeSet::new(),
+            due_actions: BinaryHeap::new(),
+            has_started: false,
+        }
+    }
+
+    /// Returns the input for an object that exists when the window begins.
+    pub fn initial_input(&mut self, from: Moment, object: Object) -> Result<Option<Input>, Error> {
+        self.input_for(from, What::Added(object))
+    }
+
+    /// Returns the inputs for changes after the beginning and for actions on demands until a moment, in order.
+    pub(crate) fn into_inputs(
+        mut self,
+        mut changes: Changes,
+        until: Moment,
+    ) -> impl Iterator<Item = Result<(Moment, Input), Error>> + use<'a> {
+        self.has_started = true;
+        let mut next: Option<Change> = None;
+        std::iter::from_fn(move || {
+            loop {
+                if next.is_none() {
+                    next = match changes.next().transpose() {
+                        Ok(change) => change,
+                        Err(trouble) => return Some(Err(trouble.into())),
+                    };
+                }
+                if let Some(due) = self.next_due_action(next.as_ref().map_or(until, |change| change.at)) {
+                    return Some(Ok(due));
+                }
+                let Change { at, what, .. } = next.take()?;
+                if let Some(given) = self.input_for(at, what).transpose() {
+                    return Some(given.map(|given| (at, given)));
+                }
+            }
+        })
+    }
+
+    /// Returns the next action on a demand before a moment.
+    fn next_due_action(&mut self, before: Moment) -> Option<(Moment, Input)> {
+        self.due_actions.peek().filter(|Reverse((at, ..))| *at < before)?;
+        let Reverse((at, demand, act)) = self.due_actions.pop()?;
+        let given = match act {
+            DemandAction::Withdrawn => Input::Withdrawn(demand),
+            DemandAction::Deleted => Input::PodDeleted(demand),
+            DemandAction::CleanedUp => Input::CleanedUp(demand),
+        };
+        Some((at, given))
+    }
+
+    fn input_for(&mut self, at: Moment, what: What) -> Result<Option<Input>, Error> {
+        let meta = what.object().meta();
+        match (&*meta.api_version, &*meta.kind) {
+            ("v1", "Pod") => {
+                let uid: Arc<str> = match meta.uid.as_ref().filter(|uid| !uid.is_empty()) {
+                    Some(uid) => (**uid).into(),
+                    None => format!("{}/{}", meta.namespace, meta.name).into(),
+                };
+                match &what {
+                    What::Deleted(_) => {
+                        self.pods.remove(&uid);
+                        self.gated.remove(&uid);
+                        Ok(None)
+                    }
+                    What::Added(pod) | What::Modified(pod) if self.gated.contains_key(&uid) => {
+                        let free = ParsedPod::parse(pod).ok().filter(|seen| !seen.is_gated);
+                        match free.and_then(|seen| Some((seen, self.gated.remove(&uid)?))) {
+                            Some((seen, demand)) => self.demand_input(at, demand, pod, seen),
+                            None => Ok(None),
+                        }
+                    }
+                    What::Added(pod) | What::Modified(pod) => match self.pods.get_mut(&uid) {
+                        Some(open) => {
+                            let said = std::mem::replace(&mut open.fields_hash, mutable_fields_hash(pod));
+                            let changed = said != open.fields_hash;
+                            Ok(changed.then(|| Input::PodChanged(open.demand, pod.clone())))
+                        }
+                        None => self.pod_first_seen(at, uid, pod),
+                    },
+                }
+            }
+            ("v1", "Node") => {
+                let name: Arc<str> = (*meta.name).into();
+                Ok(self.node_input(name, what))
+            }
+            (_, kind) if IGNORED_KINDS.contains(&kind) => Ok(None),
+            _ if self.has_started && self.demands.controller_pods.creates(what.object()) => Ok(None),
+            _ => Ok(Some(Input::Object(what))),
+        }
+    }
+
+    fn pod_first_seen(&mut self, at: Moment, uid: Arc<str>, pod: &Object) -> Result<Option<Input>, Error> {
+        let Ok(seen) = ParsedPod::parse(pod) else { return Ok(None) };
+        let (demand, is_first) = self.incarnations.next().map_err(Error::temp_file)?;
+        self.pods.insert(uid.clone(), ScriptedPod { demand, fields_hash: mutable_fields_hash(pod) });
+        if !is_first {
+            // Further incarnations are decided by the replay.
+            return Ok(None);
+        }
+        if seen.is_gated {
+            // It becomes input when its gates are removed.
+            self.gated.insert(uid, demand);
+            return Ok(None);
+        }
+        self.demand_input(at, demand, pod, seen)
+    }
+
+    fn demand_input(
+        &mut self,
+        at: Moment,
+        id: DemandId,
+        pod: &Object,
+        seen: ParsedPod,
+    ) -> Result<Option<Input>, Error> {
+        let has_ended = !self.has_started && seen.is_finished();
+        if has_ended {
+            return Ok(None);
+        }
+        let cause = self.demands.get(id).map_err(Error::temp_file)?;
+        // The actions of its owner are decided by the owner's controller, if the replay has that.
+        let is_made = self.demands.controller_pods.creates(pod);
+        for (when, act) in cause.actions.iter().filter(|(_, act)| !is_made || *act == DemandAction::Deleted) {
+            self.due_actions.push(Reverse((*when, id, *act)));
+        }
+        if is_made && self.has_started {
+            return Ok(None);
+        }
+        let comes_with_node = self.has_started && seen.comes_with_node;
+        if comes_with_node && seen.node.as_ref().is_none_or(|node| !self.nodes.contains(node)) {
+            // It is created with a node that the replay decides about.
+            return Ok(None);
+        }
+        let begun = (!self.has_started || comes_with_node).then(|| InitialPodState {
+            created: seen.created.map_or(at, |created| created.min(at)),
+            node: seen.node,
+            nominated: seen.nominated_node,
+            unschedulable: seen.not_scheduled.and_then(|it| Some((it.message?, it.since?))),
+            started: seen.started,
+            is_terminating: seen.is_terminating,
+        });
+        let asked = Input::parse_demand(PodDemand {
+            id,
+            pod: pod.clone(),
+            after: cause.after,
+            initial_state: begun,
+            recreate: if is_made { RecreatePolicy::Never } else { cause.recreate },
+            replica_set: seen
+                .owner
+                .filter(|owner| owner.kind == OwnerKind::ReplicaSet)
+                .map(|owner| owner.uid),
+            exit: cause.exit,
+            incarnations: cause.incarnations,
+            not_recreated_for: cause.not_recreated_for,
+        })?;
+        Ok(Some(asked))
+    }
+
+    fn node_input(&mut self, name: Arc<str>, what: What) -> Option<Input> {
+        match what {
+            What::Deleted(node) => {
+                let decided = (self.is_scaled)(&node) && is_being_removed(&node);
+                (self.nodes.remove(&name) && !decided).then_some(Input::Object(What::Deleted(node)))
+            }
+            What::Added(node) | What::Modified(node) => {
+                if self.nodes.contains(&name) {
+                    // Changes by an autoscaler to a node that it removes are decided by the replay.
+                    let decided = self.has_started && is_being_removed(&node) && (self.is_scaled)(&node);
+                    return (!decided).then_some(Input::Object(What::Modified(node)));
+                }
+                if self.has_started && (self.is_scaled)(&node) {
+                    return None;
+                }
+                self.nodes.insert(name);
+                Some(Input::Object(What::Added(node)))
+            }
+        }
+    }
+}
+
+fn mutable_fields_hash(pod: &Object) -> u64 {
+    let json: PodJson<'_> = pod.view().unwrap_or_default();
+    let mut hasher = FxHasher::default();
+    for (key, value) in
+        json.metadata.labels.iter().flatten().filter(|(key, _)| !LABELS_FROM_NODE.contains(&&***key))
+    {
+        (key, value.get()).hash(&mut hasher);
+    }
+    json.spec.tolerations.map(RawValue::get).hash(&mut hasher);
+    hasher.finish()
+}

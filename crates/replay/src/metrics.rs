@@ -1,0 +1,395 @@
+//! Metrics of a cluster over a time, computed alike for recordings and replays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::quantity::Quantity;
+use model::{Moment, Object};
+use serde::{Deserialize, Serialize};
+use simulation::Requests;
+
+/// Accumulates metrics, event by event.
+#[derive(Clone, Debug)]
+pub struct MetricsAccumulator {
+    now: Moment,
+    start: Moment,
+    bound: u64,
+    waited: Histogram,
+    evictions: BTreeMap<&'static str, u64>,
+    failed_attempts: u64,
+    requested: Requests,
+    allocatable: Requests,
+    nodes: BTreeMap<Arc<str>, NodeAllocation>,
+    node_count: u64,
+    pending_pods: i64,
+    integrals: TimeIntegrals,
+    nodes_added: u64,
+    nodes_removed: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NodeAllocation {
+    /// Whether the node exists. A deleted one is kept while pods are on it.
+    exists: bool,
+    allocatable: Requests,
+    requested: Requests,
+}
+
+/// Integrals of quantities over time, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct TimeIntegrals {
+    cpu_requested: f64,
+    cpu_allocatable: f64,
+    memory_requested: f64,
+    memory_allocatable: f64,
+    nodes: f64,
+    pending_pods: f64,
+}
+
+/// Metrics of a cluster over a time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayMetrics {
+    /// Pods that were bound.
+    pub pods_bound: u64,
+    /// How long those pods had been pending, in seconds.
+    pub waited: WaitTimes,
+    /// The number of unschedulable attempts, where known.
+    #[serde(rename = "refusals")]
+    pub failed_attempts: u64,
+    /// Evicted pods, by kind of eviction.
+    #[serde(rename = "lost")]
+    pub evictions: BTreeMap<&'static str, u64>,
+    /// The share of allocatable resources that pods requested, averaged over time.
+    pub utilization: Utilization,
+    /// The average number of nodes.
+    pub nodes: f64,
+    /// The number of nodes added.
+    #[serde(rename = "nodesCame")]
+    pub nodes_added: u64,
+    /// The number of nodes removed.
+    #[serde(rename = "nodesWent")]
+    pub nodes_removed: u64,
+    /// The average number of pending pods.
+    #[serde(rename = "waiting")]
+    pub pending_pods: f64,
+    /// The distribution of pending times.
+    #[serde(skip)]
+    wait_histogram: Histogram,
+}
+
+/// Statistics of pending times, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct WaitTimes {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub longest: f64,
+}
+
+/// Pending times of a replay, compared with those recorded. Where many pods were pending almost equally long, a few
+/// pods move quantiles far; shares of pods are robust.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WaitComparison {
+    /// The share of pods below the recorded median.
+    pub p50: f64,
+    /// The share below the recorded 90th percentile.
+    pub p90: f64,
+    /// The share below the recorded 99th percentile.
+    pub p99: f64,
+    /// The maximum difference between the two cumulative distributions.
+    #[serde(rename = "apart")]
+    pub max_difference: f64,
+}
+
+/// The share of allocatable resources that was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Utilization {
+    pub cpu: f64,
+    pub memory: f64,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeJson {
+    #[serde(default)]
+    status: NodeStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+struct NodeStatusJson {
+    #[serde(default)]
+    allocatable: BTreeMap<String, serde_json::Value>,
+}
+
+// === impl MetricsAccumulator ===
+
+impl MetricsAccumulator {
+    /// Creates an empty accumulator.
+    pub fn new(start: Moment) -> MetricsAccumulator {
+        MetricsAccumulator {
+            now: start,
+            start,
+            bound: 0,
+            waited: Histogram::default(),
+            evictions: BTreeMap::new(),
+            failed_attempts: 0,
+            requested: Requests::default(),
+            allocatable: Requests::default(),
+            nodes: BTreeMap::new(),
+            node_count: 0,
+            pending_pods: 0,
+            integrals: TimeIntegrals::default(),
+            nodes_added: 0,
+            nodes_removed: 0,
+        }
+    }
+
+    /// Advances the time.
+    pub fn advance_to(&mut self, now: Moment) {
+        let seconds = now.nanos_since(self.now).max(0) as f64 / 1e9;
+        self.now = self.now.max(now);
+        let area = &mut self.integrals;
+        area.cpu_requested += self.requested.milli_cpu as f64 * seconds;
+        area.cpu_allocatable += self.allocatable.milli_cpu as f64 * seconds;
+        area.memory_requested += self.requested.memory as f64 * seconds;
+        area.memory_allocatable += self.allocatable.memory as f64 * seconds;
+        area.nodes += self.node_count as f64 * seconds;
+        area.pending_pods += self.pending_pods as f64 * seconds;
+    }
+
+    /// A pod was bound that was created at `created`.
+    pub fn pod_bound(&mut self, at: Moment, created: Moment) {
+        self.bound += 1;
+        self.waited.add(at.nanos_since(created).max(0));
+    }
+
+    /// A pod claims resources on a node. A deleted node has none.
+    pub fn claim_resources(&mut self, at: Moment, node: &str, requests: Requests) {
+        self.add_requests(at, node, requests, 1);
+    }
+
+    /// A pod releases its resources.
+    pub fn release_resources(&mut self, at: Moment, node: &str, requests: Requests) {
+        self.add_requests(at, node, requests, -1);
+    }
+
+    fn add_requests(&mut self, at: Moment, node: &str, requests: Requests, times: i64) {
+        self.advance_to(at);
+        if !self.nodes.contains_key(node) {
+            self.nodes.insert(node.into(), NodeAllocation::default());
+        }
+        let Some(known) = self.nodes.get_mut(node) else { return };
+        known.requested.add_times(requests, times);
+        if known.exists {
+            self.requested.add_times(requests, times);
+        } else if known.requested == Requests::default() {
+            self.nodes.remove(node);
+        }
+    }
+
+    /// Adds `delta` to the number of pending pods.
+    pub fn add_pending(&mut self, at: Moment, delta: i64) {
+        self.advance_to(at);
+        self.pending_pods += delta;
+    }
+
+    /// A pod was unschedulable in an attempt.
+    pub fn pod_unschedulable(&mut self) {
+        self.failed_attempts += 1;
+    }
+
+    /// Pods were evicted.
+    pub fn pods_evicted(&mut self, why: &'static str, count: u64) {
+        *self.evictions.entry(why).or_default() += count;
+    }
+
+    /// A node was added or changed.
+    pub fn set_node(&mut self, at: Moment, node: &Object) {
+        self.advance_to(at);
+        let name: Arc<str> = (*node.meta().name).into();
+        let room = allocatable_of(node);
+        let known = self.nodes.entry(name).or_default();
+        let is_new = !std::mem::replace(&mut known.exists, true);
+        if is_new {
+            self.node_count += 1;
+            self.requested.add_times(known.requested, 1);
+        }
+        self.allocatable.add_times(known.allocatable, -1);
+        self.allocatable.add_times(room, 1);
+        known.allocatable = room;
+        self.nodes_added += u64::from(is_new && at > self.start);
+    }
+
+    /// A node was removed.
+    pub fn remove_node(&mut self, at: Moment, name: &str) {
+        self.advance_to(at);
+        let Some(known) = self.nodes.get_mut(name).filter(|known| known.exists) else { return };
+        self.allocatable.add_times(known.allocatable, -1);
+        self.requested.add_times(known.requested, -1);
+        self.node_count -= 1;
+        self.nodes_removed += 1;
+        if known.requested == Requests::default() {
+            self.nodes.remove(name);
+        } else {
+            *known = NodeAllocation { requested: known.requested, ..NodeAllocation::default() };
+        }
+    }
+
+    /// Returns the metrics.
+    pub fn finish(mut self, end: Moment) -> ReplayMetrics {
+        self.advance_to(end);
+        let seconds = end.nanos_since(self.start).max(1) as f64 / 1e9;
+        let share = |taken: f64, room: f64| if room > 0.0 { taken / room } else { 0.0 };
+        ReplayMetrics {
+            pods_bound: self.bound,
+            waited: WaitTimes {
+                mean: self.waited.mean(),
+                p50: self.waited.quantile(0.5),
+                p90: self.waited.quantile(0.9),
+                p99: self.waited.quantile(0.99),
+                longest: self.waited.longest as f64 / 1e9,
+            },
+            failed_attempts: self.failed_attempts,
+            evictions: self.evictions,
+            utilization: Utilization {
+                cpu: share(self.integrals.cpu_requested, self.integrals.cpu_allocatable),
+                memory: share(self.integrals.memory_requested, self.integrals.memory_allocatable),
+            },
+            nodes: self.integrals.nodes / seconds,
+            nodes_added: self.nodes_added,
+            nodes_removed: self.nodes_removed,
+            pending_pods: self.integrals.pending_pods / seconds,
+            wait_histogram: self.waited,
+        }
+    }
+}
+
+// === impl ReplayMetrics ===
+
+impl ReplayMetrics {
+    /// Compares pending times with those recorded.
+    pub fn compare_waits(&self, recorded: &ReplayMetrics) -> WaitComparison {
+        let below = |share| self.wait_histogram.share_below(recorded.wait_histogram.bucket_at(share));
+        let apart = |bucket: &i32| {
+            (self.wait_histogram.share_below(*bucket) - recorded.wait_histogram.share_below(*bucket)).abs()
+        };
+        let buckets = self.wait_histogram.buckets.keys().chain(recorded.wait_histogram.buckets.keys());
+        WaitComparison {
+            p50: below(0.5),
+            p90: below(0.9),
+            p99: below(0.99),
+            max_difference: buckets.map(apart).fold(0.0, f64::max),
+        }
+    }
+}
+
+fn allocatable_of(node: &Object) -> Requests {
+    let allocatable = node.view::<NodeJson>().unwrap_or_default().status.allocatable;
+    let of = |name: &str| {
+        let text = match allocatable.get(name)? {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Quantity::parse(&text).ok()
+    };
+    Requests {
+        milli_cpu: of("cpu").map_or(0, |cpu| cpu.milli_value()),
+        memory: of("memory").map_or(0, |memory| memory.value()),
+    }
+}
+
+/// A histogram of durations of bounded size: buckets grow by one percent.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Histogram {
+    buckets: BTreeMap<i32, u64>,
+    count: u64,
+    sum: f64,
+    longest: i64,
+}
+
+const BUCKET_GROWTH: f64 = 1.01;
+
+impl Histogram {
+    fn add(&mut self, nanos: i64) {
+        let bucket =
+            if nanos <= 0 { i32::MIN } else { ((nanos as f64).ln() / BUCKET_GROWTH.ln()).floor() as i32 };
+        *self.buckets.entry(bucket).or_default() += 1;
+        self.count += 1;
+        self.sum += nanos as f64;
+        self.longest = self.longest.max(nanos);
+    }
+
+    fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 / 1e9 }
+    }
+
+    /// In seconds.
+    fn quantile(&self, share: f64) -> f64 {
+        match self.bucket_at(share) {
+            i32::MIN => 0.0,
+            bucket => BUCKET_GROWTH.powf(f64::from(bucket) + 0.5) / 1e9,
+        }
+    }
+
+    fn bucket_at(&self, share: f64) -> i32 {
+        let wanted = (self.count as f64 * share).floor() as u64;
+        let mut seen = 0;
+        let mut counted = self.buckets.iter().map(|(bucket, count)| {
+            seen += count;
+            (*bucket, seen)
+        });
+        counted.find(|(_, seen)| *seen > wanted).map_or(i32::MIN, |(bucket, _)| bucket)
+    }
+
+    /// The share of values in lower buckets, plus half of those in this bucket.
+    fn share_below(&self, bucket: i32) -> f64 {
+        let less: u64 = self.buckets.range(..bucket).map(|(_, count)| count).sum();
+        let equal = self.buckets.get(&bucket).copied().unwrap_or(0);
+        if self.count == 0 { 0.0 } else { (less as f64 + equal as f64 / 2.0) / self.count as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_compared_by_shares_of_pods() {
+        let at = |nanos: i64| Moment::from_nanos(nanos);
+        let figures = |waits: &dyn Fn(i64) -> i64| {
+            let mut ledger = MetricsAccumulator::new(at(0));
+            (1..=1000).for_each(|pod| ledger.pod_bound(at(waits(pod)), at(0)));
+            ledger.finish(at(1_000_000_000))
+        };
+        let recorded = figures(&|pod| pod * 1_000_000);
+        // A tenth of the pods, of the slower half, is ten times as fast.
+        let replayed = figures(&|pod| if pod > 900 { pod * 100_000 } else { pod * 1_000_000 });
+        let waits = replayed.compare_waits(&recorded);
+        let near = |a: f64, b: f64| (a - b).abs() < 0.02;
+        assert!(near(waits.p50, 0.6) && near(waits.p90, 1.0) && near(waits.p99, 1.0), "{waits:?}");
+        assert!(near(waits.max_difference, 0.1), "{waits:?}");
+        let same = recorded.compare_waits(&recorded);
+        assert!(near(same.p50, 0.5) && near(same.p90, 0.9) && same.max_difference == 0.0, "{same:?}");
+    }
+
+    #[test]
+    fn pods_of_a_node_count_again_when_it_returns() {
+        let at = |second: i64| Moment::from_nanos(second * 1_000_000_000);
+        let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"status":{"allocatable":{"cpu":"4","memory":"4"}}}"#;
+        let node = Object::parse(node).unwrap();
+        let takes = Requests { milli_cpu: 2_000, memory: 2 };
+        let mut ledger = MetricsAccumulator::new(at(0));
+        ledger.set_node(at(0), &node);
+        ledger.claim_resources(at(0), "n", takes);
+        ledger.remove_node(at(10), "n");
+        ledger.set_node(at(20), &node);
+        ledger.release_resources(at(25), "n", takes);
+        let figures = ledger.finish(at(30));
+        // Half of the node for 15 of the 20 seconds that it existed.
+        assert_eq!((figures.utilization.cpu, figures.utilization.memory), (0.375, 0.375));
+        assert_eq!((figures.nodes, figures.nodes_added, figures.nodes_removed), (20.0 / 30.0, 1, 1));
+    }
+}

@@ -1,0 +1,177 @@
+//! The analysis of a recording before its replay: demands, metrics, and measured latencies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use autoscaler::{Delay, Provisioning};
+use calibration::observed::ObservedChange;
+use calibration::{LatencyMeter, ProvisioningMeter};
+use history::History;
+use model::{Moment, Object, What};
+use serde::Deserialize;
+use simulation::latency::Latencies;
+
+use super::node_scaling::NodeScaling;
+use super::recording_analysis::RecordingAnalysis;
+use super::run::RunPlan;
+use crate::demands::EvictionKind;
+use crate::error::Error;
+use crate::play::extract_demands;
+use crate::recording_metrics::RecordingMeter;
+
+/// Latencies, node names and loop times measured from a recording.
+struct RecordingMeasurements {
+    latencies: Latencies,
+    /// Provisioning times of new nodes, by group.
+    provisioning: Vec<Option<Provisioning>>,
+    /// The names of added nodes, by group, in order.
+    node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    /// When the autoscaler's first loop of the window began, according to its status.
+    first_loop: Option<Moment>,
+}
+
+/// Collects measurements, change by change.
+struct MeasurementCollector<'a> {
+    plan: &'a RunPlan,
+    latencies: LatencyMeter,
+    provisioning: ProvisioningMeter<'a>,
+    node_names: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    /// All names in `node_names`.
+    seen_names: BTreeSet<Arc<str>>,
+    first_loop: Option<Moment>,
+}
+
+/// The fields of a ConfigMap that show loops.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ConfigMap {
+    data: BTreeMap<String, String>,
+}
+
+impl RunPlan {
+    /// Extracts the demands of the recording, and takes from it the settings that are to be as recorded.
+    /// `should_continue` is called with the recorded time reached, and returns false to cancel. Returns also whether
+    /// provisioning times were to be measured and could not.
+    pub fn analyze_recording(
+        &mut self,
+        history: &History,
+        should_continue: impl FnMut(Moment) -> bool,
+    ) -> Result<(RecordingAnalysis, bool), Error> {
+        let (known, measured) = analyze(self, history, should_continue)?;
+        let RecordingMeasurements { latencies: pace, provisioning, node_names: names, first_loop } = measured;
+        if self.measured.node_names {
+            self.node_names = names;
+        }
+        if self.measured.latencies {
+            self.latencies = pace;
+            let interval = i64::try_from(self.autoscaler.scan_interval.as_nanos()).unwrap_or(i64::MAX);
+            self.autoscaler_start =
+                first_loop.map_or(self.autoscaler_start, |first| first.plus_nanos(interval.saturating_neg()));
+        }
+        let unmeasured = self.measured.provisioning && !self.set_provisioning(provisioning);
+        Ok((known, unmeasured))
+    }
+
+    /// Sets the provisioning times of groups to the recorded ones; groups without new nodes get those of all others.
+    /// Returns false if no new node was recorded.
+    fn set_provisioning(&mut self, measured: Vec<Option<Provisioning>>) -> bool {
+        if measured.iter().all(Option::is_none) {
+            return false;
+        }
+        let all = |delay: fn(&Provisioning) -> &Delay| {
+            let spans = measured.iter().flatten().flat_map(|it| match delay(it) {
+                Delay::Constant(span) => vec![*span],
+                Delay::PerItem(work) => vec![work.base],
+                Delay::Samples(spans) => spans.clone(),
+                Delay::SamplesByTime(spans) => spans.iter().map(|(_, span)| *span).collect(),
+            });
+            let mut spans: Vec<_> = spans.collect();
+            spans.sort_unstable();
+            Delay::Samples(spans)
+        };
+        let usual = Provisioning {
+            registers_after: all(|it| &it.registers_after),
+            ready_after: all(|it| &it.ready_after),
+        };
+        for (group, measured) in self.groups.iter_mut().zip(measured) {
+            group.provisioning = measured.unwrap_or_else(|| usual.clone());
+        }
+        true
+    }
+}
+
+/// Reads a recording for its demands, metrics and measurements.
+fn analyze(
+    plan: &RunPlan,
+    history: &History,
+    mut should_continue: impl FnMut(Moment) -> bool,
+) -> Result<(RecordingAnalysis, RecordingMeasurements), Error> {
+    let class_of = |node: &Object| Some(plan.classes.class_of(node));
+    let mut recorded = RecordingMeter::new(plan.part.window.from);
+    let mut measuring = MeasurementCollector::new(plan);
+    let scales = plan.node_scaling == NodeScaling::Autoscaled;
+    let controllers = crate::level::controllers(plan.level, scales);
+    let counted = Some(&mut recorded);
+    let causes =
+        extract_demands(history, &plan.part, scales, controllers, &class_of, counted, |at, seen| {
+            measuring.observe(at, seen);
+            if should_continue(at) { Ok(()) } else { Err(Error::Stopped) }
+        })?;
+    for (why, count) in causes.totals.evictions.iter().filter(|(lost, _)| **lost != EvictionKind::External) {
+        recorded.pods_evicted(why.as_str(), *count);
+    }
+    let (figures, curve) = recorded.finish(plan.end);
+    Ok((RecordingAnalysis { demands: causes, metrics: figures, node_counts: curve }, measuring.finish()))
+}
+
+// === impl MeasurementCollector ===
+
+impl<'a> MeasurementCollector<'a> {
+    fn new(plan: &'a RunPlan) -> MeasurementCollector<'a> {
+        MeasurementCollector {
+            plan,
+            latencies: LatencyMeter::new(plan.seed),
+            provisioning: ProvisioningMeter::new(&plan.groups),
+            node_names: BTreeMap::new(),
+            seen_names: BTreeSet::new(),
+            first_loop: None,
+        }
+    }
+
+    fn observe(&mut self, at: Moment, change: &ObservedChange) {
+        self.latencies.observe(at, change);
+        self.provisioning.observe(at, change);
+        match (&*change.key.kind.kind, &change.what) {
+            ("Node", What::Added(node)) if at > self.plan.part.window.from => self.observe_node(node),
+            ("ConfigMap", What::Added(map) | What::Modified(map)) if self.first_loop.is_none() => {
+                self.first_loop = self.loop_start(map);
+            }
+            _ => {}
+        }
+    }
+
+    fn observe_node(&mut self, node: &Object) {
+        let Some(group) = self.plan.classes.group_of(node) else { return };
+        let name: Arc<str> = (*node.meta().name).into();
+        if self.seen_names.insert(name.clone()) {
+            self.node_names.entry(group.clone()).or_default().push(name);
+        }
+    }
+
+    fn loop_start(&self, map: &Object) -> Option<Moment> {
+        let settings = &self.plan.autoscaler;
+        let meta = map.meta();
+        let is_it = meta.name == *settings.status_config_map_name && meta.namespace == *settings.namespace;
+        let status = map.view::<ConfigMap>().ok().filter(|_| is_it)?.data.remove("status")?;
+        autoscaler::loop_start_from_status(&status).filter(|began| *began >= self.plan.part.window.from)
+    }
+
+    fn finish(self) -> RecordingMeasurements {
+        RecordingMeasurements {
+            latencies: self.latencies.finish(),
+            provisioning: self.provisioning.finish(),
+            node_names: self.node_names,
+            first_loop: self.first_loop,
+        }
+    }
+}

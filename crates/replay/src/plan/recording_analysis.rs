@@ -1,0 +1,15 @@
+//! The result of analyzing a recording.
+
+use crate::demands::RecordedDemands;
+use crate::metrics::ReplayMetrics;
+use crate::recording_metrics::NodeCountCurve;
+
+/// The demands and metrics of a recording.
+pub struct RecordingAnalysis {
+    /// The demands behind the recorded pods.
+    pub demands: RecordedDemands,
+    /// The metrics of the recording.
+    pub metrics: ReplayMetrics,
+    /// The number of nodes over time.
+    pub node_counts: NodeCountCurve,
+}

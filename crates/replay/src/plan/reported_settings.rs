@@ -1,0 +1,69 @@
+//! The settings of a replay as its report shows them.
+
+use query::autoscaler_choice::{AutoscalerSettingsSource, NodeGroupsSource};
+use query::scheduler_choice::SettingsSource;
+use serde_json::Value;
+
+use super::{NodeScaling, ReplayPlan};
+use crate::report::{
+    AutoscalerSettings, LatencySettings, ReportedSettings, SchedulerSettings, SettingsOrigin,
+};
+
+impl ReplayPlan {
+    /// Returns the settings and where they come from.
+    pub fn reported_settings(&self) -> ReportedSettings {
+        ReportedSettings {
+            scheduler: SchedulerSettings {
+                version: self.scheduler.settings.version.to_string(),
+                verified: self.scheduler.is_verified(),
+                from: match &self.scheduler.settings_source {
+                    SettingsSource::Defaults => SettingsOrigin::Defaults,
+                    SettingsSource::File(name) => SettingsOrigin::File(name.clone()),
+                    SettingsSource::History(name) => SettingsOrigin::History(name.clone()),
+                },
+                configuration: self.scheduler.configuration.clone(),
+                left_out: self.scheduler.settings.left_out.clone(),
+            },
+            autoscaler: self.reported_autoscaler_settings(),
+            latencies: LatencySettings {
+                from: if self.run.measured.latencies {
+                    SettingsOrigin::History("measured".to_owned())
+                } else {
+                    SettingsOrigin::Replay
+                },
+            },
+            overrides: self.edits.clone(),
+        }
+    }
+
+    fn reported_autoscaler_settings(&self) -> AutoscalerSettings {
+        let setup = &self.autoscaler;
+        let runs = self.run.node_scaling == NodeScaling::Autoscaled;
+        let groups_from = match &setup.groups_source {
+            NodeGroupsSource::NoGroups => SettingsOrigin::Defaults,
+            NodeGroupsSource::File(name) => SettingsOrigin::File(name.clone()),
+            NodeGroupsSource::History(told_by) => SettingsOrigin::History(told_by.to_string()),
+            NodeGroupsSource::Replay => SettingsOrigin::Replay,
+        };
+        let from = match (setup.settings_source, &groups_from) {
+            (AutoscalerSettingsSource::Defaults, _) => SettingsOrigin::Defaults,
+            (AutoscalerSettingsSource::File, groups_from) => groups_from.clone(),
+            (AutoscalerSettingsSource::History, _) => SettingsOrigin::History("its Deployment".to_owned()),
+            (AutoscalerSettingsSource::Replay, _) => SettingsOrigin::Replay,
+        };
+        AutoscalerSettings {
+            nodes: self.run.node_scaling.as_str(),
+            version: runs.then(|| setup.settings.version.to_string()),
+            verified: runs.then(|| setup.is_verified()),
+            from: runs.then_some(from),
+            flags: if runs { setup.flags.clone() } else { Vec::new() },
+            groups_from,
+            groups: match self.run.node_scaling {
+                NodeScaling::AsRecorded => Value::Array(Vec::new()),
+                NodeScaling::Autoscaled | NodeScaling::Fixed => setup.groups_document()["groups"].take(),
+            },
+            assumptions: setup.assumptions.clone(),
+            left_out: setup.settings.unsupported.clone(),
+        }
+    }
+}

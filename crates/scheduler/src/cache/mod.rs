@@ -1,0 +1,421 @@
+//! The cluster cache: nodes in the scheduler's order, the pods assigned to or assumed on them, and all other objects
+//! that a decision depends on.
+
+mod affinity_terms;
+mod domain_counts;
+mod interner;
+mod nodes;
+mod pod_counts;
+mod selector_objects;
+mod topology;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::amounts::ScalarResourceNames;
+use model::{Moment, NamespacedName};
+use rustc_hash::FxHashMap;
+
+use super::ids::{NodeId, PodId};
+use super::node::NodeSpec;
+use super::pod::{Pod, SchedulingSpec};
+use super::storage::StorageCache;
+use affinity_terms::AffinityTerms;
+use interner::Interner;
+use pod_counts::PodCounts;
+
+pub(super) use affinity_terms::{TermCounts, TermId, TermKind};
+pub(super) use domain_counts::DomainCounts;
+pub(super) use nodes::{ImageStates, NodeTable};
+pub(super) use pod_counts::{
+    CountQuery, CountedNodes, CountsId, GroupBy, NodeScope, PodFilter, PodLabels, ResolvedTerm,
+};
+pub(super) use selector_objects::{SelectorObjectKind, SelectorObjects};
+pub(super) use topology::{Topology, TopologyDomain, TopologyKeyId};
+
+/// The scheduler's cache of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct ClusterCache {
+    pub scalars: ScalarResourceNames,
+    pub nodes: NodeTable,
+    pub topology: Topology,
+    pub selector_objects: SelectorObjects,
+    pub storage: StorageCache,
+    pods: Vec<Option<CachedPod>>,
+    free_pods: Vec<PodId>,
+    /// Pods by namespace, then by name.
+    by_name: FxHashMap<Arc<str>, FxHashMap<Arc<str>, PodId>>,
+    pod_counts: PodCounts,
+    /// The number of assigned pods by priority.
+    priority_counts: BTreeMap<i32, usize>,
+    affinity_terms: AffinityTerms,
+    specs: Interner<Arc<SchedulingSpec>, SpecEntry>,
+    /// The node-local part of each of them, which many share.
+    node_local_specs: Interner<Arc<SchedulingSpec>, ()>,
+    /// Incremented by every change that invalidates [`PreFilterState`](super::pre_filter_state::PreFilterState)s, other
+    /// than of pods.
+    invalidations: u64,
+}
+
+/// A pod with its interned labels and spec.
+#[derive(Debug)]
+struct CachedPod {
+    pod: Pod,
+    labels_id: u32,
+    spec_id: u32,
+    /// The node it is assigned to or assumed on.
+    node: Option<NodeId>,
+    assumed: bool,
+}
+
+#[derive(Debug)]
+struct SpecEntry {
+    /// Its node-local part.
+    node_local: u32,
+    terms: Vec<TermId>,
+}
+
+impl pod_counts::TopologyView for (&NodeTable, &Topology) {
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)> {
+        self.0.present()
+    }
+
+    fn topology(&self) -> &Topology {
+        self.1
+    }
+}
+
+impl ClusterCache {
+    // Pods.
+
+    pub(super) fn find_pod(&self, namespace: &str, name: &str) -> Option<PodId> {
+        self.by_name.get(namespace)?.get(name).copied()
+    }
+
+    pub(super) fn pod(&self, id: PodId) -> &Pod {
+        &self.cached(id).pod
+    }
+
+    /// The node a pod is assigned to or assumed on.
+    pub(super) fn node_of(&self, id: PodId) -> Option<NodeId> {
+        self.cached(id).node
+    }
+
+    /// Whether a pod is assumed on its node and not yet confirmed by an informer event.
+    pub(super) fn is_assumed(&self, id: PodId) -> bool {
+        self.cached(id).assumed
+    }
+
+    /// The node-local part of a pod's spec, and its identifier.
+    pub(super) fn node_local_spec(&self, id: PodId) -> (u32, &Arc<SchedulingSpec>) {
+        let local = self.specs.value(self.cached(id).spec_id).node_local;
+        (local, self.node_local_specs.key(local))
+    }
+
+    /// The serials of a pod's spec and labels, which determine its `PreFilterState`. Serials are never reused.
+    pub(super) fn pre_filter_key(&self, id: PodId) -> (u64, u64) {
+        let known = self.cached(id);
+        (self.specs.serial(known.spec_id), self.pod_counts.serial(known.labels_id))
+    }
+
+    /// Every pod, by identifier.
+    #[cfg(test)]
+    pub(super) fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        let known = self.pods.iter().enumerate();
+        known.filter_map(|(id, known)| Some((PodId(id as u32), &known.as_ref()?.pod)))
+    }
+
+    /// Adds a pod; it is assigned if it names a node.
+    pub(super) fn add_pod(&mut self, mut pod: Pod) -> PodId {
+        let identity = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
+        let identity = self.pod_counts.acquire_labels(&Arc::new(identity));
+        let shape = self.acquire_spec(&pod.spec);
+        // Equal specs are stored once.
+        pod.spec = self.specs.key(shape).clone();
+        let id = self.free_pods.pop().unwrap_or(PodId(self.pods.len() as u32));
+        let NamespacedName { namespace, name } = pod.name.clone();
+        let node = pod.node_name.clone();
+        let known = Some(CachedPod { pod, labels_id: identity, spec_id: shape, node: None, assumed: false });
+        if id.index() == self.pods.len() {
+            self.pods.push(known);
+        } else {
+            self.pods[id.index()] = known;
+        }
+        self.by_name.entry(namespace).or_default().insert(name, id);
+        if let Some(node) = node {
+            self.assign_by_name(id, &node, false);
+        }
+        id
+    }
+
+    pub(super) fn remove_pod(&mut self, id: PodId) -> Pod {
+        self.unassign(id);
+        let known = self.pods[id.index()].take().expect("a pod's number is used while it is known");
+        self.free_pods.push(id);
+        let NamespacedName { namespace, name } = &known.pod.name;
+        if let Some(others) = self.by_name.get_mut(namespace) {
+            others.remove(name);
+            if others.is_empty() {
+                self.by_name.remove(namespace);
+            }
+        }
+        self.pod_counts.release_labels(known.labels_id);
+        self.release_spec(known.spec_id);
+        known.pod
+    }
+
+    /// Updates a pod, which keeps its identifier. It stays assumed on its node as long as it has no `nodeName`.
+    pub(super) fn update_pod(&mut self, id: PodId, mut pod: Pod) {
+        // By name: the identifier of a placeholder node is freed with its last pod.
+        let assumed = self.cached(id).assumed.then(|| self.cached(id).node).flatten();
+        let assumed = assumed.map(|node| self.nodes.name(node).clone());
+        self.unassign(id);
+        let identity = PodLabels { namespace: pod.name.namespace.clone(), labels: pod.labels.clone() };
+        let new_identity = self.pod_counts.acquire_labels(&Arc::new(identity));
+        let new_shape = self.acquire_spec(&pod.spec);
+        pod.spec = self.specs.key(new_shape).clone();
+        let node_name = pod.node_name.clone();
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let (old_identity, old_shape) = (known.labels_id, known.spec_id);
+        (known.pod, known.labels_id, known.spec_id, known.assumed) = (pod, new_identity, new_shape, false);
+        self.pod_counts.release_labels(old_identity);
+        self.release_spec(old_shape);
+        match (node_name, assumed) {
+            (Some(node), _) => self.assign_by_name(id, &node, false),
+            (None, Some(node)) => self.assign_by_name(id, &node, true),
+            (None, None) => {}
+        }
+    }
+
+    /// Assumes a pod on a node before its binding is observed.
+    pub(super) fn assume_pod(&mut self, id: PodId, node: NodeId) {
+        self.unassign(id);
+        self.assign(id, node, true);
+    }
+
+    /// Removes an assumed pod from its node.
+    pub(super) fn forget_pod(&mut self, id: PodId) {
+        if self.cached(id).assumed {
+            self.unassign(id);
+        }
+    }
+
+    pub(super) fn set_start_time(&mut self, id: PodId, since: Moment) {
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        known.pod.start_time = Some(since.nanos());
+    }
+
+    pub(super) fn set_nominated_node(&mut self, id: PodId, node: Option<Arc<str>>) {
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        known.pod.nominated_node = node;
+    }
+
+    /// Whether any node, existing or not, has a pod of lower priority.
+    pub(super) fn has_lower_priority_pod(&self, priority: i32) -> bool {
+        self.priority_counts.first_key_value().is_some_and(|(lowest, _)| *lowest < priority)
+    }
+
+    fn cached(&self, id: PodId) -> &CachedPod {
+        self.pods[id.index()].as_ref().expect("a pod's number is used while it is known")
+    }
+
+    fn assign_by_name(&mut self, id: PodId, node: &Arc<str>, assumed: bool) {
+        let node = self.nodes.by_name_or_placeholder(node);
+        self.assign(id, node, assumed);
+    }
+
+    fn assign(&mut self, id: PodId, node: NodeId, assumed: bool) {
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        known.node = Some(node);
+        known.assumed = assumed;
+        let (identity, living, shape) = (known.labels_id, !known.pod.terminating, known.spec_id);
+        self.nodes.update_usage(node, |load| load.add_pod(id, &known.pod));
+        *self.priority_counts.entry(known.pod.priority()).or_default() += 1;
+        let attached = self.nodes.is_present(node);
+        self.pod_counts.add_pod(identity, node, living, attached);
+        if attached {
+            self.affinity_terms.update_counts(&self.specs.value(shape).terms, node, true, &self.topology);
+            self.add_volumes(id, node);
+        }
+    }
+
+    fn unassign(&mut self, id: PodId) {
+        let known = self.pods[id.index()].as_mut().expect("a pod's number is used while it is known");
+        let Some(node) = known.node.take() else { return };
+        known.assumed = false;
+        let (identity, living, shape) = (known.labels_id, !known.pod.terminating, known.spec_id);
+        self.nodes.update_usage(node, |load| {
+            load.remove_pod(id, &known.pod);
+        });
+        let alike = self.priority_counts.get_mut(&known.pod.priority()).expect("who is on a node is counted");
+        *alike -= 1;
+        if *alike == 0 {
+            self.priority_counts.remove(&known.pod.priority());
+        }
+        let attached = self.nodes.is_present(node);
+        self.pod_counts.remove_pod(identity, node, living, attached);
+        if attached {
+            self.affinity_terms.update_counts(&self.specs.value(shape).terms, node, false, &self.topology);
+            self.storage.remove_pod(id);
+        }
+        self.nodes.release_if_unused(node);
+    }
+
+    fn add_volumes(&mut self, id: PodId, node: NodeId) {
+        let pod = &self.pods[id.index()].as_ref().expect("who is on a node is known").pod;
+        if let Some(volumes) = &pod.volumes {
+            self.storage.add_pod(id, self.nodes.name(node), &pod.name.namespace, volumes);
+        }
+    }
+
+    fn acquire_spec(&mut self, shape: &Arc<SchedulingSpec>) -> u32 {
+        let ClusterCache {
+            specs: shapes,
+            node_local_specs: local_shapes,
+            affinity_terms: wishes,
+            topology,
+            nodes,
+            ..
+        } = self;
+        let (id, new) = shapes.acquire(shape.clone(), |shape| SpecEntry {
+            node_local: local_shapes.acquire(Arc::new(shape.node_local()), |_| ()).0,
+            terms: Vec::new(),
+        });
+        if new && shape.has_affinity() {
+            let key =
+                |name: &Arc<str>| topology.key_id(name, nodes.present().map(|(id, spec)| (id, &spec.labels)));
+            shapes.value_mut(id).terms = wishes.acquire(shape, key);
+        }
+        id
+    }
+
+    fn release_spec(&mut self, shape: u32) {
+        if let Some((_, card)) = self.specs.release(shape) {
+            self.node_local_specs.release(card.node_local);
+            self.affinity_terms.release(&card.terms);
+        }
+    }
+
+    // Nodes.
+
+    /// Adds or updates a node.
+    pub(super) fn set_node(&mut self, spec: NodeSpec) -> NodeId {
+        let id = self.nodes.by_name_or_placeholder(&spec.name);
+        let old = self.nodes.is_present(id).then(|| self.nodes.spec(id));
+        let elsewhere = old.is_none_or(|old| old.labels != spec.labels || old.taints != spec.taints);
+        let on_it = self.labels_ids_on(id);
+        let was_there = self.nodes.is_present(id);
+        if elsewhere && was_there {
+            self.detach_node(id, &on_it);
+        }
+        self.nodes.set(id, spec);
+        if !was_there {
+            for pod in self.nodes.usage(id).pods.clone() {
+                self.add_volumes(pod, id);
+            }
+        }
+        if elsewhere {
+            let spec = self.nodes.spec(id);
+            self.topology.add_node(id, &spec.labels);
+            self.pod_counts.add_node(id, spec, &on_it, &self.topology);
+            self.count_terms(id, true);
+        }
+        id
+    }
+
+    /// Removes a node. Its pods stay in the cache on a placeholder node.
+    pub(super) fn remove_node(&mut self, name: &str) {
+        let Some(id) = self.nodes.by_name(name) else { return };
+        let on_it = self.labels_ids_on(id);
+        self.detach_node(id, &on_it);
+        for pod in &self.nodes.usage(id).pods {
+            self.storage.remove_pod(*pod);
+        }
+        self.nodes.remove(id);
+        self.nodes.release_if_unused(id);
+    }
+
+    fn detach_node(&mut self, id: NodeId, on_it: &[u32]) {
+        self.count_terms(id, false);
+        self.pod_counts.remove_node(id, on_it);
+        self.topology.remove_node(id);
+    }
+
+    fn labels_ids_on(&self, id: NodeId) -> Vec<u32> {
+        self.nodes.usage(id).pods.iter().map(|pod| self.cached(*pod).labels_id).collect()
+    }
+
+    fn count_terms(&mut self, id: NodeId, came: bool) {
+        for pod in &self.nodes.usage(id).pods {
+            let shape = self.pods[pod.index()].as_ref().expect("who is on a node is known").spec_id;
+            self.affinity_terms.update_counts(&self.specs.value(shape).terms, id, came, &self.topology);
+        }
+    }
+
+    // Counts.
+
+    /// The identifier of a topology key.
+    pub(super) fn topology_key(&mut self, name: &Arc<str>) -> TopologyKeyId {
+        let nodes = &self.nodes;
+        self.topology.key_id(name, nodes.present().map(|(id, spec)| (id, &spec.labels)))
+    }
+
+    /// Returns the counts for a query, which are kept up to date from now on.
+    pub(super) fn counts_for(&mut self, query: CountQuery) -> CountsId {
+        self.pod_counts.get_or_create(query, &(&self.nodes, &self.topology))
+    }
+
+    pub(super) fn counts(&self, id: CountsId) -> &DomainCounts {
+        self.pod_counts.counts(id)
+    }
+
+    /// Whether pods on a node are counted.
+    pub(super) fn is_node_counted(&self, id: CountsId, node: NodeId) -> bool {
+        self.pod_counts.is_node_counted(id, node)
+    }
+
+    /// Returns the number of eligible domains, and the lowest count of any of them except `but`.
+    pub(super) fn min_match(&self, id: CountsId, but: Option<usize>) -> (usize, Option<u32>) {
+        self.pod_counts.min_match(id, but)
+    }
+
+    pub(super) fn term_counts(&self, id: TermId) -> &TermCounts {
+        self.affinity_terms.counts(id)
+    }
+
+    pub(super) fn term_kind(&self, id: TermId) -> TermKind {
+        self.affinity_terms.term(id).kind
+    }
+
+    /// The affinity terms of existing pods that match this pod.
+    pub(super) fn terms_matching(&self, pod: &Pod) -> Vec<TermId> {
+        let namespace = &pod.name.namespace;
+        self.affinity_terms.matching(
+            namespace,
+            &pod.labels,
+            self.selector_objects.namespace_labels(namespace),
+        )
+    }
+
+    /// Changes with everything that a `PreFilterState` depends on, except pods.
+    pub(super) fn pre_filter_generation(&self) -> (u64, u64) {
+        (self.invalidations, self.affinity_terms.generation)
+    }
+
+    pub(super) fn invalidate_pre_filter_states(&mut self) {
+        self.invalidations += 1;
+    }
+
+    /// Drops all counts; each is recomputed when it is next requested.
+    pub(super) fn drop_counts(&mut self) {
+        self.pod_counts.clear_counts();
+        self.invalidations += 1;
+    }
+
+    /// Evicts the counts that have not been used for the longest time, if there are too many.
+    pub(super) fn evict_unused_counts(&mut self) {
+        if self.pod_counts.evict_unused() {
+            self.invalidations += 1;
+        }
+    }
+}

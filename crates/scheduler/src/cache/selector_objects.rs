@@ -1,0 +1,328 @@
+//! Namespaces, services, controllers, disruption budgets and device classes, as far as scheduling depends on them.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use kubernetes::labels::Labels;
+use kubernetes::read::{nullable, view};
+use kubernetes::selector::{LabelSelector, Selector};
+use model::Object;
+use serde::Deserialize;
+
+use super::super::pod::{Controller, ControllerKind};
+
+/// The objects, parsed; unreadable ones with their error.
+#[derive(Debug, Default)]
+pub(crate) struct SelectorObjects {
+    pub namespaces: BTreeMap<Arc<str>, Labels>,
+    /// By namespace and name. Only services with a selector.
+    services: BTreeMap<(Arc<str>, Arc<str>), Labels>,
+    /// By namespace.
+    controllers: BTreeMap<(Arc<str>, Controller), ControllerSelector>,
+    pub budgets: BTreeMap<(Arc<str>, Arc<str>), DisruptionBudget>,
+    /// Extended resources that are backed by device classes, by class.
+    device_resources: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    /// The errors of unreadable objects, by kind, namespace and name.
+    read_errors: BTreeMap<(SelectorObjectKind, Arc<str>, Arc<str>), Arc<str>>,
+}
+
+#[derive(Debug, PartialEq)]
+enum ControllerSelector {
+    Labels(Labels),
+    Selector(Selector),
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DisruptionBudget {
+    pub namespace: Arc<str>,
+    /// An invalid selector matches nothing.
+    pub selector: Selector,
+    pub disruptions_allowed: i32,
+    /// The names of the pods in `status.disruptedPods`.
+    pub disrupted_pods: BTreeSet<Arc<str>>,
+}
+
+/// The kind of such an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SelectorObjectKind {
+    Namespace,
+    Service,
+    Controller(ControllerKind),
+    Budget,
+    DeviceClass,
+}
+
+#[derive(Deserialize)]
+struct SelectingJson<S: Default> {
+    #[serde(
+        default = "SelectingSpecJson::default",
+        bound(deserialize = "S: Deserialize<'de>"),
+        deserialize_with = "nullable"
+    )]
+    spec: SelectingSpecJson<S>,
+}
+
+#[derive(Deserialize)]
+struct SelectingSpecJson<S> {
+    #[serde(default = "Option::default", bound(deserialize = "S: Deserialize<'de>"))]
+    selector: Option<S>,
+}
+
+impl<S> Default for SelectingSpecJson<S> {
+    fn default() -> SelectingSpecJson<S> {
+        SelectingSpecJson { selector: None }
+    }
+}
+
+#[derive(Deserialize)]
+struct BudgetJson {
+    #[serde(default, deserialize_with = "nullable")]
+    status: BudgetStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BudgetStatusJson {
+    #[serde(deserialize_with = "nullable")]
+    disruptions_allowed: i32,
+    #[serde(deserialize_with = "nullable")]
+    disrupted_pods: BTreeMap<Arc<str>, serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct NamespaceJson {
+    #[serde(default)]
+    metadata: LabelledJson,
+}
+
+#[derive(Default, Deserialize)]
+struct LabelledJson {
+    #[serde(default)]
+    labels: Labels,
+}
+
+#[derive(Deserialize)]
+struct DeviceClassJson {
+    #[serde(default, deserialize_with = "nullable")]
+    spec: DeviceClassSpecJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct DeviceClassSpecJson {
+    extended_resource_name: Option<Arc<str>>,
+}
+
+// === impl SelectorObjectKind ===
+
+impl SelectorObjectKind {
+    pub(crate) fn of(group: &str, kind: &str) -> Option<SelectorObjectKind> {
+        Some(match (group, kind) {
+            ("", "Namespace") => SelectorObjectKind::Namespace,
+            ("", "Service") => SelectorObjectKind::Service,
+            ("", "ReplicationController") => {
+                SelectorObjectKind::Controller(ControllerKind::ReplicationController)
+            }
+            ("apps", "ReplicaSet") => SelectorObjectKind::Controller(ControllerKind::ReplicaSet),
+            ("apps", "StatefulSet") => SelectorObjectKind::Controller(ControllerKind::StatefulSet),
+            ("policy", "PodDisruptionBudget") => SelectorObjectKind::Budget,
+            ("resource.k8s.io", "DeviceClass") => SelectorObjectKind::DeviceClass,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for SelectorObjectKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SelectorObjectKind::Namespace => "namespace",
+            SelectorObjectKind::Service => "service",
+            SelectorObjectKind::Controller(ControllerKind::ReplicationController) => "replicationcontroller",
+            SelectorObjectKind::Controller(ControllerKind::ReplicaSet) => "replicaset",
+            SelectorObjectKind::Controller(ControllerKind::StatefulSet) => "statefulset",
+            SelectorObjectKind::Budget => "poddisruptionbudget",
+            SelectorObjectKind::DeviceClass => "deviceclass",
+        })
+    }
+}
+
+/// Inserts a value, and returns whether it differs from the previous one.
+fn insert_if_changed<K: Ord, V: PartialEq>(map: &mut BTreeMap<K, V>, key: K, value: V) -> bool {
+    match map.entry(key) {
+        Entry::Vacant(entry) => {
+            entry.insert(value);
+            true
+        }
+        Entry::Occupied(mut entry) => {
+            let changed = *entry.get() != value;
+            entry.insert(value);
+            changed
+        }
+    }
+}
+
+// === impl SelectorObjects ===
+
+impl SelectorObjects {
+    /// Applies an object that was added, modified or deleted. Returns whether `PreFilterState`s may depend on it.
+    ///
+    /// An unreadable object is kept as an error, which rejects the pods that depend on it.
+    pub(crate) fn apply(&mut self, kind: SelectorObjectKind, object: &Object, present: bool) -> bool {
+        let meta = object.meta();
+        let (namespace, name): (Arc<str>, Arc<str>) =
+            (meta.namespace.as_ref().into(), meta.name.as_ref().into());
+        let key = (kind, namespace.clone(), name.clone());
+        let was_trouble = self.read_errors.remove(&key).is_some();
+        let changed = if present {
+            self.set(kind, namespace, name, object)
+        } else {
+            Ok(self.remove(kind, namespace, name))
+        };
+        match changed {
+            Ok(changed) => was_trouble || changed,
+            Err(trouble) => {
+                self.remove(kind, key.1.clone(), key.2.clone());
+                self.read_errors.insert(key, trouble.into());
+                true
+            }
+        }
+    }
+
+    /// The error of an unreadable service of the namespace or of the pod's controller, from which the default spread
+    /// selector is derived.
+    pub(crate) fn spreading_read_error(
+        &self,
+        namespace: &str,
+        controller: Option<&Controller>,
+    ) -> Option<String> {
+        let troubles = self.read_errors.iter().filter(|((_, other, _), _)| **other == *namespace);
+        let mut matters = troubles.filter(|((kind, _, name), _)| match kind {
+            SelectorObjectKind::Service => true,
+            SelectorObjectKind::Controller(kind) => {
+                controller.is_some_and(|controller| controller.kind == *kind && controller.name == *name)
+            }
+            _ => false,
+        });
+        matters
+            .next()
+            .map(|((kind, namespace, name), trouble)| format!("{kind} {namespace}/{name}: {trouble}"))
+    }
+
+    /// The error of an unreadable disruption budget.
+    pub(crate) fn budget_read_error(&self) -> Option<String> {
+        let mut troubles =
+            self.read_errors.iter().filter(|((kind, ..), _)| *kind == SelectorObjectKind::Budget);
+        troubles
+            .next()
+            .map(|((kind, namespace, name), trouble)| format!("{kind} {namespace}/{name}: {trouble}"))
+    }
+
+    fn set(
+        &mut self,
+        kind: SelectorObjectKind,
+        namespace: Arc<str>,
+        name: Arc<str>,
+        object: &Object,
+    ) -> Result<bool, String> {
+        Ok(match kind {
+            SelectorObjectKind::Namespace => {
+                let labels = view::<NamespaceJson>(object)?.metadata.labels;
+                insert_if_changed(&mut self.namespaces, name, labels)
+            }
+            SelectorObjectKind::Service => match view::<SelectingJson<Labels>>(object)?.spec.selector {
+                Some(selector) => insert_if_changed(&mut self.services, (namespace, name), selector),
+                None => self.services.remove(&(namespace, name)).is_some(),
+            },
+            SelectorObjectKind::Controller(kind @ ControllerKind::ReplicationController) => {
+                let labels = view::<SelectingJson<Labels>>(object)?.spec.selector.unwrap_or_default();
+                let key = (namespace, Controller { kind, name });
+                insert_if_changed(&mut self.controllers, key, ControllerSelector::Labels(labels))
+            }
+            SelectorObjectKind::Controller(kind) => {
+                let json: SelectingJson<LabelSelector> = view(object)?;
+                let selector = Selector::of(json.spec.selector.as_ref());
+                let selector = selector.map_err(|error| format!("spec.selector: {error}"))?;
+                let key = (namespace, Controller { kind, name });
+                insert_if_changed(&mut self.controllers, key, ControllerSelector::Selector(selector))
+            }
+            SelectorObjectKind::Budget => {
+                let json: SelectingJson<LabelSelector> = view(object)?;
+                let status = view::<BudgetJson>(object)?.status;
+                let budget = DisruptionBudget {
+                    namespace: namespace.clone(),
+                    selector: Selector::of(json.spec.selector.as_ref()).unwrap_or(Selector::NOTHING),
+                    disruptions_allowed: status.disruptions_allowed,
+                    disrupted_pods: status.disrupted_pods.into_keys().collect(),
+                };
+                self.budgets.insert((namespace, name), budget);
+                // Budgets matter only to preemption, which reads them each time.
+                false
+            }
+            SelectorObjectKind::DeviceClass => {
+                let json: DeviceClassJson = view(object)?;
+                let mut resources: Vec<Arc<str>> =
+                    vec![format!("deviceclass.resource.kubernetes.io/{name}").into()];
+                resources.extend(json.spec.extended_resource_name);
+                insert_if_changed(&mut self.device_resources, name, resources)
+            }
+        })
+    }
+
+    fn remove(&mut self, kind: SelectorObjectKind, namespace: Arc<str>, name: Arc<str>) -> bool {
+        match kind {
+            SelectorObjectKind::Namespace => self.namespaces.remove(&name).is_some(),
+            SelectorObjectKind::Service => self.services.remove(&(namespace, name)).is_some(),
+            SelectorObjectKind::Controller(kind) => {
+                self.controllers.remove(&(namespace, Controller { kind, name })).is_some()
+            }
+            SelectorObjectKind::Budget => {
+                self.budgets.remove(&(namespace, name));
+                false
+            }
+            SelectorObjectKind::DeviceClass => self.device_resources.remove(&name).is_some(),
+        }
+    }
+
+    /// The labels of a namespace; empty if it is unknown.
+    pub(crate) fn namespace_labels(&self, namespace: &str) -> &Labels {
+        static NONE: Labels = Labels::NONE;
+        self.namespaces.get(namespace).unwrap_or(&NONE)
+    }
+
+    /// Whether an extended resource is backed by a device class.
+    pub(crate) fn is_device_class_resource(&self, resource: &str) -> bool {
+        self.device_resources.values().flatten().any(|other| **other == *resource)
+    }
+
+    /// The selector of default spread constraints: those of the pod's services and of its controller, combined.
+    pub(crate) fn default_selector(
+        &self,
+        namespace: &Arc<str>,
+        labels: &Labels,
+        controller: Option<&Controller>,
+    ) -> Selector {
+        let in_namespace = self.services.range((namespace.clone(), Arc::from(""))..);
+        let services =
+            in_namespace.take_while(|((other, _), _)| other == namespace).map(|(_, selector)| selector);
+        let matching =
+            services.filter(|selector| selector.iter().all(|(key, value)| labels.get(key) == Some(value)));
+        let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
+        for selector in matching {
+            merged.extend(selector.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        let found =
+            controller.and_then(|controller| self.controllers.get(&(namespace.clone(), controller.clone())));
+        if let Some(ControllerSelector::Labels(selector)) = found {
+            merged.extend(selector.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        let selector = Selector::of_labels(merged);
+        match found {
+            // A selector that matches nothing has no requirements to add.
+            Some(ControllerSelector::Selector(own)) if !own.is_nothing() => selector.and(own),
+            _ => selector,
+        }
+    }
+}

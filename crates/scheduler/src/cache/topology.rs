@@ -1,0 +1,150 @@
+//! Topology keys in use: for each, the domain of every node as a small integer.
+
+use std::sync::Arc;
+
+use kubernetes::labels::Labels;
+use rustc_hash::FxHashMap;
+
+use super::super::ids::NodeId;
+
+/// The identifier of a topology key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TopologyKeyId(u32);
+
+/// A node's domain under a topology key. A node without the label has the empty value, but is not present in that
+/// domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TopologyDomain(u32);
+
+/// The topology keys in use, and the domain of every node.
+#[derive(Debug, Default)]
+pub(crate) struct Topology {
+    keys: Vec<TopologyKey>,
+    ids_by_name: FxHashMap<Arc<str>, TopologyKeyId>,
+}
+
+#[derive(Debug)]
+struct TopologyKey {
+    name: Arc<str>,
+    ids_by_value: FxHashMap<Arc<str>, u32>,
+    /// Each value with its number of nodes; the identifier is reused when no node has it.
+    node_counts: Vec<(Arc<str>, u32)>,
+    free_ids: Vec<u32>,
+    domains: Vec<TopologyDomain>,
+}
+
+const ABSENT: TopologyDomain = TopologyDomain(0);
+/// The identifier of the empty value, under every key.
+const EMPTY_VALUE: u32 = 0;
+
+// === impl TopologyDomain ===
+
+impl TopologyDomain {
+    /// Whether the node has the label.
+    pub(crate) fn is_present(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// The identifier of the value; that of the empty value if the label is absent.
+    pub(crate) fn value_id(self) -> usize {
+        (self.0 >> 1) as usize
+    }
+}
+
+// === impl Topology ===
+
+impl Topology {
+    /// The identifier of a topology key. `nodes` are all existing nodes, used if the key is new.
+    pub(crate) fn key_id<'a>(
+        &mut self,
+        name: &Arc<str>,
+        nodes: impl Iterator<Item = (NodeId, &'a Labels)>,
+    ) -> TopologyKeyId {
+        if let Some(&id) = self.ids_by_name.get(name) {
+            return id;
+        }
+        let mut key = TopologyKey {
+            name: name.clone(),
+            ids_by_value: FxHashMap::from_iter([(Arc::from(""), EMPTY_VALUE)]),
+            node_counts: vec![(Arc::from(""), 1)],
+            free_ids: Vec::new(),
+            domains: Vec::new(),
+        };
+        nodes.for_each(|(node, labels)| key.add_node(node, labels));
+        let id = TopologyKeyId(self.keys.len() as u32);
+        self.keys.push(key);
+        self.ids_by_name.insert(name.clone(), id);
+        id
+    }
+
+    /// The identifier of a topology key, if it is in use.
+    pub(crate) fn find_key(&self, name: &str) -> Option<TopologyKeyId> {
+        self.ids_by_name.get(name).copied()
+    }
+
+    /// Adds a node, or updates its labels.
+    pub(crate) fn add_node(&mut self, node: NodeId, labels: &Labels) {
+        self.keys.iter_mut().for_each(|key| key.add_node(node, labels));
+    }
+
+    pub(crate) fn remove_node(&mut self, node: NodeId) {
+        self.keys.iter_mut().for_each(|key| key.remove_node(node));
+    }
+
+    /// The domain of a node.
+    pub(crate) fn domain(&self, key: TopologyKeyId, node: NodeId) -> TopologyDomain {
+        self.keys[key.0 as usize].domains[node.index()]
+    }
+
+    /// The domain of every node, by identifier.
+    pub(crate) fn domains(&self, key: TopologyKeyId) -> &[TopologyDomain] {
+        &self.keys[key.0 as usize].domains
+    }
+
+    /// All value identifiers are below this.
+    pub(crate) fn value_id_bound(&self, key: TopologyKeyId) -> usize {
+        self.keys[key.0 as usize].node_counts.len()
+    }
+}
+
+// === impl TopologyKey ===
+
+impl TopologyKey {
+    fn add_node(&mut self, node: NodeId, labels: &Labels) {
+        if self.domains.len() <= node.index() {
+            self.domains.resize(node.index() + 1, ABSENT);
+        }
+        self.remove_node(node);
+        let Some(value) = labels.get_shared(&self.name) else { return };
+        let number = match self.ids_by_value.get(value) {
+            Some(&number) => number,
+            None => {
+                let number = self.free_ids.pop().unwrap_or(self.node_counts.len() as u32);
+                if number as usize == self.node_counts.len() {
+                    self.node_counts.push((value.clone(), 0));
+                } else {
+                    self.node_counts[number as usize] = (value.clone(), 0);
+                }
+                self.ids_by_value.insert(value.clone(), number);
+                number
+            }
+        };
+        self.node_counts[number as usize].1 += 1;
+        self.domains[node.index()] = TopologyDomain(number << 1 | 1);
+    }
+
+    fn remove_node(&mut self, node: NodeId) {
+        let Some(place) = self.domains.get_mut(node.index()) else { return };
+        let number = place.value_id();
+        if !place.is_present() {
+            return;
+        }
+        *place = ABSENT;
+        let (value, nodes) = &mut self.node_counts[number];
+        *nodes -= 1;
+        if *nodes == 0 {
+            self.ids_by_value.remove(value);
+            self.free_ids.push(number as u32);
+        }
+    }
+}

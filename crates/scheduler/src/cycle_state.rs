@@ -1,0 +1,575 @@
+//! The state of one scheduling cycle: PreFilter and Filter for one pod over the cluster cache.
+//!
+//! `run_filter_plugins` runs the plugins; `filter_node` gives the same result with the help of the filter cache.
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::cache::ClusterCache;
+use super::filter_cache::{CachedVerdict, CachedVerdicts, FilterCache};
+use super::framework::Framework;
+use super::ids::{NodeId, PodId};
+use super::node::{NodeSpec, NodeUsage};
+use super::nominator::Nominator;
+use super::plugin::Plugin;
+use super::plugins::volume_context::{PodChanges, VolumeNode, VolumePod};
+use super::plugins::{
+    dynamic_resources, inter_pod_affinity, node_affinity, node_declared_features, node_name, node_ports,
+    node_unschedulable, node_volume_limits, pod_topology_spread, taint_toleration, volume_binding,
+    volume_restrictions, volume_zone,
+};
+use super::pod::Pod;
+use super::pre_filter_state::PreFilterState;
+use super::settings::Version;
+use super::status::{Code, Status};
+use super::storage::VolumeReservation;
+
+/// The state of one pod's scheduling cycle.
+pub(super) struct CycleState<'a> {
+    pub cache: &'a ClusterCache,
+    pub framework: &'a Framework,
+    pub nominator: &'a Nominator,
+    pub pod: &'a Pod,
+    pub pod_id: PodId,
+    pub pre_filter_state: &'a PreFilterState,
+    spread: pod_topology_spread::SpreadFilter<'a>,
+    /// `None` if the plugin skips the pod.
+    affinity: Option<inter_pod_affinity::AffinityFilter<'a>>,
+    /// Filters that depend on more than the node and that this pod does not skip.
+    active_filters: SmallVec<[(u8, Plugin); 4]>,
+    volumes: VolumePluginStates,
+}
+
+/// The PreFilter states of the volume plugins; `None` if a plugin skips the pod.
+#[derive(Default)]
+struct VolumePluginStates {
+    restrictions: Option<volume_restrictions::VolumeRestrictionsState>,
+    limits: Option<node_volume_limits::NodeVolumeLimitsState>,
+    binding: Option<volume_binding::VolumeBindingState>,
+    zone: Option<volume_zone::VolumeZoneState>,
+}
+
+/// The combined result of the PreFilter plugins.
+#[derive(Debug, Default)]
+pub(super) struct PreFilterResult {
+    /// The only nodes to consider, sorted; `None` for all.
+    pub node_names: Option<Vec<Arc<str>>>,
+    /// The plugins that restricted the nodes.
+    pub plugins: Vec<Plugin>,
+}
+
+/// A node's usage with some pods added or removed: for nominated pods, and for preemption.
+#[derive(Clone)]
+pub(super) struct NodeWithChanges {
+    usage: NodeUsage,
+    spread_delta: pod_topology_spread::SpreadDelta,
+    affinity_delta: inter_pod_affinity::AffinityDelta,
+    added: Vec<PodId>,
+    removed: Vec<PodId>,
+    /// The pods nominated to the node, which every check must also pass with.
+    nominated: SmallVec<[PodId; 2]>,
+}
+
+impl<'a> CycleState<'a> {
+    pub(super) fn new(
+        cache: &'a ClusterCache,
+        framework: &'a Framework,
+        nominator: &'a Nominator,
+        pod_id: PodId,
+        pre_filter_state: &'a PreFilterState,
+    ) -> CycleState<'a> {
+        CycleState {
+            spread: pre_filter_state.hard_constraints.prepare_filter(cache),
+            affinity: pre_filter_state.affinity.prepare_filter(cache),
+            active_filters: SmallVec::new(),
+            volumes: VolumePluginStates::default(),
+            pod: cache.pod(pod_id),
+            cache,
+            framework,
+            nominator,
+            pod_id,
+            pre_filter_state,
+        }
+    }
+
+    /// Runs the PreFilter plugins. Must be called before any filter.
+    pub(super) fn run_pre_filter_plugins(&mut self) -> Result<PreFilterResult, Status> {
+        if let Some(trouble) = &self.pod.read_error {
+            return Err(Status::unresolvable(
+                Plugin::Unreadable,
+                format!("the pod cannot be understood: {trouble}"),
+            ));
+        }
+        if self.pod.spec.spread_constraints.is_empty()
+            && let Some(trouble) = self
+                .cache
+                .selector_objects
+                .spreading_read_error(&self.pod.name.namespace, self.pod.controller.as_ref())
+        {
+            let reason = format!("what the pod is spread by cannot be understood: {trouble}");
+            return Err(Status::unresolvable(Plugin::Unreadable, reason));
+        }
+        // Even if the profile lacks the plugin: a pod is never scheduled as if it had no resource claims.
+        dynamic_resources::pre_filter(&self.pod.spec)?;
+        let mut before = PreFilterResult::default();
+        let mut refused = None;
+        for plugin in &self.framework.profile.pre_filter {
+            match self.run_pre_filter_plugin(*plugin) {
+                Ok(None) => {}
+                Ok(Some(names)) => {
+                    before.plugins.push(*plugin);
+                    before.node_names = Some(match before.node_names.take() {
+                        None => names,
+                        Some(old) => {
+                            old.into_iter().filter(|name| names.binary_search(name).is_ok()).collect()
+                        }
+                    });
+                    if before.node_names.as_ref().is_some_and(Vec::is_empty) {
+                        return Err(empty_intersection_status(*plugin, &before.plugins));
+                    }
+                }
+                Err(refusal) if refusal.code == Code::Unschedulable => refused = Some(refusal),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let says_something = |(_, plugin): &&(u8, Plugin)| match plugin {
+            Plugin::PodTopologySpread => !self.pre_filter_state.hard_constraints.is_empty(),
+            Plugin::InterPodAffinity => self.affinity.is_some(),
+            Plugin::DynamicResources => {
+                self.framework.version >= Version::V1_36 && !self.pod.spec.requests.scalars.is_empty()
+            }
+            Plugin::VolumeRestrictions => self.volumes.restrictions.is_some(),
+            Plugin::NodeVolumeLimits => self.volumes.limits.is_some(),
+            Plugin::VolumeBinding => self.volumes.binding.is_some(),
+            Plugin::VolumeZone => self.volumes.zone.is_some(),
+            // The verdict of these is in the filter cache, or they do not filter.
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::NodeUnschedulable
+            | Plugin::NodeName
+            | Plugin::TaintToleration
+            | Plugin::NodeAffinity
+            | Plugin::NodePorts
+            | Plugin::NodeResourcesFit
+            | Plugin::DefaultPreemption
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::NodeDeclaredFeatures
+            | Plugin::Unreadable => false,
+        };
+        let could_not_prepare = |(_, plugin): &&(u8, Plugin)| {
+            self.framework.missing_state_errors.iter().any(|(other, _)| other == plugin)
+        };
+        let beyond = self.framework.cluster_filters.iter();
+        self.active_filters =
+            beyond.filter(|one| says_something(one) || could_not_prepare(one)).copied().collect();
+        refused.map_or(Ok(before), Err)
+    }
+
+    /// Runs one PreFilter plugin. Returns the only nodes to consider, if it restricts them.
+    fn run_pre_filter_plugin(&mut self, plugin: Plugin) -> Result<Option<Vec<Arc<str>>>, Status> {
+        let storage = &self.cache.storage;
+        let namespace = &self.pod.name.namespace;
+        let pod = self.pod.volumes.as_ref().map(|volumes| VolumePod { namespace, volumes });
+        match (plugin, pod) {
+            (Plugin::NodeAffinity, _) => return node_affinity::pre_filter(&self.pod.spec),
+            (Plugin::VolumeRestrictions, Some(pod)) => {
+                self.volumes.restrictions = volume_restrictions::pre_filter(pod, storage)?
+            }
+            (Plugin::NodeVolumeLimits, Some(pod)) => {
+                self.volumes.limits = node_volume_limits::pre_filter(pod, storage)
+            }
+            (Plugin::VolumeBinding, Some(pod)) => {
+                self.volumes.binding = volume_binding::pre_filter(pod, storage)?
+            }
+            (Plugin::VolumeZone, Some(pod)) => self.volumes.zone = volume_zone::pre_filter(pod, storage)?,
+            // These skip pods without volumes.
+            (
+                Plugin::VolumeRestrictions
+                | Plugin::NodeVolumeLimits
+                | Plugin::VolumeBinding
+                | Plugin::VolumeZone,
+                None,
+            ) => {}
+            // The state of these is in `PreFilterState` or `SchedulingSpec`, or they have none.
+            (
+                Plugin::SchedulingGates
+                | Plugin::PrioritySort
+                | Plugin::NodeUnschedulable
+                | Plugin::NodeName
+                | Plugin::TaintToleration
+                | Plugin::NodePorts
+                | Plugin::NodeResourcesFit
+                | Plugin::PodTopologySpread
+                | Plugin::InterPodAffinity
+                | Plugin::DynamicResources
+                | Plugin::DefaultPreemption
+                | Plugin::NodeResourcesBalancedAllocation
+                | Plugin::ImageLocality
+                | Plugin::DefaultBinder
+                | Plugin::NodeDeclaredFeatures
+                | Plugin::Unreadable,
+                _,
+            ) => {}
+        }
+        Ok(None)
+    }
+
+    /// Reserves volumes for the pod's unbound claims on a node; `None` if it has none.
+    pub(super) fn reserve(&self, node: NodeId) -> Result<Option<VolumeReservation>, Status> {
+        match &self.volumes.binding {
+            Some(state) if self.framework.profile.reserve.contains(&Plugin::VolumeBinding) => {
+                volume_binding::reserve(state, &self.volume_node(node), &self.cache.storage).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs the filters with and without the pods nominated to the node. Returns the identifier of the rejecting
+    /// status, or `None` if the node is feasible.
+    pub(super) fn filter_node(
+        &self,
+        node: NodeId,
+        verdicts: &mut Option<&mut CachedVerdicts>,
+        filter_cache: &mut FilterCache,
+    ) -> Option<u32> {
+        if self.nominator.has_any() {
+            let promised = self.nominated_pods(node);
+            if !promised.is_empty() {
+                let mut hypothesis = self.unchanged_node(node);
+                promised.iter().for_each(|pod| self.add_pod(&mut hypothesis, *pod, node));
+                if let Err(refusal) = self.run_filter_plugins(node, Some(&hypothesis)) {
+                    return Some(filter_cache.status_id(refusal));
+                }
+            }
+        }
+        let Some(cards) = verdicts else {
+            return self.run_filter_plugins(node, None).err().map(|refusal| filter_cache.status_id(refusal));
+        };
+        let card = self.cached_verdict(cards, node, filter_cache);
+        let all_prepared = self.framework.missing_state_errors.is_empty();
+        for &(place, plugin) in &self.active_filters {
+            if place >= card.rejected_at {
+                break;
+            }
+            let usual = match (plugin, &self.affinity) {
+                (Plugin::PodTopologySpread, _) if all_prepared => self.spread.filter(node),
+                (Plugin::InterPodAffinity, Some(affinity)) if all_prepared => affinity.filter(node),
+                _ => match self.run_filter_plugin(plugin, node, None) {
+                    Ok(()) => Ok(()),
+                    Err(refusal) => return Some(filter_cache.status_id(refusal)),
+                },
+            };
+            if let Err(usual) = usual {
+                return Some(filter_cache.common_status_id(usual));
+            }
+        }
+        card.rejected_status()
+    }
+
+    /// The cached verdict of the node-local filters, recomputed if the node has changed.
+    #[inline]
+    pub(super) fn cached_verdict<'c>(
+        &self,
+        verdicts: &'c mut CachedVerdicts,
+        node: NodeId,
+        filter_cache: &mut FilterCache,
+    ) -> &'c CachedVerdict {
+        let generation = self.cache.nodes.generation(node);
+        if !verdicts.is_current(node, generation) {
+            verdicts.put(
+                node,
+                self.cache.nodes.id_bound(),
+                self.compute_verdict(node, generation, filter_cache),
+            );
+        }
+        verdicts.get(node)
+    }
+
+    #[cold]
+    fn compute_verdict(
+        &self,
+        node: NodeId,
+        generation: u64,
+        filter_cache: &mut FilterCache,
+    ) -> CachedVerdict {
+        let (shape, spec, load) = (&*self.pod.spec, self.node(node), self.cache.nodes.usage(node));
+        let mut card = CachedVerdict {
+            generation,
+            rejected_at: u8::MAX,
+            status_id: 0,
+            taint_score: 0,
+            node_affinity_score: 0,
+            fit_score: 0,
+            balance_score: 0,
+            has_images: !self.cache.nodes.image_states(node).is_empty(),
+        };
+        let mut refused = self.check_readable(node).err().map(|refusal| (0, refusal));
+        for &(place, plugin) in &self.framework.node_local_filters {
+            if refused.is_some() {
+                break;
+            }
+            refused = self.run_filter_plugin(plugin, node, None).err().map(|refusal| (place, refusal));
+        }
+        if let Some((place, refusal)) = refused {
+            (card.rejected_at, card.status_id) = (place, filter_cache.status_id(refusal));
+            return card;
+        }
+        card.taint_score = taint_toleration::score(shape, spec);
+        card.node_affinity_score = node_affinity::score(shape, &self.framework.profile.added_affinity, spec);
+        card.fit_score = self.framework.fit.score(shape, spec, load);
+        card.balance_score = self.framework.balanced_allocation.score(shape, spec, load);
+        card
+    }
+
+    /// Runs all filters on a node with changes.
+    pub(super) fn filter_with_changes(
+        &self,
+        node: NodeId,
+        changed_node: &NodeWithChanges,
+    ) -> Result<(), Status> {
+        self.check_readable(node)?;
+        self.run_filters_with_changes(node, changed_node, &self.framework.profile.filter)
+    }
+
+    /// Runs the filters that depend on pods, on a node that passed all filters with more pods removed.
+    pub(super) fn refilter_with_changes(
+        &self,
+        node: NodeId,
+        changed_node: &NodeWithChanges,
+    ) -> Result<(), Status> {
+        self.run_filters_with_changes(node, changed_node, &self.framework.pod_dependent_filters)
+    }
+
+    fn run_filters_with_changes(
+        &self,
+        node: NodeId,
+        changed_node: &NodeWithChanges,
+        filters: &[Plugin],
+    ) -> Result<(), Status> {
+        let ask = |hypothesis: &NodeWithChanges| {
+            filters.iter().try_for_each(|plugin| self.run_filter_plugin(*plugin, node, Some(hypothesis)))
+        };
+        if !changed_node.nominated.is_empty() {
+            let mut with = changed_node.clone();
+            changed_node.nominated.iter().for_each(|pod| self.add_pod(&mut with, *pod, node));
+            ask(&with)?;
+        }
+        ask(changed_node)
+    }
+
+    /// Runs all filters in order; the first non-success status is returned.
+    fn run_filter_plugins(&self, node: NodeId, changed_node: Option<&NodeWithChanges>) -> Result<(), Status> {
+        self.check_readable(node)?;
+        self.framework
+            .profile
+            .filter
+            .iter()
+            .try_for_each(|plugin| self.run_filter_plugin(*plugin, node, changed_node))
+    }
+
+    /// Rejects a node if it or one of its pods is unreadable.
+    pub(super) fn check_readable(&self, node: NodeId) -> Result<(), Status> {
+        let (spec, load) = (self.node(node), self.cache.nodes.usage(node));
+        if let Some(trouble) = &spec.read_error {
+            let reason = format!("node(s) could not be understood: {trouble}");
+            return Err(Status::unresolvable(Plugin::Unreadable, reason));
+        }
+        if let Some(pod) = load.unreadable_pods.first().map(|pod| self.cache.pod(*pod)) {
+            let trouble = pod.read_error.as_deref().unwrap_or_default();
+            let name = &pod.name;
+            let reason = format!(
+                "node(s) had a pod that could not be understood: {}/{}: {trouble}",
+                name.namespace, name.name
+            );
+            return Err(Status::unresolvable(Plugin::Unreadable, reason));
+        }
+        Ok(())
+    }
+
+    /// Runs one filter.
+    pub(super) fn run_filter_plugin(
+        &self,
+        plugin: Plugin,
+        node: NodeId,
+        changed_node: Option<&NodeWithChanges>,
+    ) -> Result<(), Status> {
+        let (pod, shape, spec) = (self.pod, &*self.pod.spec, self.node(node));
+        let load = changed_node.map_or_else(|| self.cache.nodes.usage(node), |hypothesis| &hypothesis.usage);
+        let ClusterCache { scalars, selector_objects: relations, storage, .. } = self.cache;
+        if let Some((_, error)) =
+            self.framework.missing_state_errors.iter().find(|(other, _)| *other == plugin)
+        {
+            return Err(Status { plugin, code: Code::Error, reasons: smallvec![error.clone().into()] });
+        }
+        match plugin {
+            Plugin::NodeUnschedulable => node_unschedulable::filter(shape, spec),
+            Plugin::NodeName => node_name::filter(pod, spec),
+            Plugin::TaintToleration => taint_toleration::filter(shape, spec, self.framework.version),
+            Plugin::NodeAffinity => {
+                node_affinity::filter(shape, &self.framework.profile.added_affinity, spec)
+            }
+            Plugin::NodePorts => node_ports::filter(shape, load),
+            Plugin::NodeResourcesFit => self.framework.fit.filter(shape, spec, load, scalars, relations),
+            Plugin::PodTopologySpread => {
+                let answer = match changed_node {
+                    None => self.spread.filter(node),
+                    Some(hypothesis) => self.pre_filter_state.hard_constraints.filter_with_delta(
+                        &hypothesis.spread_delta,
+                        self.cache,
+                        node,
+                    ),
+                };
+                answer.map_err(Status::from)
+            }
+            Plugin::InterPodAffinity => {
+                let answer = match changed_node {
+                    None => self.affinity.as_ref().map_or(Ok(()), |affinity| affinity.filter(node)),
+                    // A Filter that PreFilter skipped is skipped for changed nodes too.
+                    Some(_) if self.pre_filter_state.affinity.is_skipped(self.cache) => Ok(()),
+                    Some(hypothesis) => self.pre_filter_state.affinity.filter_with_delta(
+                        &hypothesis.affinity_delta,
+                        self.cache,
+                        node,
+                    ),
+                };
+                answer.map_err(Status::from)
+            }
+            Plugin::DynamicResources if self.framework.version < Version::V1_36 => Ok(()),
+            Plugin::DynamicResources => dynamic_resources::filter(shape, spec, scalars, relations),
+            Plugin::VolumeRestrictions => self.volumes.restrictions.as_ref().map_or(Ok(()), |state| {
+                self.with_volume_changes(changed_node, |changed| {
+                    volume_restrictions::filter(state, &self.volume_node(node), changed, storage)
+                })
+            }),
+            Plugin::NodeVolumeLimits => self.volumes.limits.as_ref().map_or(Ok(()), |state| {
+                self.with_volume_changes(changed_node, |changed| {
+                    node_volume_limits::filter(state, &self.volume_node(node), changed, storage)
+                })
+            }),
+            Plugin::VolumeBinding => {
+                let state = self.volumes.binding.as_ref();
+                state.map_or(Ok(()), |state| volume_binding::filter(state, &self.volume_node(node), storage))
+            }
+            Plugin::VolumeZone => {
+                let state = self.volumes.zone.as_ref();
+                state.map_or(Ok(()), |state| volume_zone::filter(state, &self.volume_node(node)))
+            }
+            Plugin::NodeDeclaredFeatures => node_declared_features::filter(shape, spec),
+            // These do not filter.
+            Plugin::SchedulingGates
+            | Plugin::PrioritySort
+            | Plugin::DefaultPreemption
+            | Plugin::NodeResourcesBalancedAllocation
+            | Plugin::ImageLocality
+            | Plugin::DefaultBinder
+            | Plugin::Unreadable => Ok(()),
+        }
+    }
+
+    /// A node without changes.
+    pub(super) fn unchanged_node(&self, node: NodeId) -> NodeWithChanges {
+        NodeWithChanges {
+            usage: self.cache.nodes.usage(node).clone(),
+            spread_delta: self.pre_filter_state.hard_constraints.no_delta(),
+            affinity_delta: self.pre_filter_state.affinity.no_delta(),
+            added: Vec::new(),
+            removed: Vec::new(),
+            nominated: self.nominated_pods(node),
+        }
+    }
+
+    /// Adds a pod to the node.
+    pub(super) fn add_pod(&self, changed_node: &mut NodeWithChanges, id: PodId, node: NodeId) {
+        let pod = self.cache.pod(id);
+        changed_node.usage.add_pod(id, pod);
+        self.pre_filter_state.hard_constraints.update_with_pod(
+            &mut changed_node.spread_delta,
+            self.cache,
+            pod,
+            node,
+            1,
+        );
+        self.pre_filter_state.affinity.update_with_pod(
+            &mut changed_node.affinity_delta,
+            self.cache,
+            self.pod,
+            pod,
+            node,
+            1,
+        );
+        match changed_node.removed.iter().position(|other| *other == id) {
+            Some(place) => drop(changed_node.removed.remove(place)),
+            None => changed_node.added.push(id),
+        }
+    }
+
+    /// Removes a pod from the node.
+    pub(super) fn remove_pod(&self, changed_node: &mut NodeWithChanges, id: PodId, node: NodeId) {
+        let pod = self.cache.pod(id);
+        changed_node.usage.remove_pod(id, pod);
+        self.pre_filter_state.hard_constraints.update_with_pod(
+            &mut changed_node.spread_delta,
+            self.cache,
+            pod,
+            node,
+            -1,
+        );
+        self.pre_filter_state.affinity.update_with_pod(
+            &mut changed_node.affinity_delta,
+            self.cache,
+            self.pod,
+            pod,
+            node,
+            -1,
+        );
+        changed_node.removed.push(id);
+    }
+
+    fn volume_node(&self, node: NodeId) -> VolumeNode<'a> {
+        let spec = self.node(node);
+        VolumeNode { name: &spec.name, labels: &spec.labels }
+    }
+
+    /// Calls a volume plugin with the volumes of the added pods.
+    fn with_volume_changes<T>(
+        &self,
+        changed_node: Option<&NodeWithChanges>,
+        ask: impl FnOnce(&PodChanges<'_>) -> T,
+    ) -> T {
+        let Some(hypothesis) = changed_node else { return ask(&PodChanges::default()) };
+        let volumes = |pod: &PodId| {
+            let pod = self.cache.pod(*pod);
+            Some(VolumePod { namespace: &pod.name.namespace, volumes: pod.volumes.as_ref()? })
+        };
+        let with: Vec<VolumePod<'_>> = hypothesis.added.iter().filter_map(volumes).collect();
+        ask(&PodChanges { removed: &hypothesis.removed, added: &with })
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &'a NodeSpec {
+        self.cache.nodes.spec(node)
+    }
+
+    /// Other pods nominated to the node with the same or a higher priority.
+    fn nominated_pods(&self, node: NodeId) -> SmallVec<[PodId; 2]> {
+        if !self.nominator.has_any() {
+            return SmallVec::new();
+        }
+        let promised = self.nominator.nominated_pods_for_node(self.cache.nodes.name(node)).iter().copied();
+        promised
+            .filter(|id| *id != self.pod_id && self.cache.pod(*id).priority() >= self.pod.priority())
+            .collect()
+    }
+}
+
+fn empty_intersection_status(last: Plugin, narrowed_by: &[Plugin]) -> Status {
+    let mut names: Vec<&str> = narrowed_by.iter().map(|plugin| plugin.name()).collect();
+    names.sort_unstable();
+    let reason = match &names[..] {
+        [name] => format!("node(s) didn't satisfy plugin {name}"),
+        names => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", names.join(" ")),
+    };
+    Status::unresolvable(last, reason)
+}

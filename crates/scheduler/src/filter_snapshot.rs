@@ -1,0 +1,266 @@
+//! A mutable snapshot of a cluster in which the filters of one profile can be run: nodes and pods are added, moved and
+//! removed freely. No scoring and no preemption.
+
+use std::sync::Arc;
+
+use kubernetes::amounts::{ResourceAmounts, ScalarResourceNames};
+use model::{Kind, Object};
+
+use super::cache::{ClusterCache, SelectorObjectKind};
+use super::cycle_state::CycleState;
+use super::filter_cache::FilterCache;
+use super::framework::Framework;
+use super::ids::{NodeId, PodId};
+use super::node::{NodeSpec, NodeUsage};
+use super::nominator::Nominator;
+use super::plugin::Plugin;
+use super::pod::Pod;
+use super::pre_filter_state::PreFilterStateCache;
+use super::settings::{Settings, SpreadDefaults};
+use super::status::{Code, Status};
+use super::storage::StorageKind;
+
+/// A cluster snapshot with the filters of one profile.
+#[derive(Debug)]
+pub struct FilterSnapshot {
+    framework: Framework,
+    cache: ClusterCache,
+    pre_filter_states: PreFilterStateCache,
+    filter_cache: FilterCache,
+    /// Nominations do not count here.
+    no_nominations: Nominator,
+}
+
+/// The status of the filter that rejected a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulingError {
+    /// The plugin's reasons; empty if PreFilter excluded the node.
+    pub reasons: Vec<String>,
+}
+
+impl FilterSnapshot {
+    /// An empty snapshot with the plugins of the first profile.
+    pub fn new(settings: &Settings) -> FilterSnapshot {
+        let mut world = ClusterCache::default();
+        let rules = Framework::new(settings, &settings.profiles[0], &mut world.scalars);
+        FilterSnapshot {
+            framework: rules,
+            cache: world,
+            pre_filter_states: PreFilterStateCache::default(),
+            filter_cache: FilterCache::default(),
+            no_nominations: Nominator::default(),
+        }
+    }
+
+    /// Applies an object other than a node or a pod. Returns whether filters depend on its kind.
+    pub fn apply(&mut self, group: &str, kind: &str, object: &Object, present: bool) -> bool {
+        let storage = StorageKind::of(&Kind::new(group, kind));
+        let relation = SelectorObjectKind::of(group, kind);
+        if let Some(kind) = storage {
+            let meta = object.meta();
+            if present {
+                // An unreadable object is kept as such: pods that use it are rejected with its error.
+                let _ = self.cache.storage.apply(kind, object);
+            } else {
+                self.cache.storage.remove(kind, &Arc::from(&*meta.namespace), &Arc::from(&*meta.name));
+            }
+        }
+        if let Some(kind) = relation
+            && self.cache.selector_objects.apply(kind, object, present)
+        {
+            self.cache.invalidate_pre_filter_states();
+            if kind == SelectorObjectKind::DeviceClass {
+                self.filter_cache.clear();
+            }
+        }
+        storage.is_some() || relation.is_some()
+    }
+
+    /// The names of scalar resources, needed to read objects.
+    pub fn scalars(&mut self) -> &mut ScalarResourceNames {
+        &mut self.cache.scalars
+    }
+
+    /// Adds or updates a node.
+    pub fn set_node(&mut self, spec: NodeSpec) -> NodeId {
+        self.cache.set_node(spec)
+    }
+
+    /// Removes a node. Its pods stay on a placeholder until they are removed or the node is added again.
+    pub fn remove_node(&mut self, id: NodeId) {
+        let name = self.cache.nodes.name(id).clone();
+        self.cache.remove_node(&name);
+    }
+
+    /// The node of that name.
+    pub fn find_node(&self, name: &str) -> Option<NodeId> {
+        self.cache.nodes.by_name(name)
+    }
+
+    /// The node's object.
+    pub fn spec(&self, id: NodeId) -> &NodeSpec {
+        self.cache.nodes.spec(id)
+    }
+
+    /// The usage of a node by its pods.
+    pub fn usage(&self, id: NodeId) -> &NodeUsage {
+        self.cache.nodes.usage(id)
+    }
+
+    /// The sum of the requests of a node's pods.
+    pub fn requested(&self, id: NodeId) -> &ResourceAmounts {
+        &self.usage(id).requested
+    }
+
+    /// Changes with the node and with its pods.
+    pub fn generation(&self, id: NodeId) -> u64 {
+        self.cache.nodes.generation(id)
+    }
+
+    /// Returns the nodes whose generation changed since the last call, even if it was restored since.
+    pub fn take_touched(&mut self) -> Vec<NodeId> {
+        self.cache.nodes.take_touched()
+    }
+
+    /// Restores the generation of a node whose changes were all reverted, so that cached verdicts are valid again.
+    pub fn restore_generation(&mut self, id: NodeId, generation: u64) {
+        self.cache.nodes.set_generation(id, generation);
+    }
+
+    /// Adds a pod that is on no node.
+    pub fn add_pod(&mut self, mut pod: Pod) -> PodId {
+        pod.node_name = None;
+        self.cache.add_pod(pod)
+    }
+
+    /// Removes a pod.
+    pub fn remove_pod(&mut self, id: PodId) {
+        self.cache.remove_pod(id);
+    }
+
+    /// The pod of that name.
+    pub fn find_pod(&self, namespace: &str, name: &str) -> Option<PodId> {
+        self.cache.find_pod(namespace, name)
+    }
+
+    /// A pod of the snapshot.
+    pub fn pod(&self, id: PodId) -> &Pod {
+        self.cache.pod(id)
+    }
+
+    /// The node of a pod, which may be a placeholder.
+    pub fn node_of(&self, id: PodId) -> Option<NodeId> {
+        self.cache.node_of(id)
+    }
+
+    /// Assumes a pod on a node.
+    pub fn assume_pod(&mut self, pod: PodId, node: NodeId) {
+        self.cache.assume_pod(pod, node);
+    }
+
+    /// Assumes a pod on the node of that name, which may not exist.
+    pub fn assume_pod_by_node_name(&mut self, pod: PodId, node: &Arc<str>) {
+        let node = self.cache.nodes.by_name_or_placeholder(node);
+        self.cache.assume_pod(pod, node);
+    }
+
+    /// Removes a pod from its node.
+    pub fn forget_pod(&mut self, pod: PodId) {
+        self.cache.forget_pod(pod);
+    }
+
+    /// Runs the filters for a pod on one node.
+    pub fn run_filters_on_node(&mut self, pod: PodId, node: NodeId) -> Result<(), SchedulingError> {
+        self.find_passing_node(pod, std::iter::once(node), |_| true).map(drop).map_err(SchedulingError::from)
+    }
+
+    /// Returns the first acceptable node that passes the filters, or `None` if there is none.
+    pub fn run_filters_until_passing_node(
+        &mut self,
+        pod: PodId,
+        nodes: impl Iterator<Item = NodeId>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        self.find_passing_node(pod, nodes, acceptable).ok()
+    }
+
+    /// Whether a hard spread constraint of the pod honors taints, so that the taints of other nodes affect its
+    /// verdicts.
+    pub fn spread_honors_taints(&self, id: PodId) -> bool {
+        let own = &self.cache.pod(id).spec.spread_constraints;
+        match &self.framework.profile.spread {
+            _ if !own.is_empty() => own.iter().any(|it| it.hard == Some(true) && it.honor_taints),
+            SpreadDefaults::List(list) => list.iter().any(|it| it.hard && it.honor_taints),
+            SpreadDefaults::System => false,
+        }
+    }
+
+    /// Whether the pod's verdict on a node depends only on the node's object and its free resources: not on other pods'
+    /// labels, host ports or volumes.
+    pub fn depends_only_on_node(&mut self, id: PodId) -> bool {
+        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, id);
+        let (rules, world, pod) = (&self.framework, &self.cache, self.cache.pod(id));
+        let is_counted = |&(scalar, _): &(_, i64)| {
+            let name = world.scalars.name(scalar);
+            !rules.fit.ignores(name) && !world.selector_objects.is_device_class_resource(name)
+        };
+        rules.missing_state_errors.is_empty()
+            && rules.profile.filter.contains(&Plugin::NodeResourcesFit)
+            && plan.hard_constraints.is_empty()
+            && plan.affinity.is_skipped(world)
+            && pod.volumes.is_none()
+            && pod.spec.host_ports.is_empty()
+            && pod.spec.requests.scalars.iter().all(is_counted)
+    }
+
+    /// Returns the first node that passes, or the status of the last one that does not; `None` if PreFilter excludes
+    /// all of them.
+    fn find_passing_node(
+        &mut self,
+        pod: PodId,
+        nodes: impl Iterator<Item = NodeId>,
+        acceptable: impl Fn(NodeId) -> bool,
+    ) -> Result<NodeId, Option<Status>> {
+        self.filter_cache.clear_if_full();
+        let plan = self.pre_filter_states.get_or_compute(&mut self.cache, &self.framework, pod);
+        let mut look = CycleState::new(&self.cache, &self.framework, &self.no_nominations, pod, &plan);
+        let before = look.run_pre_filter_plugins().map_err(Some)?;
+        let (shape_id, shape) = self.cache.node_local_spec(pod);
+        let mut kept = before.node_names.is_none().then(|| self.filter_cache.take_verdicts(shape_id, shape));
+        let mut answer = Err(None);
+        for node in nodes {
+            let name = self.cache.nodes.name(node);
+            if before.node_names.as_ref().is_some_and(|names| names.binary_search(name).is_err()) {
+                continue;
+            }
+            match look.filter_node(node, &mut kept.as_mut(), &mut self.filter_cache) {
+                // Last, because few nodes get this far.
+                None if !acceptable(node) => {}
+                None => {
+                    answer = Ok(node);
+                    break;
+                }
+                Some(refusal) => answer = Err(Some(refusal)),
+            }
+        }
+        drop(look);
+        if let Some(kept) = kept {
+            self.filter_cache.put_verdicts_back(shape_id, kept);
+        }
+        answer.map_err(|refusal| refusal.map(|refusal| self.filter_cache.status(refusal).clone()))
+    }
+}
+
+// === impl SchedulingError ===
+
+impl From<Option<Status>> for SchedulingError {
+    fn from(refusal: Option<Status>) -> SchedulingError {
+        let Some(refusal) = refusal else { return SchedulingError { reasons: Vec::new() } };
+        match refusal.code {
+            Code::Error => SchedulingError { reasons: vec![refusal.message()] },
+            _ => {
+                SchedulingError { reasons: refusal.reasons.iter().map(|reason| reason.to_string()).collect() }
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The first node by name that passes a pod's filters, without queue, scoring and preemption.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kubernetes::read::view;
+use model::{Object, What};
+use serde::Deserialize;
+
+use super::filter_snapshot::FilterSnapshot;
+use super::ids::NodeId;
+use super::node::NodeSpec;
+use super::pod::Pod;
+use super::settings::Settings;
+
+/// A cluster in which pods are matched to nodes by the filters of the first profile.
+#[derive(Debug)]
+pub struct FirstFit {
+    snapshot: FilterSnapshot,
+    nodes: BTreeMap<Arc<str>, NodeId>,
+}
+
+#[derive(Deserialize)]
+struct PhaseJson {
+    #[serde(default)]
+    status: StatusJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusJson {
+    phase: Option<String>,
+}
+
+impl FirstFit {
+    /// An empty cluster.
+    pub fn new(settings: &Settings) -> FirstFit {
+        FirstFit { snapshot: FilterSnapshot::new(settings), nodes: BTreeMap::new() }
+    }
+
+    /// Applies an object that was added, modified or deleted. Kinds that filters do not depend on are ignored.
+    pub fn apply(&mut self, what: &What) {
+        let object = what.object();
+        let meta = object.meta();
+        let group = meta.api_version.split_once('/').map_or("", |(group, _)| group);
+        let present = matches!(what, What::Added(_) | What::Modified(_));
+        match (group, &*meta.kind) {
+            ("", "Pod") => self.apply_pod(object, present),
+            ("", "Node") if present => {
+                let spec = NodeSpec::read(object, self.snapshot.scalars());
+                let name = spec.name.clone();
+                let id = self.snapshot.set_node(spec);
+                self.nodes.insert(name, id);
+            }
+            ("", "Node") => {
+                if let Some(id) = self.nodes.remove(&*meta.name) {
+                    self.snapshot.remove_node(id);
+                }
+            }
+            (group, kind) => drop(self.snapshot.apply(group, kind, object, present)),
+        }
+    }
+
+    /// Returns the first node by name that passes the filters of a pending pod, or `None` if there is none.
+    pub fn find_node(&mut self, namespace: &str, name: &str) -> Option<Arc<str>> {
+        let pod = self.snapshot.find_pod(namespace, name)?;
+        let node =
+            self.snapshot.run_filters_until_passing_node(pod, self.nodes.values().copied(), |_| true)?;
+        Some(self.snapshot.spec(node).name.clone())
+    }
+
+    fn apply_pod(&mut self, object: &Object, present: bool) {
+        let meta = object.meta();
+        if let Some(id) = self.snapshot.find_pod(&meta.namespace, &meta.name) {
+            self.snapshot.remove_pod(id);
+        }
+        if !present || is_finished(object) {
+            return;
+        }
+        let mut pod = Pod::read(object, self.snapshot.scalars());
+        let node = pod.node_name.take();
+        let id = self.snapshot.add_pod(pod);
+        if let Some(node) = node {
+            self.snapshot.assume_pod_by_node_name(id, &node);
+        }
+    }
+}
+
+/// Finished pods use no resources of their node.
+fn is_finished(pod: &Object) -> bool {
+    let phase = view::<PhaseJson>(pod).ok().and_then(|json| json.status.phase);
+    matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use testobjects::{NodeBuilder, PodBuilder};
+
+    use super::*;
+
+    fn node(name: &str) -> NodeBuilder {
+        testobjects::node(name).allocatable("cpu", "1").allocatable("pods", "10")
+    }
+
+    fn pod(name: &str) -> PodBuilder {
+        testobjects::pod(name).namespace("a").request("cpu", "1")
+    }
+
+    #[test]
+    fn the_first_node_by_name_that_passes_the_filters_is_found() {
+        let mut fit = FirstFit::new(&Settings::default());
+        for node in [node("n3"), node("n2"), node("n1").taint("gpu:NoSchedule")] {
+            fit.apply(&node.added());
+        }
+        for name in ["p", "q"] {
+            fit.apply(&pod(name).added());
+        }
+        assert_eq!(fit.find_node("a", "p").as_deref(), Some("n2"), "n1 keeps it away");
+        fit.apply(&pod("p").on("n2").modified());
+        assert_eq!(fit.find_node("a", "q").as_deref(), Some("n3"), "n2 is full");
+        fit.apply(&pod("p").on("n2").deleted());
+        assert_eq!(fit.find_node("a", "q").as_deref(), Some("n2"), "it is empty again");
+        assert_eq!(fit.find_node("a", "nobody"), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! The event handlers: updates of the cache and the queue by informer events.
+
+use std::sync::Arc;
+
+use model::{Moment, NamespacedName, Object};
+
+use super::super::Scheduler;
+use super::super::ids::PodId;
+use super::super::node::NodeSpec;
+use super::super::plugin::Plugin;
+use super::super::pod::Pod;
+use crate::events::{
+    ClusterEvent, EventObjects, HintInputs, HintVolumes, ObservedEvent, TrackedObject, TrackedObjectKind,
+    node_scheduling_properties_change, pod_scheduling_properties_change,
+};
+
+impl Scheduler {
+    pub(crate) fn set_node(&mut self, now: Moment, object: &Object) {
+        let new = NodeSpec::read(object, &mut self.cache.scalars);
+        let known = self.cache.nodes.by_name(&new.name).map(|id| self.cache.nodes.spec(id));
+        let sorts = known
+            .map_or_else(|| vec![ClusterEvent::NodeAdd], |old| node_scheduling_properties_change(old, &new));
+        if sorts.is_empty() || !self.queue.has_unschedulable() {
+            self.cache.set_node(new);
+            return;
+        }
+        let old = known.cloned();
+        self.cache.set_node(new.clone());
+        for sort in sorts {
+            let about = EventObjects::Node { old: old.as_ref(), new: Some(&new) };
+            self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+        }
+    }
+
+    pub(crate) fn remove_node(&mut self, now: Moment, name: &str) {
+        let known = self.cache.nodes.by_name(name).map(|id| self.cache.nodes.spec(id).clone());
+        if let Some(old) = &known {
+            let about = EventObjects::Node { old: Some(old), new: None };
+            self.requeue_for_event(
+                now,
+                &ObservedEvent { cluster_event: ClusterEvent::NodeDelete, objects: about },
+                |_| true,
+            );
+        }
+        self.cache.remove_node(name);
+    }
+
+    /// Handles an event of an object that only queueing hints depend on.
+    pub(crate) fn apply_tracked_object(
+        &mut self,
+        now: Moment,
+        group: &str,
+        kind: &str,
+        object: &Object,
+        present: bool,
+    ) {
+        let Some(kind) = TrackedObjectKind::of(group, kind) else { return };
+        let new = Arc::new(TrackedObject::read(kind, object));
+        let old = self.queue.tracked_objects.set(kind, object, present.then(|| new.clone()));
+        let (sort, old, new) = match (present, old) {
+            (true, None) => (ClusterEvent::Add(kind), None, Some(new)),
+            (true, Some(old)) => (ClusterEvent::Update(kind), Some(old), Some(new)),
+            (false, old) => (ClusterEvent::Delete(kind), Some(old.unwrap_or(new)), None),
+        };
+        let about = EventObjects::Tracked { old: old.as_deref(), new: new.as_deref() };
+        self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+    }
+
+    pub(crate) fn remove_pod_by_name(
+        &mut self,
+        now: Moment,
+        namespace: &str,
+        name: &str,
+        object: impl FnOnce() -> Object,
+    ) {
+        if let Some(id) = self.cache.find_pod(namespace, name) {
+            self.remove_pod(now, id, object);
+        }
+    }
+
+    pub(crate) fn set_pod(&mut self, now: Moment, object: &Object) {
+        let pod = Pod::read(object, &mut self.cache.scalars);
+        let NamespacedName { namespace, name } = &pod.name;
+        // kube-scheduler's informer filters out finished pods.
+        if pod.finished {
+            self.remove_pod_by_name(now, namespace, name, || object.clone());
+            return;
+        }
+        match self.cache.find_pod(namespace, name) {
+            // A recreated pod of the same name, whose deletion was missed; or a pod that lost its `nodeName`, which no
+            // running pod does.
+            Some(id) if self.cache.pod(id).uid != pod.uid || self.loses_node(id, &pod) => {
+                self.remove_pod(now, id, || object.clone());
+                self.add_pod(now, pod, object);
+            }
+            Some(id) => self.update_pod(now, id, pod, object),
+            None => self.add_pod(now, pod, object),
+        }
+    }
+
+    fn add_pod(&mut self, now: Moment, pod: Pod, object: &Object) {
+        let (bound, own) = (pod.node_name.is_some(), self.is_responsible(&pod));
+        let id = self.cache.add_pod(pod);
+        if bound {
+            self.requeue_for_assigned_pod(now, id);
+        } else if own {
+            self.enqueue(now, id, object);
+        }
+    }
+
+    fn update_pod(&mut self, now: Moment, id: PodId, mut pod: Pod, object: &Object) {
+        let old = self.cache.pod(id).clone();
+        // A nomination that is not yet in the pod's status is kept.
+        if pod.node_name.is_none()
+            && old.status_nominated_node.is_none()
+            && pod.status_nominated_node.is_none()
+        {
+            pod.nominated_node = old.nominated_node.clone();
+        }
+        if old.node_name.is_some() {
+            self.update_assigned_pod(now, id, &old, pod);
+        } else if pod.node_name.is_some() {
+            self.confirm_bound_pod(now, id, pod);
+        } else if !self.is_responsible(&old) {
+            self.cache.update_pod(id, pod);
+        } else if self.cache.is_assumed(id) {
+            // Other updates are ignored until its binding is observed.
+            if pod.terminating && !old.terminating {
+                self.cache.update_pod(id, pod);
+                // Its binding continues, and will fail.
+                self.forget_assumed_pod(now, id);
+            }
+        } else {
+            self.cache.update_pod(id, pod);
+            self.update_pod_in_queue(now, id, &old, object);
+        }
+    }
+
+    /// Handles an update of an assigned pod.
+    pub(super) fn update_assigned_pod(&mut self, now: Moment, id: PodId, old: &Pod, pod: Pod) {
+        let sorts = pod_scheduling_properties_change(old, &pod, None);
+        self.cache.update_pod(id, pod);
+        if !self.queue.has_unschedulable() {
+            return;
+        }
+        let new = self.cache.pod(id).clone();
+        for sort in sorts {
+            let about = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
+            self.requeue_for_event(now, &ObservedEvent { cluster_event: sort, objects: about }, |_| true);
+        }
+    }
+
+    /// Handles an update of a pending pod.
+    fn update_pod_in_queue(&mut self, now: Moment, id: PodId, old: &Pod, object: &Object) {
+        let new = self.cache.pod(id).clone();
+        let extras = HintInputs::read(object);
+        match self.queue.entries.get(&id) {
+            None => self.enqueue(now, id, object),
+            Some(entry) => {
+                let sorts = pod_scheduling_properties_change(old, &new, Some((&entry.hint_inputs, &extras)));
+                if old.nominated_node.is_some() || new.nominated_node.is_some() {
+                    self.nominator.set(id, new.nominated_node.as_ref());
+                }
+                let about = EventObjects::Pod { old: Some(old), new: Some(&new), volumes: None };
+                let events: Vec<ObservedEvent<'_>> = sorts
+                    .into_iter()
+                    .map(|sort| ObservedEvent { cluster_event: sort, objects: about })
+                    .collect();
+                self.with_queue(|queue, known| queue.update(now, id, &events, extras, known));
+            }
+        }
+        if old.nominated_node.is_some() && old.nominated_node != new.nominated_node {
+            self.requeue_for_pod_left(now, old, id, |pod| pod.priority() <= old.priority());
+        }
+    }
+
+    /// A pod's binding is observed.
+    pub(super) fn confirm_bound_pod(&mut self, now: Moment, id: PodId, pod: Pod) {
+        let assumed = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
+        if assumed.map(|node| self.cache.nodes.name(node)) == pod.node_name.as_ref() {
+            // Its claims show the reserved volumes from now on.
+            self.reservations.remove(&id);
+        } else {
+            self.unreserve_volumes(id);
+        }
+        self.cache.update_pod(id, pod);
+        self.nominator.set(id, None);
+        self.recorded_nodes.remove(&id);
+        self.requeue_for_assigned_pod(now, id);
+        self.queue.remove(id);
+    }
+
+    fn remove_pod(&mut self, now: Moment, id: PodId, object: impl FnOnce() -> Object) {
+        let own = self.is_responsible(self.cache.pod(id));
+        let assumed = self.cache.is_assumed(id).then(|| self.cache.node_of(id)).flatten();
+        let assumed = assumed.map(|node| self.cache.nodes.name(node).clone());
+        self.nominator.set(id, None);
+        self.recorded_nodes.remove(&id);
+        self.queue.remove(id);
+        self.unreserve_volumes(id);
+        let mut gone = self.cache.remove_pod(id);
+        let of_volumes = [Plugin::VolumeRestrictions, Plugin::NodeVolumeLimits];
+        let volumes =
+            self.queue.has_rejected_by_any(&of_volumes).then(|| HintVolumes::read(&object())).flatten();
+        if gone.node_name.is_none() {
+            if !own || (assumed.is_none() && gone.nominated_node.is_none()) {
+                return;
+            }
+            gone.node_name = assumed;
+        }
+        let held = gone.node_name.is_some();
+        let about = EventObjects::Pod { old: Some(&gone), new: None, volumes: volumes.as_ref() };
+        // A pod that was only nominated blocked pods of the same or a lower priority only.
+        let such = |pod: &Pod| held || pod.priority() <= gone.priority();
+        self.requeue_for_event(
+            now,
+            &ObservedEvent { cluster_event: ClusterEvent::AssignedPodDelete, objects: about },
+            such,
+        );
+    }
+
+    fn enqueue(&mut self, now: Moment, id: PodId, object: &Object) {
+        let extras = HintInputs::read(object);
+        if self.with_queue(|queue, known| queue.add(now, id, extras, known)) {
+            let promised = self.cache.pod(id).nominated_node.clone();
+            self.nominator.set(id, promised.as_ref());
+        }
+    }
+
+    /// Requeues pods after a pod was assigned.
+    fn requeue_for_assigned_pod(&mut self, now: Moment, id: PodId) {
+        if self.queue.has_unschedulable() {
+            let pod = self.cache.pod(id).clone();
+            let about = EventObjects::Pod { old: None, new: Some(&pod), volumes: None };
+            self.requeue_for_event(
+                now,
+                &ObservedEvent { cluster_event: ClusterEvent::AssignedPodAdd, objects: about },
+                |_| true,
+            );
+        }
+    }
+
+    /// Sets or clears the nomination of a pod.
+    pub(crate) fn set_nomination(&mut self, now: Moment, id: PodId, node: Option<Arc<str>>) {
+        self.nominator.set(id, node.as_ref());
+        let old = self.cache.pod(id).clone();
+        self.cache.set_nominated_node(id, node.clone());
+        if old.nominated_node.is_some() && old.nominated_node != node {
+            self.requeue_for_pod_left(now, &old, id, |pod| pod.priority() <= old.priority());
+        }
+    }
+
+    fn loses_node(&self, id: PodId, pod: &Pod) -> bool {
+        self.cache.pod(id).node_name.is_some() && pod.node_name.is_none()
+    }
+
+    /// Whether a profile is responsible for the pod.
+    pub(super) fn is_responsible(&self, pod: &Pod) -> bool {
+        self.profiles.iter().any(|rules| rules.profile.scheduler_name == pod.spec.scheduler_name)
+    }
+}

@@ -1,0 +1,204 @@
+//! Volumes of assigned pods by node, kept so that filtering a node does not iterate over its pods.
+
+use std::sync::Arc;
+
+use super::attachable::{AttachableVolume, ClaimKey, VolumeHandle};
+use super::in_tree::InTreePlugin;
+use super::node_volumes::{AttachedVolumes, NodeVolumes};
+use super::objects::{PersistentVolumeClaim, VolumeAttachment};
+use super::pod_volumes::{PodVolume, PodVolumes};
+use super::read::UnreadableObject;
+use super::{StorageCache, VolumeError};
+use crate::ids::PodId;
+
+/// An assigned pod and its attached volumes.
+#[derive(Debug, PartialEq)]
+pub(super) struct PlacedPod {
+    node: Arc<str>,
+    namespace: Arc<str>,
+    volumes: Arc<PodVolumes>,
+    attached: AttachedVolumes,
+}
+
+/// The pod whose attached volumes are computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VolumeOwner {
+    /// An incoming pod, which is rejected if a claim is missing.
+    Incoming,
+    /// An assigned pod, whose missing claims are ignored.
+    Placed,
+}
+
+// === impl StorageCache ===
+
+impl StorageCache {
+    /// Adds an assigned pod. Pods without relevant volumes need not be added.
+    ///
+    /// In kube-scheduler a pod uses its claims only as long as its node exists.
+    pub(crate) fn add_pod(
+        &mut self,
+        pod: PodId,
+        node: &Arc<str>,
+        namespace: &Arc<str>,
+        volumes: &Arc<PodVolumes>,
+    ) {
+        self.remove_pod(pod);
+        for claim in volumes.claims() {
+            self.claims.entry(ClaimKey::new(namespace, claim)).or_default().pods.insert(pod);
+        }
+        for claim in volumes.named_claims() {
+            self.claims.entry(ClaimKey::new(namespace, claim)).or_default().mounts += 1;
+        }
+        let attached = self.attached_volumes(namespace, volumes, VolumeOwner::Placed, true);
+        self.update_node(node, |node| node.add_pod(pod, volumes, &attached));
+        let (node, namespace, volumes) = (node.clone(), namespace.clone(), volumes.clone());
+        self.pods.insert(pod, PlacedPod { node, namespace, volumes, attached });
+    }
+
+    /// Removes a pod, if it was added.
+    pub(crate) fn remove_pod(&mut self, pod: PodId) {
+        let Some(placed) = self.pods.remove(&pod) else { return };
+        self.update_node(&placed.node, |node| node.remove_pod(pod, &placed.attached));
+        let key = |claim| ClaimKey::new(&placed.namespace, claim);
+        for claim in placed.volumes.named_claims() {
+            self.update_claim_entry(&key(claim), |entry| entry.mounts -= 1);
+        }
+        for claim in placed.volumes.claims() {
+            self.update_claim_entry(&key(claim), |entry| entry.pods.remove(&pod));
+        }
+    }
+
+    /// The node and the volumes of an assigned pod.
+    pub(crate) fn placed_pod(&self, pod: PodId) -> Option<(&Arc<str>, &Arc<PodVolumes>, &AttachedVolumes)> {
+        self.pods.get(&pod).map(|placed| (&placed.node, &placed.volumes, &placed.attached))
+    }
+
+    /// The attached volumes of a pod, each once, sorted. Inline volumes count only on nodes with a CSINode.
+    pub(crate) fn attached_volumes(
+        &self,
+        namespace: &Arc<str>,
+        volumes: &PodVolumes,
+        whose: VolumeOwner,
+        has_csi_node: bool,
+    ) -> AttachedVolumes {
+        let mut attached = Vec::new();
+        for volume in &volumes.volumes {
+            let volume = match volume {
+                PodVolume::Claim(name) | PodVolume::Ephemeral(name) => {
+                    if name.is_empty() {
+                        return Err(VolumeError::Failed("PersistentVolumeClaim had no name".to_owned()));
+                    }
+                    let claim = match (self.claim(namespace, name), whose) {
+                        (Some(Ok(claim)), _) => claim,
+                        (Some(Err(why)), _) => return Err(VolumeError::Unreadable(why.clone())),
+                        (None, VolumeOwner::Placed) => continue,
+                        (None, VolumeOwner::Incoming) => {
+                            let why = VolumeError::claim_not_found(name);
+                            return Err(VolumeError::NotFound(format!(
+                                "looking up PVC {namespace}/{name}: {why}"
+                            )));
+                        }
+                    };
+                    if matches!(volume, PodVolume::Ephemeral(_)) {
+                        volumes.check_owner(claim).map_err(VolumeError::Failed)?;
+                    }
+                    self.attachable(claim).map_err(VolumeError::Unreadable)?
+                }
+                PodVolume::Inline { attachable: Some(attachable), .. } if has_csi_node => {
+                    Some(attachable.clone().map_err(VolumeError::Failed)?)
+                }
+                PodVolume::Inline { .. } => None,
+            };
+            attached.extend(volume);
+        }
+        attached.sort_unstable();
+        attached.dedup();
+        Ok(attached)
+    }
+
+    /// The attached volume of a claim: the one it is bound to, or the one to be provisioned.
+    fn attachable(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Option<AttachableVolume>, Arc<UnreadableObject>> {
+        match self.volume(&claim.volume) {
+            Some(Ok(volume)) => return Ok(volume.attachable().cloned()),
+            Some(Err(why)) => return Err(why.clone()),
+            None => {}
+        }
+        let Some(class) = self.class(&claim.class) else { return Ok(None) };
+        let driver =
+            InTreePlugin::provisioning_driver(&class.as_ref().map_err(|why| why.clone())?.provisioner);
+        let attachable =
+            driver.map(|driver| AttachableVolume { driver, handle: VolumeHandle::Claim(claim.key.clone()) });
+        Ok(attachable.filter(AttachableVolume::is_counted))
+    }
+
+    /// Recomputes the pods that use a claim.
+    pub(super) fn refresh_claim(&mut self, claim: &ClaimKey) {
+        let users = self.claims.get(claim).map(|entry| entry.pods.clone());
+        for pod in users.into_iter().flatten() {
+            self.refresh_pod(pod);
+        }
+    }
+
+    /// Recomputes an attachment.
+    pub(super) fn refresh_attachment(&mut self, name: &Arc<str>) {
+        let Some(mut entry) = self.attachments.remove(name) else { return };
+        let counted = match &entry.known {
+            Ok(attachment) => self.attachment_volume(attachment),
+            Err(why) => Err(why.clone()),
+        };
+        let old = std::mem::replace(&mut entry.counted, counted);
+        match &entry.node {
+            Some(node) => self.update_node(node, |node| {
+                node.remove_attachment(name, &old);
+                node.add_attachment(name, &entry.counted);
+            }),
+            None => {
+                let why = entry.counted.as_ref().err();
+                self.attachments_without_node.extend(why.map(|why| (name.clone(), why.clone())));
+            }
+        }
+        self.attachments.insert(name.clone(), entry);
+    }
+
+    /// Updates the volumes of a node, and removes the entry if it is empty.
+    pub(super) fn update_node(&mut self, name: &Arc<str>, change: impl FnOnce(&mut NodeVolumes)) {
+        let node = self.nodes.entry(name.clone()).or_default();
+        change(node);
+        if node.is_empty() {
+            self.nodes.remove(name);
+        }
+    }
+
+    fn refresh_pod(&mut self, pod: PodId) {
+        let Some(mut placed) = self.pods.remove(&pod) else { return };
+        let attached = self.attached_volumes(&placed.namespace, &placed.volumes, VolumeOwner::Placed, true);
+        if attached != placed.attached {
+            self.update_node(&placed.node, |node| {
+                node.remove_pod(pod, &placed.attached);
+                node.add_pod(pod, &placed.volumes, &attached);
+            });
+            placed.attached = attached;
+        }
+        self.pods.insert(pod, placed);
+    }
+
+    /// The volume of an attachment.
+    fn attachment_volume(
+        &self,
+        attachment: &VolumeAttachment,
+    ) -> Result<Option<AttachableVolume>, Arc<UnreadableObject>> {
+        let volume = attachment.volume.as_ref().filter(|_| !attachment.attacher.is_empty());
+        match volume.and_then(|volume| self.volume(volume)) {
+            Some(Ok(volume)) => {
+                let driver = attachment.attacher.clone();
+                let handle = volume.csi.as_ref().map(|csi| csi.handle.clone());
+                Ok(handle.map(|handle| AttachableVolume { driver, handle }))
+            }
+            Some(Err(why)) => Err(why.clone()),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A reference scheduler, written for clarity: it follows kube-scheduler's rules one by one, recomputes everything, and
+//! shares no code with the one it is compared with.
+//!
+//! It supports the default profile, without volumes and preemption.
+
+mod affinity;
+mod cluster;
+mod filters;
+mod go;
+mod objects;
+mod scores;
+mod spread;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::What;
+use scheduler::{NodeVerdict, PluginScore, Status};
+
+use cluster::Cluster;
+use objects::{Node, Pod};
+
+/// The reference scheduler.
+#[derive(Default)]
+pub(crate) struct ReferenceScheduler {
+    cluster: Cluster,
+    /// The index in the node order at which the next search begins.
+    next_start_node_index: usize,
+}
+
+/// Its explanation of a pod.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ReferenceExplanation {
+    /// Set if PreFilter rejects the pod.
+    pub(crate) pre_filter: Option<Status>,
+    /// Verdicts in the scheduler's node order, reasons sorted.
+    pub(crate) nodes: Vec<(String, NodeVerdict)>,
+    pub(crate) decision: ReferenceDecision,
+}
+
+/// Its decision about a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReferenceDecision {
+    Placed { node: String, evaluated_nodes: usize, feasible_nodes: usize },
+    Refused { message: String, plugins: BTreeSet<String> },
+}
+
+impl ReferenceScheduler {
+    pub(crate) fn apply(&mut self, what: &What) {
+        self.cluster.apply(what);
+    }
+
+    /// Every node's verdict, and the decision.
+    pub(crate) fn explain(&mut self, namespace: &str, name: &str) -> ReferenceExplanation {
+        self.cluster.update_snapshot();
+        let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
+        let all = self.cluster.in_order();
+        let (pre_filter, nodes) = match filters::only_nodes(pod) {
+            Err(refusal) => (Some(refusal), Vec::new()),
+            Ok(only) => {
+                let is_considered =
+                    |node: &&Node| only.as_ref().is_none_or(|only| only.contains(&node.metadata.name));
+                (None, self.verdicts(pod, &all.iter().copied().filter(is_considered).collect::<Vec<_>>()))
+            }
+        };
+        ReferenceExplanation { pre_filter, nodes, decision: self.decide(pod, &all).0 }
+    }
+
+    /// Decides, and assumes the pod on its node.
+    pub(crate) fn attempt(&mut self, namespace: &str, name: &str) -> ReferenceDecision {
+        self.cluster.update_snapshot();
+        let pod = self.cluster.pod(namespace, name).expect("the test asks for pods that are there");
+        let (choice, next_start) = self.decide(pod, &self.cluster.in_order());
+        self.next_start_node_index = next_start;
+        if let ReferenceDecision::Placed { node, .. } = &choice {
+            self.cluster.assume(namespace, name, node);
+        }
+        choice
+    }
+
+    fn verdicts(&self, pod: &Pod, nodes: &[&Node]) -> Vec<(String, NodeVerdict)> {
+        let refusals: Vec<_> = nodes.iter().map(|node| filters::filter(&self.cluster, pod, node)).collect();
+        let fitting = nodes.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_none());
+        let fitting: Vec<&Node> = fitting.map(|(node, _)| *node).collect();
+        let mut scores = scores::score(&self.cluster, pod, &fitting).into_iter();
+        let verdict = |refusal: Option<Status>| match refusal {
+            Some(refusal) => NodeVerdict::Rejected(sorted(refusal)),
+            None => {
+                let scores = scores.next().expect("each that fits has a score");
+                NodeVerdict::Feasible { total: total(&scores), scores }
+            }
+        };
+        let verdicts = refusals.into_iter().map(verdict);
+        nodes.iter().map(|node| node.metadata.name.clone()).zip(verdicts).collect()
+    }
+
+    /// The decision about a pod, and the next start index.
+    fn decide(&self, pod: &Pod, all: &[&Node]) -> (ReferenceDecision, usize) {
+        let count = all.len();
+        let mut plugins = BTreeSet::new();
+        let mut considered = all.to_vec();
+        match filters::only_nodes(pod) {
+            _ if all.is_empty() => {
+                let message = "no nodes available to schedule pods".to_owned();
+                return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
+            }
+            Err(refusal) => {
+                let message = format!("0/{count} nodes are available: {}.", refusal.message());
+                plugins.insert(refusal.plugin.to_string());
+                return (ReferenceDecision::Refused { message, plugins }, self.next_start_node_index);
+            }
+            Ok(None) => {}
+            Ok(Some(names)) => {
+                plugins.insert("NodeAffinity".to_owned());
+                considered = names.iter().filter_map(|name| self.cluster.node(name)).collect();
+            }
+        }
+        let narrowed = !plugins.is_empty();
+        let enough = num_feasible_nodes_to_find(considered.len());
+        let (mut fitting, mut refusals) = (Vec::new(), BTreeMap::new());
+        if let Some(promised) = self.cluster.node(&pod.status.nominated_node_name) {
+            let name = promised.metadata.name.clone();
+            match filters::filter(&self.cluster, pod, promised) {
+                None => {
+                    return (
+                        ReferenceDecision::Placed { node: name, evaluated_nodes: 0, feasible_nodes: 1 },
+                        self.next_start_node_index,
+                    );
+                }
+                Some(refusal) => refusals.insert(name, refusal),
+            };
+        }
+        for index in 0..considered.len() {
+            let node = considered[(self.next_start_node_index + index) % considered.len()];
+            match filters::filter(&self.cluster, pod, node) {
+                Some(refusal) => drop(refusals.insert(node.metadata.name.clone(), refusal)),
+                None if fitting.len() == enough => break,
+                None => fitting.push(node),
+            }
+        }
+        let refusals: Vec<Status> = refusals.into_values().collect();
+        let looked_at = fitting.len() + refusals.len();
+        let next_start = (self.next_start_node_index + looked_at) % count;
+        if fitting.is_empty() {
+            plugins.extend(refusals.iter().map(|refusal| refusal.plugin.to_string()));
+            let message = message(count, &refusals, narrowed.then_some(count - refusals.len()));
+            return (ReferenceDecision::Refused { message, plugins }, next_start);
+        }
+        let totals: Vec<i64> =
+            scores::score(&self.cluster, pod, &fitting).iter().map(|scores| total(scores)).collect();
+        let node = fitting[go::top(&totals)].metadata.name.clone();
+        (
+            ReferenceDecision::Placed { node, evaluated_nodes: looked_at, feasible_nodes: fitting.len() },
+            next_start,
+        )
+    }
+}
+
+/// A status with its reasons sorted, as the order of extended resources is undefined.
+pub(crate) fn sorted(mut refusal: Status) -> Status {
+    refusal.reasons.sort();
+    refusal
+}
+
+fn total(scores: &[PluginScore]) -> i64 {
+    scores.iter().map(|score| score.weighted).sum()
+}
+
+/// The number of feasible nodes after which the search ends.
+fn num_feasible_nodes_to_find(nodes: usize) -> usize {
+    if nodes < 100 {
+        return nodes;
+    }
+    let percentage = (50 - nodes as i64 / 125).max(5);
+    ((nodes as i64 * percentage / 100) as usize).max(100)
+}
+
+fn message(nodes: usize, refusals: &[Status], left_out: Option<usize>) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for reason in refusals.iter().flat_map(|refusal| &refusal.reasons) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    if let Some(count) = left_out.filter(|count| *count > 0) {
+        counts.insert("node(s) didn't satisfy plugin(s) [NodeAffinity]", count);
+    }
+    let mut reasons: Vec<String> = counts.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    reasons.sort();
+    let end = if reasons.is_empty() { String::new() } else { format!(" {}.", reasons.join(", ")) };
+    format!("0/{nodes} nodes are available:{end}")
+}

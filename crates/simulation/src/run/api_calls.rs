@@ -1,0 +1,67 @@
+//! Execution of the controllers' API calls: objects and pods that they create, update and delete.
+
+use controllers::{ApiCall, DeleteTarget};
+use model::{Kind, NamespacedName};
+
+use super::Run;
+use crate::observer::Observer;
+use crate::store::kind_of;
+use crate::timeline::RunTask;
+
+/// The most rounds of controllers' work at one moment; the rest waits a little.
+const MAX_SYNC_ROUNDS: usize = 100_000;
+
+impl<O: Observer> Run<'_, O> {
+    /// Runs the controllers until they have nothing to do.
+    pub(super) fn sync_controllers(&mut self) {
+        let now = self.now();
+        for _ in 0..MAX_SYNC_ROUNDS {
+            let Some(controllers) = &mut self.informers.controllers else { return };
+            let done = controllers.work(now);
+            if done.is_empty() {
+                return;
+            }
+            for one in done {
+                self.execute_call(one);
+            }
+        }
+        if let Some(controllers) = &mut self.informers.controllers {
+            self.timeline.put(controllers.pause(now), RunTask::SyncControllers);
+        }
+    }
+
+    fn execute_call(&mut self, what: ApiCall) {
+        let is_pod = |object| kind_of(object) == Kind::new("", "Pod");
+        match what {
+            ApiCall::Create(object) if is_pod(&object) => self.create_for_controller(object),
+            ApiCall::Create(object) => {
+                let created = self.objects.set(object);
+                self.notify_object(Some(created));
+            }
+            ApiCall::Update(object) if is_pod(&object) => self.remove_finalizers(&object),
+            ApiCall::Update(object) => {
+                let updated = self.objects.update(object);
+                self.notify_object(updated);
+            }
+            ApiCall::Delete(doomed) => self.delete_for_controller(&doomed),
+        }
+    }
+
+    fn delete_for_controller(&mut self, doomed: &DeleteTarget) {
+        let name = NamespacedName { namespace: doomed.namespace.clone(), name: doomed.name.clone() };
+        if doomed.kind != Kind::new("", "Pod") {
+            let deleted = self.objects.delete(self.timeline.now(), &doomed.kind, &name, &doomed.uid);
+            self.notify_object(deleted);
+            return;
+        }
+        let id = self.pods.id_of(&name);
+        if let Some(id) = id.filter(|id| self.pods.get(*id).is_some_and(|pod| pod.uid == doomed.uid)) {
+            self.withdraw(id.demand);
+        }
+    }
+
+    /// Whether controllers write objects of this kind. Of inputs of that kind everything but the status applies.
+    pub(super) fn is_controlled(&self, kind: &Kind) -> bool {
+        self.informers.controllers.as_ref().is_some_and(|controllers| controllers.writes_kind(kind))
+    }
+}

@@ -1,0 +1,64 @@
+//! Input objects, and the notification of all receivers about changed objects and pods.
+
+use std::sync::Arc;
+
+use model::{Kind, Object, What};
+
+use super::Run;
+use crate::ids::PodId;
+use crate::node_edit::with_autoscaler_taints_of;
+use crate::observer::Observer;
+use crate::store::kind_of;
+
+impl<O: Observer> Run<'_, O> {
+    /// Applies the addition, modification or deletion of an input object.
+    pub(super) fn apply_object(&mut self, what: What) {
+        let kind = kind_of(what.object());
+        if self.is_controlled(&kind) {
+            let given = self.objects.apply_input(&kind, what);
+            self.notify_object(given);
+            return;
+        }
+        if kind != Kind::new("", "Node") {
+            self.notify_object(Some(what));
+            return;
+        }
+        let name: Arc<str> = (*what.object().meta().name).into();
+        match &what {
+            What::Deleted(_) => self.remove_node(&name),
+            What::Added(node) | What::Modified(node) => {
+                let node = match (self.nodes.get(&name), &what) {
+                    (Some(known), _) if self.informers.autoscaler.is_some() => {
+                        with_autoscaler_taints_of(node, known)
+                    }
+                    (Some(_), _) => node.clone(),
+                    (None, What::Added(_)) => node.clone(),
+                    // It does not exist in this run.
+                    (None, _) => return,
+                };
+                self.set_node(&name, node);
+            }
+        }
+    }
+
+    /// Notifies all receivers of a changed object other than a pod.
+    pub(super) fn notify_object(&mut self, what: Option<What>) {
+        if let Some(what) = what {
+            self.informers.object_changed(&mut self.timeline, what);
+        }
+    }
+
+    /// Notifies all receivers of a pod that is new, or that its owner changed.
+    pub(super) fn notify_pod(&mut self, id: PodId, how: fn(Object) -> What) {
+        if let Some(pod) = self.pods.get(id) {
+            self.informers.pod_changed(&mut self.timeline, pod, how);
+        }
+    }
+
+    /// Notifies all receivers but the scheduler, which knows it already, of a pod's status.
+    pub(super) fn notify_pod_status(&mut self, id: PodId) {
+        if let Some(pod) = self.pods.get(id) {
+            self.informers.pod_status_changed(&mut self.timeline, pod, What::Modified);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Termination of pods: containers exit, owners and clients delete pods, and pods are evicted.
+
+use kubernetes::time::after;
+use model::{Kind, Moment, Object, What};
+
+use super::Run;
+use crate::components::ObservedPod;
+use crate::events::PodEvent;
+use crate::eviction::EvictionCause;
+use crate::ids::DemandId;
+use crate::ids::PodId;
+use crate::input::RecreatePolicy;
+use crate::latency::LatencyKind;
+use crate::observer::{Observer, SimulationEvent};
+use crate::store::{PodStage, name_of};
+use crate::timeline::RunTask;
+
+impl<O: Observer> Run<'_, O> {
+    /// The containers of a pod exit.
+    pub(super) fn finish_containers(&mut self, id: PodId) {
+        let now = self.now();
+        let Some(pod) = self.pods.get_mut(id) else { return };
+        if pod.stage != PodStage::Bound || pod.is_terminating() {
+            return;
+        }
+        let runs = self.demands.get(id.demand).and_then(|state| state.demand.exit);
+        (pod.stage, pod.finished) = (PodStage::Finished, Some((now, runs.is_some_and(|runs| runs.fails))));
+        if let Some(node) = pod.node() {
+            self.informers
+                .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
+        }
+        self.informers.pod_released(&mut self.timeline, pod, What::Modified);
+        self.pods.release_node(id);
+        self.finish_demand(id.demand);
+        if self.demands.get(id.demand).is_some_and(|state| state.delete_when_finished) {
+            self.withdraw(id.demand);
+        }
+    }
+
+    /// Finishes a demand; the demands that wait for it are due.
+    fn finish_demand(&mut self, demand: DemandId) {
+        let Some(state) = self.demands.get_mut(demand) else { return };
+        state.is_finished = true;
+        for waiting in std::mem::take(&mut state.successors) {
+            let first = PodId { demand: waiting, incarnation: 0 };
+            let at = self.completion_time(first, |life| life.recreate_duration, LatencyKind::NextJobPod);
+            self.timeline.put(at, RunTask::CreatePod(waiting));
+        }
+        self.remove_demand_if_done(demand);
+    }
+
+    fn remove_demand_if_done(&mut self, demand: DemandId) {
+        if self.demands.get(demand).is_some_and(|state| state.is_finished && state.pods_existing == 0) {
+            self.demands.remove(demand);
+            self.informers.notify_event(self.timeline.now(), &SimulationEvent::DemandFinished(demand));
+        }
+    }
+
+    /// Deletes the pod of a demand as soon as it has finished.
+    pub(super) fn delete_when_finished(&mut self, demand: DemandId) {
+        let Some(state) = self.demands.get_mut(demand) else { return };
+        if state.is_finished {
+            self.withdraw(demand);
+        } else {
+            state.delete_when_finished = true;
+        }
+    }
+
+    /// Withdraws a demand: it is finished, and its pods are deleted.
+    pub(super) fn withdraw(&mut self, demand: DemandId) {
+        self.finish_demand(demand);
+        for id in self.pods.of_demand(demand).map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(pod) = self.pods.get_mut(id) else { continue };
+            let is_news = pod.finished.is_none() && !std::mem::replace(&mut pod.withdrawn, true);
+            if !pod.is_terminating() {
+                self.begin_deletion(id, None);
+            } else if is_news {
+                self.notify_pod_status(id);
+            }
+        }
+    }
+
+    /// A client deletes the pod of a demand.
+    pub(super) fn delete_for_client(&mut self, demand: DemandId) {
+        let newest = self.pods.of_demand(demand).next_back();
+        if let Some((id, pod)) = newest
+            && !pod.is_terminating()
+        {
+            self.begin_deletion(id, None);
+            self.recreate(id);
+        }
+    }
+
+    /// Evicts a pod.
+    pub(super) fn evict(&mut self, id: PodId, to: EvictionCause) {
+        let now = self.now();
+        let Some(pod) =
+            self.pods.get(id).filter(|pod| !pod.is_terminating() && pod.stage != PodStage::Finished)
+        else {
+            return;
+        };
+        self.informers.notify_event(
+            now,
+            &SimulationEvent::PodEvicted { id, pod: &pod.name, node: pod.node(), cause: &to },
+        );
+        if let EvictionCause::Preemption(by) = &to {
+            self.informers.scheduler_event(now, pod, || {
+                let by = self.pods.get_by_name(by).map(|by| by.uid.clone()).unwrap_or_default();
+                let node = pod.node().cloned().unwrap_or_default();
+                PodEvent {
+                    reason: "Preempted",
+                    action: "Preempting",
+                    note: format!("Preempted by pod {by} on node {node}"),
+                    warning: false,
+                }
+            });
+        }
+        self.begin_deletion(id, Some(to));
+        self.recreate(id);
+    }
+
+    /// A pod was bound, or the pod or its node changed: a taint may evict it.
+    pub(super) fn check_taints(&mut self, id: PodId) {
+        let Some(pod) = self.pods.get(id).filter(|pod| pod.stage == PodStage::Bound) else { return };
+        let now = self.timeline.now();
+        if let Some(at) = self.taint_eviction.pod_changed(now, &id, pod.node(), || pod.object()) {
+            self.timeline.put(at, RunTask::EvictByTaint(id, at));
+        }
+    }
+
+    /// Evicts a pod whose toleration of a taint has expired, if that eviction is still pending.
+    pub(super) fn evict_by_taint(&mut self, id: PodId, at: Moment) {
+        if let Some(taint) = self.taint_eviction.evicts(&id, at) {
+            self.evict(id, EvictionCause::Taint(taint));
+        }
+    }
+
+    /// The owner of a terminating pod recreates it, as the demand's policy says.
+    pub(super) fn recreate(&mut self, id: PodId) {
+        let Some(state) = self.demands.get_unfinished(id.demand) else { return };
+        match state.demand.recreate {
+            RecreatePolicy::Never => self.finish_demand(id.demand),
+            RecreatePolicy::WhenTerminating => self.begin_recreation(id.demand),
+            RecreatePolicy::WhenGone => {}
+        }
+    }
+
+    /// Has the owner of a demand create its next pod after a delay.
+    fn begin_recreation(&mut self, demand: DemandId) {
+        let Some(state) = self.demands.get(demand) else { return };
+        let next = PodId { demand, incarnation: state.pods_created };
+        let unmade = state
+            .demand
+            .not_recreated_for
+            .filter(|_| state.pods_created as usize == state.demand.incarnations.len());
+        let at = match unmade {
+            Some(unmade) => self
+                .sampled_completion_time(next, LatencyKind::PodRecreation)
+                .max(after(self.now(), unmade).plus_nanos(1)),
+            None => self.completion_time(next, |life| life.recreate_duration, LatencyKind::PodRecreation),
+        };
+        self.timeline.put(at, RunTask::CreatePod(demand));
+    }
+
+    /// Begins to delete a pod.
+    pub(super) fn begin_deletion(&mut self, id: PodId, to: Option<EvictionCause>) {
+        let now = self.now();
+        let Some(pod) = self.pods.get_mut(id).filter(|pod| !pod.is_terminating()) else { return };
+        let is_forced = matches!(to, Some(EvictionCause::NodeDeleted))
+            || pod.stage == PodStage::Finished
+            || pod.bound_at.is_none();
+        let grace = if is_forced { 0 } else { pod.template.grace_seconds };
+        pod.deletion = Some((now, grace));
+        if let Some(to) = to {
+            if to == EvictionCause::NodeDeleted {
+                pod.finished = pod.finished.or(Some((now, true)));
+            }
+            pod.disruption = Some((to, now));
+        }
+        if is_forced && !pod.has_finalizers {
+            self.remove_pod(id);
+            return;
+        }
+        self.informers.pod_terminating(&mut self.timeline, pod);
+        let step = if is_forced { LatencyKind::ForcedPodDeletion } else { LatencyKind::PodDeletion };
+        let at = self.completion_time(id, |life| life.deletion_duration, step);
+        self.timeline.put(at, RunTask::FinishDeletion(id));
+    }
+
+    /// A terminating pod can be removed, unless its node is deleted: then no kubelet stops its containers.
+    pub(super) fn finish_deletion(&mut self, id: PodId) {
+        let Some(pod) = self.pods.get(id) else { return };
+        let is_stopped = pod.deletion.is_some_and(|(_, grace)| grace == 0);
+        if is_stopped || pod.node().is_some_and(|node| self.nodes.contains(node)) {
+            self.remove_pod(id);
+        }
+    }
+
+    /// Removes a pod, unless finalizers keep it.
+    pub(super) fn remove_pod(&mut self, id: PodId) {
+        let now = self.now();
+        let is_counted = self.is_controlled(&Kind::new("batch", "Job"));
+        let Some(pod) = self.pods.get_mut(id) else { return };
+        if pod.has_finalizers && is_counted {
+            if !std::mem::replace(&mut pod.awaits_finalizers, true) {
+                self.notify_pod(id, What::Modified);
+            }
+            return;
+        }
+        self.informers.pod_released(&mut self.timeline, pod, What::Deleted);
+        let Some(pod) = self.pods.remove(id) else { return };
+        self.taint_eviction.pod_deleted(&id);
+        let waited = pod.bound_at.is_none();
+        self.informers
+            .notify_event(now, &SimulationEvent::PodDeleted { id, pod: &pod.name, was_pending: waited });
+        if let (PodStage::Bound, Some(node)) = (pod.stage, pod.node()) {
+            self.informers
+                .notify_event(now, &SimulationEvent::ResourcesReleased { id, node, requests: pod.requests });
+        }
+        for demand in pod.waiting_for_name {
+            self.timeline.put(now, RunTask::CreatePod(demand));
+        }
+        let Some(state) = self.demands.get_mut(id.demand) else { return };
+        state.pods_existing = state.pods_existing.saturating_sub(1);
+        if !state.is_finished && state.demand.recreate == RecreatePolicy::WhenGone && state.pods_existing == 0
+        {
+            self.begin_recreation(id.demand);
+        }
+        self.remove_demand_if_done(id.demand);
+    }
+
+    /// The Job controller has counted a pod and removed its finalizer.
+    pub(super) fn remove_finalizers(&mut self, seen: &Object) {
+        let Some(id) = self.pods.id_of(&name_of(seen)) else { return };
+        let Some(pod) = self.pods.get_mut(id) else { return };
+        if seen.meta().uid.as_deref() != Some(&*pod.uid) || !std::mem::take(&mut pod.has_finalizers) {
+            return;
+        }
+        match pod.awaits_finalizers {
+            true => self.remove_pod(id),
+            false => self.notify_pod(id, What::Modified),
+        }
+    }
+}

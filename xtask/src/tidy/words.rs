@@ -1,0 +1,107 @@
+//! Names and module docs: types of one name, names that were given up, and first sentences that are no description.
+
+use std::collections::BTreeMap;
+
+/// Names of types and modules that were replaced, a line each: `crate name`. They must not come back.
+const RETIRED_NAMES: &str = include_str!("retired_names.txt");
+
+/// Words that begin a riddle, not a description.
+const RIDDLES: [&str; 4] = ["What", "Who", "How", "Which"];
+
+/// The types of one crate that other modules can see: where each name is defined.
+#[derive(Default)]
+pub(crate) struct VisibleTypes {
+    files: BTreeMap<String, Vec<String>>,
+}
+
+impl VisibleTypes {
+    /// Adds a file by its path within `src`.
+    pub(crate) fn add(&mut self, file: &str, text: &str) {
+        for definition in definitions(text).filter(|definition| definition.is_visible) {
+            self.files.entry(definition.name.to_owned()).or_default().push(file.to_owned());
+        }
+    }
+
+    /// Names that stand for several types, with the files that define them.
+    pub(crate) fn ambiguous(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.files.iter().filter(|(_, files)| files.len() > 1).map(|(name, files)| (&**name, &files[..]))
+    }
+}
+
+/// The line, and what is wrong with it, for each problem of one file of a crate.
+pub(crate) fn check_words(name: &str, module: &str, text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let is_retired =
+        |word: &str| RETIRED_NAMES.lines().any(|line| line.split_once(' ') == Some((name, word)));
+    let parts = module.trim_end_matches(".rs").split('/');
+    for part in parts.filter(|part| is_retired(part)) {
+        found.push((0, format!("{part}: a name that was replaced in {name}, see CONTRIBUTING.md")));
+    }
+    for definition in definitions(text).filter(|definition| is_retired(definition.name)) {
+        let what = format!("{}: a name that was replaced in {name}, see CONTRIBUTING.md", definition.name);
+        found.push((definition.line, what));
+    }
+    let first = text.lines().next().and_then(|line| line.strip_prefix("//! "));
+    let riddle = first.and_then(|line| line.split(|c: char| !c.is_alphabetic()).next());
+    if let Some(word) = riddle.filter(|word| RIDDLES.contains(word)) {
+        found.push((
+            1,
+            format!("a module's first sentence says what it holds; it does not begin with {word:?}"),
+        ));
+    }
+    found
+}
+
+/// A struct, enum, trait or alias.
+struct Definition<'a> {
+    line: usize,
+    name: &'a str,
+    is_visible: bool,
+}
+
+/// All definitions at the beginning of a line: those of tests and inside functions are indented.
+fn definitions(text: &str) -> impl Iterator<Item = Definition<'_>> {
+    (1..).zip(text.lines()).filter_map(|(line, content)| {
+        let (is_visible, rest) = match content.strip_prefix("pub") {
+            Some(rest) => (true, rest.split_once(' ')?.1),
+            None => (false, content),
+        };
+        let (keyword, rest) = rest.split_once(' ')?;
+        if !["struct", "enum", "trait", "type"].contains(&keyword) {
+            return None;
+        }
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        Some(Definition { line, name: &rest[..end], is_visible })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_one_name_are_found() {
+        let mut types = VisibleTypes::default();
+        types.add("a.rs", "pub struct Node<T>;\nstruct Pod;\n    pub struct Inner;\n");
+        types.add("b.rs", "pub(crate) enum Node {\npub struct Pod;\n");
+        let ambiguous: Vec<_> = types.ambiguous().collect();
+        assert_eq!(ambiguous, [("Node", &["a.rs".to_owned(), "b.rs".to_owned()][..])]);
+    }
+
+    #[test]
+    fn module_docs_that_are_riddles_are_found() {
+        let check = |text: &str| check_words("model", "a.rs", text).len();
+        assert_eq!(check("//! Who is on the nodes.\n"), 1);
+        assert_eq!(check("//! Whole numbers.\n"), 0);
+        assert_eq!(check("/// How it is.\n"), 0);
+    }
+
+    #[test]
+    fn names_that_were_replaced_do_not_come_back() {
+        let (name, retired) = RETIRED_NAMES.lines().next().unwrap().split_once(' ').unwrap();
+        let text = format!("pub(crate) struct {retired} {{\n");
+        assert_eq!(check_words(name, "a.rs", &text).len(), 1);
+        assert_eq!(check_words(name, &format!("{retired}/b.rs"), "").len(), 1);
+        assert_eq!(check_words("another", "a.rs", &text).len(), 0);
+    }
+}
